@@ -1,8 +1,15 @@
 # `docker build .` makes the image to deploy: the odometer binary and nothing else of ours.
 # `--target demo` adds what docker-compose.yml needs to show it: the demo, the webhook receiver and the fake of Stripe.
+FROM node:22.20.0-trixie-slim AS dashboard
+WORKDIR /src
+COPY client/typescript client/typescript
+COPY dashboard dashboard
+RUN --mount=type=cache,target=/root/.npm npm ci --ignore-scripts --prefix dashboard && npm run build --prefix dashboard
+
 FROM golang:1.26.8-trixie AS build
 WORKDIR /src
 COPY . .
+COPY --from=dashboard /src/dashboard/dist/built dashboard/dist/built
 ENV CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
     go build -ldflags="-s -w" -o /out/odometer ./cmd/odometer && \

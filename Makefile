@@ -39,12 +39,19 @@ pictures: ## those in docs, of the running system; needs Chromium or Chrome
 	@dev/up start >/dev/null
 	go build -C dev/browser -o $(CURDIR)/.dev/bin/pictures ./pictures && .dev/bin/pictures
 
-build: ## bin/odometer
+build: dashboard ## bin/odometer, with the dashboard in it
 	go build -o bin/odometer ./cmd/odometer
 
 test: ## all tests, against servers of their own
 	@dev/up browser
+	@dev/up dashboard
 	dev/up test $(MAKE) --no-print-directory test-go RACE="$$(dev/up race)"
+
+# What api serves at /. Without it, a program has a page in its place that says so: go build needs no Node.
+dashboard: dashboard/dist/built/index.html ## the dashboard, for the next go build; needs Node 20.19, 22.12 or newer
+
+dashboard/dist/built/index.html: dashboard/node_modules $(shell find dashboard client/typescript -type d \( -name node_modules -o -name dist \) -prune -o -type f -print)
+	npm run --silent --prefix dashboard build
 
 # Those that take longest, and mostly wait, are begun first.
 test-go:
@@ -75,8 +82,8 @@ generate: $(typescript)/node_modules ## what is made from something else
 	npm run --silent --prefix $(typescript) generate
 	$(python) python generate.py
 
-$(typescript)/node_modules: $(typescript)/package-lock.json
-	npm ci --silent --no-audit --no-fund --ignore-scripts --prefix $(typescript)
+%/node_modules: %/package-lock.json
+	npm ci --silent --no-audit --no-fund --ignore-scripts --prefix $*
 	@touch $@
 
 # Before the first release nothing is promised.
@@ -103,4 +110,4 @@ check: lint breaking ## what CI runs: lint, compatibility, generated files up to
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev outage invoice attack pictures build test test-go test-dates stripe-live simulate mutate bench generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice attack pictures build dashboard test test-go test-dates stripe-live simulate mutate bench generate breaking lint check

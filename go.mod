@@ -2,6 +2,8 @@ module github.com/odometer-metering/odometer
 
 go 1.26.0
 
+ignore node_modules // npm's may hold Go files that are not ours
+
 require (
 	code.dny.dev/ssrf v0.3.0 // which addresses a tenant's URL may lead to
 	github.com/compose-spec/compose-go/v2 v2.16.2 // tests: docker-compose.yml loads

@@ -42,12 +42,16 @@ type listCustomersOutput struct{ Body List[customer] }
 func (s *server) listCustomers(ctx context.Context, in *struct {
 	Paging
 	Archivable
+	Search string `query:"search" maxLength:"255" doc:"A part of the name or the external ID, in upper or lower case, or the whole id here or at the billing provider"`
 }) (*listCustomersOutput, error) {
+	if !storable(in.Search) {
+		return nil, metering.Invalid("query.search", "must be UTF-8 without NUL")
+	}
 	var after metering.CustomerID
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	customers, err := s.Store.Customers.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, in.Archived)
+	customers, err := s.Store.Customers.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, in.Archived, in.Search)
 	if err != nil {
 		return nil, err
 	}

@@ -160,3 +160,35 @@ func TestPagesShowEveryCustomerOnce(t *testing.T) {
 	empty := setup(t).send(t, "GET", "/v1/customers", "")
 	require.JSONEq(t, `{"data":[],"has_more":false,"next_page_token":null}`, empty.body)
 }
+
+func TestCustomersAreSearchedByNameAndByAnyID(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, body := range []string{
+		`{"external_id":"acme","name":"Acme Inc."}`, `{"external_id":"contoso","name":"Contoso 100%","billing_provider_id":"cus_NffrFeUfNV2Hib"}`,
+		`{"external_id":"ACME-2"}`, `{"external_id":"gone","name":"Acme, as it was"}`,
+	} {
+		require.Equal(t, http.StatusCreated, b.send(t, "POST", "/v1/customers", body).status)
+	}
+	require.Equal(t, http.StatusOK, b.send(t, "POST", "/v1/customers/gone/archive", "").status)
+	contoso, err := b.client.GetCustomerWithResponse(t.Context(), "contoso")
+	require.NoError(t, err)
+	found := func(search string) (ids []string) {
+		page, err := b.client.ListCustomersWithResponse(t.Context(), &client.ListCustomersParams{Search: &search})
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, page.StatusCode(), string(page.Body))
+		for _, c := range page.JSON200.Data {
+			ids = append(ids, c.ExternalId)
+		}
+		return ids
+	}
+	for search, want := range map[string][]string{
+		"": {"acme", "contoso", "ACME-2"}, "acme": {"acme", "ACME-2"}, "INC": {"acme"}, "cme i": {"acme"},
+		"cus_NffrFeUfNV2Hib": {"contoso"}, "cus_Nffr": nil, contoso.JSON200.Id: {"contoso"},
+		"%": {"contoso"}, "_": nil, "'": nil, "nobody": nil,
+	} {
+		require.Equal(t, want, found(search), search)
+	}
+	p := b.send(t, "GET", "/v1/customers?search=a%00", "").problem(t, 422, "invalid")
+	require.Equal(t, "query.search", p.Errors[0].Location)
+}

@@ -274,7 +274,6 @@ func TestTheRoutersOwnAnswersAreProblems(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "GET", "/nope", "").problem(t, 404, "not_found")
-	b.send(t, "GET", "/", "").problem(t, 404, "not_found")
 	b.send(t, "GET", "/v1/customers/", "").problem(t, 404, "not_found")
 	a := b.send(t, "DELETE", "/v1/customers", "")
 	a.problem(t, 405, "method_not_allowed")

@@ -28,6 +28,7 @@ export default defineConfig({
   },
   build: {
     outDir: "dist/built",
+    chunkSizeWarningLimit: 1100, // KiB before compression, which makes a third of it
     assetsInlineLimit: 0, // the policy allows no data: URL
     modulePreload: { polyfill: false }, // it would be a script in the page
   },

@@ -188,13 +188,16 @@ func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id met
 }
 
 // List returns up to limit customers with an id above after, in the order they were
-// made: archived ones only where they are asked for.
-func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool) ([]metering.Customer, error) {
+// made: archived ones only where they are asked for. search is a part of a name or
+// an external id in either case, or the whole of another id; empty: everybody.
+func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool, search string) ([]metering.Customer, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+customerColumns+` from customers c
-		where c.tenant_id = $1 and c.id > $2 and ($4 or c.archived_at is null)
+		where c.tenant_id = $1 and c.id > $2 and ($4 or c.archived_at is null) and ($5 = ''
+			or strpos(lower(c.external_id), lower($5)) > 0 or strpos(lower(c.name), lower($5)) > 0
+			or c.billing_provider_id = $5 or $6 = c.id)
 		order by c.id
-		limit $3`, tenant, after, limit, archived)
+		limit $3`, tenant, after, limit, archived, search, customerNamed(search))
 	if err != nil {
 		return nil, coded(err)
 	}
@@ -202,6 +205,12 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 		return c, row.Scan(customerFields(&c)...)
 	})
 	return customers, coded(err)
+}
+
+// customerNamed is the customer whose id a text is, or the tenant itself, which no list has.
+func customerNamed(text string) metering.CustomerID {
+	id, _ := metering.ParseCustomerID(text)
+	return id
 }
 
 // resolve returns the ids of the external ids, making the customers that do

@@ -29,6 +29,8 @@ import (
 type config struct {
 	BaseURL        string `json:"base_url"`
 	AdminKey       string `json:"admin_key"`
+	Email          string `json:"email"`
+	Password       string `json:"password"`
 	ReceiverURL    string `json:"webhook_receiver_url"`
 	StripeTenantID string `json:"stripe_tenant_id"`
 	StripeAdminKey string `json:"stripe_admin_key"`

@@ -61,7 +61,8 @@ curl -s $ODOMETER_URL/v1/billing/sync -H "Authorization: Bearer $ODOMETER_STRIPE
 	},
 }
 
-var explanation = template.Must(template.New("explanation").Funcs(template.FuncMap{"indent": indent}).Parse(`API           {{.BaseURL}}
+var explanation = template.Must(template.New("explanation").Funcs(template.FuncMap{"indent": indent}).Parse(`Dashboard     {{.BaseURL}}{{with .Email}} as {{.}} with the password {{$.Password}}{{end}}
+API           {{.BaseURL}}
 {{with .TemporalUIURL}}Temporal UI   {{.}}
 {{end}}Webhooks got  {{.ReceiverURL}}/received
 Stripe bills  {{.StripeURL}}/_state (a fake that stands in for it)

@@ -12,12 +12,8 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/chromedp/cdproto/log"
-	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
 	"github.com/odometer-metering/odometer/dev/browser"
@@ -46,12 +42,12 @@ func run(ctx context.Context, api, key string) error {
 	if err := chromedp.Do(ctx); err != nil {
 		return fmt.Errorf("open the browser: %w", err)
 	}
-	heard := complaints{api: api}
-	if err := chromedp.Listen(ctx, heard.hear); err != nil {
+	heard, err := browser.Listen(ctx, api)
+	if err != nil {
 		return err
 	}
 	if err := chromedp.Do(ctx, chromedp.Navigate(api+"/docs"), chromedp.WaitVisible(".opblock")); err != nil {
-		return errors.Join(fmt.Errorf("the page lists no operation: %w", err), heard.err())
+		return errors.Join(fmt.Errorf("the page lists no operation: %w", err), heard.Err())
 	}
 	listed, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.querySelectorAll(".opblock").length`))
 	if err != nil {
@@ -61,12 +57,12 @@ func run(ctx context.Context, api, key string) error {
 		return fmt.Errorf("the page lists %d operations of %d", listed, want)
 	}
 	if err := authorize(ctx, key); err != nil {
-		return errors.Join(fmt.Errorf("authorize: %w", err), heard.err())
+		return errors.Join(fmt.Errorf("authorize: %w", err), heard.Err())
 	}
 	if err := execute(ctx); err != nil {
-		return errors.Join(fmt.Errorf("execute: %w", err), heard.err())
+		return errors.Join(fmt.Errorf("execute: %w", err), heard.Err())
 	}
-	return heard.err()
+	return heard.Err()
 }
 
 // operations is how many the API's document has, with the messages that it sends.
@@ -120,44 +116,4 @@ func execute(ctx context.Context) error {
 		err = fmt.Errorf("the page shows %q", answer)
 	}
 	return err
-}
-
-// complaints are what a browser's developer tools would show in red, and
-// requests to another origin than the API's.
-type complaints struct {
-	api string
-
-	mu   sync.Mutex
-	errs []error
-}
-
-func (c *complaints) hear(event any) {
-	switch e := event.(type) {
-	case *log.EventEntryAdded:
-		if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
-			c.add(fmt.Errorf("the browser says %q of %s", e.Entry.Text, e.Entry.URL))
-		}
-	case *runtime.EventConsoleAPICalled:
-		if e.Type == runtime.ConsoleAPICalledTypeError && len(e.Args) > 0 {
-			c.add(fmt.Errorf("the page says %s", e.Args[0].Value))
-		}
-	case *runtime.EventExceptionThrown:
-		c.add(fmt.Errorf("the page fails: %s", e.ExceptionDetails.Text))
-	case *network.EventRequestWillBeSent:
-		if url := e.Request.URL; !strings.HasPrefix(url, c.api+"/") && !strings.HasPrefix(url, "data:") {
-			c.add(fmt.Errorf("the page asks for %s", url))
-		}
-	}
-}
-
-func (c *complaints) add(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.errs = append(c.errs, err)
-}
-
-func (c *complaints) err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return errors.Join(c.errs...)
 }

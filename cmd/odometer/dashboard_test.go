@@ -1,0 +1,73 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+)
+
+const dashboardFolder = "../../dashboard"
+
+// TestTheDashboardsOwnTestsPass runs them in Node.
+func TestTheDashboardsOwnTestsPass(t *testing.T) {
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "npm", "test", "--silent", "--prefix", dashboardFolder).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// TestTheDashboardIsUsedInABrowser signs in, opens every screen in both schemes
+// and on a phone, and signs out, in Chromium, which complains of nothing and
+// asks nobody else. axe-core finds nothing.
+func TestTheDashboardIsUsedInABrowser(t *testing.T) {
+	t.Parallel()
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+	_, key := system.Tenant(t)
+	api := system.API(t).URL
+	const email, password = "ada@example.com", "long enough for anybody"
+	fillForTheDashboard(t, api, key, email, password)
+	command := exec.CommandContext(t.Context(), "go", "run", "-C", "../../dev/browser", "./dashboard", api, "../../dashboard/node_modules/axe-core/axe.min.js")
+	command.Env = append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password)
+	out, err := command.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// fillForTheDashboard makes a member, and two pages of customers of whom the first has a bill.
+func fillForTheDashboard(t *testing.T, api, key, email, password string) {
+	t.Helper()
+	call := func(method, path, body string) string {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), method, api+path, strings.NewReader(body))
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+key)
+		request.Header.Set("Content-Type", "application/json")
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.Less(t, response.StatusCode, 300, "%s %s: %s", method, path, text)
+		return string(text)
+	}
+	var invitation struct{ Token string }
+	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"viewer"}`)), &invitation))
+	call("POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invitation.Token, password))
+	call("POST", "/v1/meters", `{"slug":"api-calls","event_type":"call","aggregation":"sum"}`)
+	call("PUT", "/v1/meters/api-calls/pricing", `{"base_price":25,"included_units":1000,"overage_rate":0.02}`)
+	for i := range 30 {
+		call("POST", "/v1/customers", fmt.Sprintf(`{"external_id":"customer-%02d","name":"Customer %02d"}`, i, i))
+	}
+	call("POST", "/v1/events", fmt.Sprintf(`{"customer_id":"customer-00","event_type":"call","value":1250.5,"idempotency_key":"a","timestamp":%q}`,
+		time.Now().UTC().Format(time.RFC3339)))
+}

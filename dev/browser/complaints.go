@@ -1,0 +1,65 @@
+package browser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+// Complaints are what a tab's developer tools would show in red, and requests
+// to another origin than the API's.
+type Complaints struct {
+	api string
+
+	mu   sync.Mutex
+	errs []error
+}
+
+// Listen collects the complaints of a tab that shows pages of the API.
+func Listen(ctx context.Context, api string) (*Complaints, error) {
+	c := &Complaints{api: api}
+	return c, chromedp.Listen(ctx, c.hear)
+}
+
+func (c *Complaints) hear(event any) {
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		if e.Entry.Level == log.EntryLevelError || e.Entry.Source == log.EntrySourceSecurity {
+			c.add(fmt.Errorf("the browser says %q of %s", e.Entry.Text, e.Entry.URL))
+		}
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == runtime.ConsoleAPICalledTypeError && len(e.Args) > 0 {
+			c.add(fmt.Errorf("the page says %s", e.Args[0].Value))
+		}
+	case *runtime.EventExceptionThrown:
+		c.add(fmt.Errorf("the page fails: %s", e.ExceptionDetails.Text))
+	case *network.EventRequestWillBeSent:
+		if url := e.Request.URL; !strings.HasPrefix(url, c.api+"/") && !strings.HasPrefix(url, "data:") {
+			c.add(fmt.Errorf("the page asks for %s", url))
+		}
+	case *network.EventResponseReceived:
+		if e.Response.Status >= 400 {
+			c.add(fmt.Errorf("%s is answered with %d", e.Response.URL, e.Response.Status))
+		}
+	}
+}
+
+func (c *Complaints) add(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = append(c.errs, err)
+}
+
+// Err is all that was complained of so far.
+func (c *Complaints) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return errors.Join(c.errs...)
+}

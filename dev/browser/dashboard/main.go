@@ -1,0 +1,184 @@
+// Command dashboard walks through the dashboard of the API at URL as the member
+// ODOMETER_EMAIL with ODOMETER_PASSWORD: it signs in, looks at every screen in
+// both schemes, on a desk and on a phone, and signs out. It exits with 1 where
+// the browser complains, something cannot be reached, a screen is wider than
+// the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
+// leaves a picture of each screen there. It needs Chromium or Chrome.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/odometer-metering/odometer/dev/browser"
+)
+
+func main() {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES")}
+	if len(os.Args) != 3 || w.email == "" || w.password == "" {
+		fmt.Fprintln(os.Stderr, "usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE")
+		os.Exit(2)
+	}
+	if err := w.run(ctx, os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "dashboard:", err)
+		os.Exit(1)
+	}
+}
+
+type walk struct {
+	url, email, password, pictures string
+	axe                            string // its source
+	heard                          *browser.Complaints
+}
+
+// screen is an address, and what is there once everything was read.
+type screen struct{ name, path, shows string }
+
+// looks are the ways in which each screen is looked at.
+var looks = []struct {
+	scheme        string
+	width, height int64
+}{{"light", 1280, 800}, {"dark", 1280, 800}, {"light", 360, 740}, {"dark", 360, 740}}
+
+func (w walk) run(ctx context.Context, url, axe string) error {
+	source, err := os.ReadFile(axe)
+	if err != nil {
+		return err
+	}
+	w.url, w.axe = url, string(source)
+	ctx, cancel := browser.Open(ctx)
+	defer cancel()
+	if err := chromedp.Do(ctx); err != nil {
+		return fmt.Errorf("open the browser: %w", err)
+	}
+	if w.heard, err = browser.Listen(ctx, url); err != nil {
+		return err
+	}
+	return errors.Join(w.visit(ctx), w.heard.Err())
+}
+
+func (w walk) visit(ctx context.Context) error {
+	if err := w.look(ctx, screen{"sign-in", "/sign-in", `button[type="submit"]`}); err != nil {
+		return err
+	}
+	if err := w.signIn(ctx); err != nil {
+		return fmt.Errorf("sign in: %w", err)
+	}
+	customer, err := chromedp.Run(ctx, chromedp.AttributeValue(`tbody a[href^="/customers/"]`, "href"))
+	if err != nil {
+		return fmt.Errorf("find a customer: %w", err)
+	}
+	of := strings.TrimSuffix(customer.Value, "/usage")
+	bill := of + "/bill"
+	screens := []screen{
+		{"customers", "/customers", `tbody a[href^="/customers/"]`},
+		{"found", "/customers?search=nobody+has+this", "h2"},
+		{"usage", of + "/usage", "tbody rect"},
+		{"bill", bill, "tfoot td"},
+	}
+	for _, s := range screens {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate(w.url+bill), chromedp.Click(`[aria-expanded="false"][href]`), chromedp.WaitVisible("tbody ol li")); err != nil {
+		return fmt.Errorf("open a line of the bill: %w", err)
+	}
+	opened, err := chromedp.Run(ctx, chromedp.Location())
+	if err != nil {
+		return err
+	}
+	if err := w.look(ctx, screen{"working", strings.TrimPrefix(opened, w.url), "tbody ol li"}); err != nil {
+		return err
+	}
+	return w.signOut(ctx)
+}
+
+func (w walk) signIn(ctx context.Context) error {
+	return chromedp.Do(ctx,
+		chromedp.Navigate(w.url+"/sign-in"),
+		chromedp.SendKeys(`input[name="email"]`, w.email),
+		chromedp.SendKeys(`input[name="password"]`, w.password),
+		chromedp.Click(`button[type="submit"]`),
+		chromedp.WaitVisible(`tbody a[href^="/customers/"]`),
+	)
+}
+
+func (w walk) signOut(ctx context.Context) error {
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(1280, 800),
+		chromedp.Navigate(w.url+"/customers"),
+		chromedp.Click(`button[aria-haspopup="menu"]`),
+		chromedp.WaitVisible(`[role="menu"]`),
+	)
+	if err != nil {
+		return fmt.Errorf("open the menu: %w", err)
+	}
+	if err := w.judge(ctx, "menu"); err != nil {
+		return err
+	}
+	if err := chromedp.Do(ctx, chromedp.Click(`//button[contains(., "Sign out")]`), chromedp.WaitVisible(`input[name="password"]`)); err != nil {
+		return fmt.Errorf("sign out: %w", err)
+	}
+	return nil
+}
+
+// look opens a screen in every look and judges it.
+func (w walk) look(ctx context.Context, s screen) error {
+	for _, look := range looks {
+		name := fmt.Sprintf("%s-%s-%d", s.name, look.scheme, look.width)
+		err := chromedp.Do(ctx, chromedp.EmulateViewport(look.width, look.height), chromedp.Navigate(w.url+s.path))
+		if err == nil {
+			_, err = chromedp.Run(ctx, chromedp.Evaluate[any](fmt.Sprintf("localStorage.setItem('scheme', %q)", look.scheme)))
+		}
+		if err == nil {
+			err = chromedp.Do(ctx, chromedp.Reload(), chromedp.WaitVisible(s.shows))
+		}
+		if err != nil {
+			return fmt.Errorf("open %s: %w", name, err)
+		}
+		if err := w.judge(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// violations is what axe-core and the window say against what is shown.
+const violations = `axe.run(document, {resultTypes: ["violations"]}).then(({violations}) => {
+	const found = violations.map((v) => v.id + ": " + v.help + " at " + v.nodes.map((n) => n.target.join(" ")).join(", "));
+	if (document.documentElement.scrollWidth > innerWidth) found.push("it is wider than the window");
+	return found;
+})`
+
+func (w walk) judge(ctx context.Context, name string) error {
+	if w.pictures != "" {
+		shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+		if err != nil {
+			return fmt.Errorf("take a picture of %s: %w", name, err)
+		}
+		if err := os.WriteFile(filepath.Join(w.pictures, name+".png"), shot, 0o600); err != nil {
+			return err
+		}
+	}
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](w.axe+";0")); err != nil {
+		return fmt.Errorf("load axe-core into %s: %w", name, err)
+	}
+	found, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](violations, chromedp.EvalAwaitPromise))
+	if err != nil {
+		return fmt.Errorf("ask axe-core about %s: %w", name, err)
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%s: %s", name, strings.Join(found, "; "))
+	}
+	return nil
+}

@@ -5189,6 +5189,9 @@ type ListCustomersParams struct {
 
 	// Archived Whether archived ones are listed too
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
+
+	// Search A part of the name or the external ID, in upper or lower case, or the whole id here or at the billing provider
+	Search *string `form:"search,omitempty" json:"search,omitempty"`
 }
 
 // CreateCustomerParams defines parameters for CreateCustomer.
@@ -11498,6 +11501,18 @@ func NewListCustomersRequest(server string, params *ListCustomersParams) (*http.
 		if params.Archived != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "archived", *params.Archived, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Search != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "search", *params.Search, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {

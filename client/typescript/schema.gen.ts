@@ -5983,6 +5983,8 @@ export interface operations {
                 page_token?: string;
                 /** @description Whether archived ones are listed too */
                 archived?: boolean;
+                /** @description A part of the name or the external ID, in upper or lower case, or the whole id here or at the billing provider */
+                search?: string;
             };
             header?: never;
             path?: never;

@@ -24,7 +24,7 @@ export function sendCSRFToken(token: string | undefined): void {
   csrfToken = token;
 }
 
-export const api = createClient({ baseUrl: location.origin });
+export const api = createClient({ baseUrl: location.origin, fetch: (request) => fetch(request) });
 
 api.use({
   onRequest({ request }) {

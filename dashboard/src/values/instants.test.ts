@@ -2,8 +2,8 @@ import { expect, test } from "vitest";
 import { offset, range, written } from "./instants";
 
 test("a period ends with its last day, in the tenant's timezone", () => {
-  expect(range("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "UTC")).toBe("1–30 Nov 2026");
-  expect(range("2026-10-31T23:00:00Z", "2026-11-30T23:00:00Z", "Europe/Zurich")).toBe("1–30 Nov 2026");
+  expect(range("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "UTC")).toBe("1 – 30 Nov 2026");
+  expect(range("2026-10-31T23:00:00Z", "2026-11-30T23:00:00Z", "Europe/Zurich")).toBe("1 – 30 Nov 2026");
   expect(range("2026-12-15T00:00:00Z", "2027-01-15T00:00:00Z", "UTC")).toBe("15 Dec 2026 – 14 Jan 2027");
 });
 

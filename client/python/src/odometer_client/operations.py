@@ -323,11 +323,11 @@ class Operations:
         return answer
 
     def list_customers(
-        self, *, page_size: int | None = None, page_token: str | None = None, archived: bool | None = None
+        self, *, page_size: int | None = None, page_token: str | None = None, archived: bool | None = None, search: str | None = None
     ) -> schema.ListCustomer:
         """List customers."""
         answer: schema.ListCustomer = self.call(
-            "GET", "/v1/customers", query={"page_size": page_size, "page_token": page_token, "archived": archived}
+            "GET", "/v1/customers", query={"page_size": page_size, "page_token": page_token, "archived": archived, "search": search}
         )
         return answer
 

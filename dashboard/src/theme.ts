@@ -1,11 +1,15 @@
 import { createTheme, type CSSVariablesResolver, type MantineColorsTuple, localStorageColorSchemeManager } from "@mantine/core";
 
-/** What Mantine draws with the accent takes it from tokens.css, as all else does. */
-const accent = Array.from({ length: 10 }, () => "var(--accent)") as unknown as MantineColorsTuple;
+// What Mantine draws takes its colours from tokens.css, as all else does: whichever
+// shade it asks for, the answer is what that shade is used for.
+const shades = (...names: string[]) => names.map((name) => `var(--${name})`) as unknown as MantineColorsTuple;
+const accent = shades(...Array.from({ length: 10 }, () => "accent"));
+const gray = shades("hover", "hover", "line", "line", "field", "muted", "muted", "text", "text", "text");
+const dark = shades("text", "text", "muted", "muted", "field", "hover", "surface", "ground", "ground", "ground");
 
 export const theme = createTheme({
   primaryColor: "accent",
-  colors: { accent },
+  colors: { accent, gray, dark },
   fontFamily: "var(--sans)",
   fontFamilyMonospace: "var(--mono)",
   fontSizes: { xs: "12px", sm: "14px", md: "14px", lg: "20px", xl: "28px" },

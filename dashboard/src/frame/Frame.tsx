@@ -30,7 +30,7 @@ export function Frame() {
         </nav>
         <div className={styles.foot}>
           <span className="muted small" title={`Times are those of ${tenant.timezone}`}>
-            {tenant.timezone} · {offset(tenant.timezone, new Date())}
+            {[...new Set([tenant.timezone, offset(tenant.timezone, new Date())])].join(" · ")}
           </span>
           <UserMenu />
         </div>

@@ -21,29 +21,23 @@ export function UserMenu() {
     await navigate({ to: "/sign-in" });
   };
   return (
-    <Menu position="top-start" width={232} transitionProps={{ duration: 0 }}>
+    <Menu withinPortal={false} withInitialFocusPlaceholder={false} position="top-start" width={232} transitionProps={{ duration: 0 }}>
       <Menu.Target>
-        <UnstyledButton className={styles.user}>
+        <UnstyledButton className={styles.user} title={member.email}>
           <span className={styles.userName}>{member.name || member.email}</span>
           <span className="muted small">{member.role}</span>
         </UnstyledButton>
       </Menu.Target>
       <Menu.Dropdown>
-        <Menu.Label className={styles.email}>{member.email}</Menu.Label>
+        <Menu.RadioGroup value={colorScheme} onChange={(scheme) => setColorScheme(scheme as MantineColorScheme)}>
+          {schemes.map(([scheme, name]) => (
+            <Menu.RadioItem key={scheme} value={scheme}>
+              {name}
+            </Menu.RadioItem>
+          ))}
+        </Menu.RadioGroup>
         <Menu.Divider />
-        {schemes.map(([scheme, name]) => (
-          <Menu.Item
-            key={scheme}
-            role="menuitemradio"
-            aria-checked={colorScheme === scheme}
-            leftSection={<span className={styles.check}>{colorScheme === scheme ? "✓" : ""}</span>}
-            onClick={() => setColorScheme(scheme)}
-          >
-            {name}
-          </Menu.Item>
-        ))}
-        <Menu.Divider />
-        <Menu.Item leftSection={<span className={styles.check} />} onClick={() => void leave()}>
+        <Menu.Item onClick={() => void leave()}>
           Sign out
         </Menu.Item>
       </Menu.Dropdown>

@@ -8,7 +8,7 @@ import { Empty } from "../states/Empty";
 import { Failed } from "../states/Failed";
 import { LoadingRows, LoadingText } from "../states/Loading";
 import { Amount, Quantity } from "../values/Amount";
-import { sum } from "../values/decimal";
+import { decimals, minorDigits, sum } from "../values/decimal";
 import { Instant } from "../values/Instant";
 import { range } from "../values/instants";
 import { cell, Table } from "../values/Table";
@@ -85,9 +85,9 @@ function Lines({ customer }: { customer: string }) {
             ))}
           </tbody>
           <tfoot>
-            {totals(data).map(({ currency, amount }, index) => (
+            {totals(data).map(({ currency, amount }) => (
               <tr key={currency}>
-                <td colSpan={3}>{index === 0 && "Total so far"}</td>
+                <td colSpan={3}>{decimals(amount) > minorDigits(currency) ? "Total so far, before lines are rounded" : "Total so far"}</td>
                 <td className={cell.number}>
                   <Amount value={amount} currency={currency} />
                 </td>
@@ -108,7 +108,7 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
   return (
     <>
       <tr>
-        <td>
+        <td className={styles.meter}>
           {line.late_for ? (
             <>
               {line.meter_slug} <span className="muted small">late, for {range(line.late_for.start, line.late_for.end, tenant.timezone)}</span>
@@ -130,8 +130,10 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
           )}
           {line.excluded && <p className={styles.excluded}>Not reported: {line.excluded}</p>}
         </td>
-        <td className={cell.number}>{line.backfilling ? <span className="muted">being counted</span> : <Quantity value={line.usage} />}</td>
-        <td className={cell.number}>
+        <td className={cell.number} data-title="usage">
+          {line.backfilling ? <span className="muted">being counted</span> : <Quantity value={line.usage} />}
+        </td>
+        <td className={cell.number} data-title="rate">
           <Quantity value={line.unit_price} />
         </td>
         <td className={cell.number}>

@@ -89,7 +89,7 @@ function List() {
                   <Identifier>{customer.external_id}</Identifier>
                 </td>
                 <td>{customer.billing_provider_id ? <Identifier>{customer.billing_provider_id}</Identifier> : <span className="muted">not linked</span>}</td>
-                <td className={cell.number}>
+                <td className={cell.extra}>
                   <Instant at={customer.created_at} as="date" />
                 </td>
               </tr>

@@ -26,4 +26,5 @@ export function Table({ caption, columns, children, busy }: { caption: string; c
   );
 }
 
-export const cell = { number: styles.right, bar: styles.bar, main: styles.main };
+/** What a cell holds: main is what the row is about, and extra what narrow screens do without. */
+export const cell = { number: styles.right, bar: styles.bar, main: styles.main, extra: `${styles.right} ${styles.extra}` };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { grouped, minorDigits, shares, sum } from "./decimal";
+import { decimals, grouped, minorDigits, shares, sum } from "./decimal";
 
 test("every digit is shown", () => {
   expect(grouped("1284402.75")).toBe("1,284,402.75");
@@ -31,4 +31,8 @@ test("sums are exact", () => {
 test("shares are of the largest", () => {
   expect(shares(["0", "5", "10", "-1"])).toEqual([0, 0.5, 1, 0]);
   expect(shares(["0", "0"])).toEqual([0, 0]);
+});
+
+test("decimals that are zero do not count", () => {
+  expect(["30", "30.10", "30.00", "9.4046875"].map(decimals)).toEqual([0, 1, 0, 7]);
 });

@@ -16,6 +16,11 @@ export function grouped(decimal: string, decimals = 0): string {
   return sign.replace("-", "−") + whole.replace(/\B(?=(\d{3})+$)/g, ",") + (digits && `.${digits}`);
 }
 
+/** How many decimals it has, those that are zero left out. */
+export function decimals(decimal: string): number {
+  return partsOf(decimal).fraction.replace(/0+$/, "").length;
+}
+
 /** How many decimals the smallest unit of a currency has. */
 export function minorDigits(currency: string): number {
   return new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits ?? 2;

@@ -1,4 +1,4 @@
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { App } from "./App";
 import { queries, router } from "./router";
@@ -114,4 +114,18 @@ test("signing out proves that this page asks", async () => {
   fireEvent.click(await screen.findByRole("menuitem", { name: "Sign out" }));
   await screen.findByRole("heading", { name: "Sign in" });
   expect(asked.at(-1)).toMatchObject({ name: "POST /v1/auth/logout", csrf: "csrf-of-ada" });
+});
+
+test("what is typed is searched, shared by the address, and stays", async () => {
+  answers["GET /v1/customers"] = () => [200, customers];
+  open("/customers");
+  const field = await screen.findByLabelText<HTMLInputElement>("Search customers");
+  fireEvent.change(field, { target: { value: "con" } });
+  await waitFor(() => expect(router.state.location.href).toBe("/customers?search=con"));
+  fireEvent.change(field, { target: { value: "contoso " } });
+  expect(field.value).toBe("contoso ");
+  await waitFor(() => expect(router.state.location.href).toBe("/customers?search=contoso"));
+  expect(field.value).toBe("contoso ");
+  router.history.push("/customers?search=acme");
+  await waitFor(() => expect(field.value).toBe("acme"));
 });

@@ -31,7 +31,7 @@ export function UserMenu() {
       <Menu.Dropdown>
         <Menu.RadioGroup value={colorScheme} onChange={(scheme) => setColorScheme(scheme as MantineColorScheme)}>
           {schemes.map(([scheme, name]) => (
-            <Menu.RadioItem key={scheme} value={scheme}>
+            <Menu.RadioItem key={scheme} value={scheme} data-autofocus={scheme === colorScheme || undefined}>
               {name}
             </Menu.RadioItem>
           ))}

@@ -2,7 +2,7 @@ import { TextInput } from "@mantine/core";
 import { useDebouncedCallback } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { answer, api } from "../api/client";
 import { useTitle } from "../frame/useTitle";
 import { Allowed } from "../states/Allowed";
@@ -19,24 +19,30 @@ const columns = [{ title: "Customer" }, { title: "External ID" }, { title: "At t
 
 export function Customers() {
   useTitle("Customers");
-  const { search = "" } = useSearch({ from: "/frame/customers" });
   return (
     <Allowed to="customers:read">
       <div className={styles.head}>
         <h1>Customers</h1>
-        <Search key={search} initial={search} />
+        <Search />
       </div>
       <List />
     </Allowed>
   );
 }
 
-/** What is typed goes into the address, so that what it finds can be shared. */
-function Search({ initial }: { initial: string }) {
+/** What is typed goes into the address, so that what it finds can be shared; and comes from it, on the way back. */
+function Search() {
   const navigate = useNavigate();
-  const [typed, setTyped] = useState(initial);
-  const find = useDebouncedCallback((search: string) => {
-    void navigate({ to: "/customers", search: search === "" ? {} : { search }, replace: true });
+  const { search = "" } = useSearch({ from: "/frame/customers" });
+  const [typed, setTyped] = useState(search);
+  const sent = useRef(search);
+  useEffect(() => {
+    if (search !== sent.current) setTyped(search);
+    sent.current = search;
+  }, [search]);
+  const find = useDebouncedCallback((text: string) => {
+    sent.current = text;
+    void navigate({ to: "/customers", search: text === "" ? {} : { search: text }, replace: true });
   }, 250);
   return (
     <TextInput
@@ -44,7 +50,6 @@ function Search({ initial }: { initial: string }) {
       type="search"
       aria-label="Search customers"
       placeholder="Name or ID"
-      autoFocus={initial !== ""}
       value={typed}
       onChange={(event) => {
         setTyped(event.currentTarget.value);

@@ -61,7 +61,7 @@ func fillForTheDashboard(t *testing.T, api, key, email, password string) {
 		return string(text)
 	}
 	var invitation struct{ Token string }
-	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"viewer"}`)), &invitation))
+	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"billing"}`)), &invitation))
 	call("POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invitation.Token, password))
 	call("POST", "/v1/meters", `{"slug":"api-calls","event_type":"call","aggregation":"sum"}`)
 	call("PUT", "/v1/meters/api-calls/pricing", `{"base_price":25,"included_units":1000,"overage_rate":0.02}`)

@@ -38,8 +38,10 @@ function Head() {
   if (error) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
   return (
     <>
-      <nav aria-label="Where this is" className="muted small">
-        <Link to="/customers">Customers</Link> <span aria-hidden="true">/</span> {data?.external_id}
+      <nav aria-label="Where this is">
+        <p className="muted small">
+          <Link to="/customers">Customers</Link> <span aria-hidden="true">/</span> {data?.external_id}
+        </p>
       </nav>
       <h1 className={styles.title}>{data ? data.name || data.external_id : <LoadingText />}</h1>
       <p className={styles.ids}>{data ? <Ids id={data.id} externalID={data.external_id} linked={data.billing_provider_id} /> : <LoadingText />}</p>

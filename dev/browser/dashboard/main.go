@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // a busy machine takes ten times as long as an idle one
 	defer cancel()
 	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES")}
 	if len(os.Args) != 3 || w.email == "" || w.password == "" {
@@ -43,11 +43,11 @@ type walk struct {
 // screen is an address, and what is there once everything was read.
 type screen struct{ name, path, shows string }
 
-// looks are the ways in which each screen is looked at.
-var looks = []struct {
-	scheme        string
-	width, height int64
-}{{"light", 1280, 800}, {"dark", 1280, 800}, {"light", 360, 740}, {"dark", 360, 740}}
+// Each screen is looked at in both schemes, on a desk and on a phone.
+var (
+	schemes = []string{"light", "dark"}
+	windows = []struct{ width, height int64 }{{1280, 800}, {360, 740}}
+)
 
 func (w walk) run(ctx context.Context, url, axe string) error {
 	source, err := os.ReadFile(axe)
@@ -63,10 +63,13 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	if w.heard, err = browser.Listen(ctx, url); err != nil {
 		return err
 	}
-	return errors.Join(w.visit(ctx), w.heard.Err())
+	return errors.Join(w.visit(ctx), w.heard.Err()) // what it complained of says why a screen did not open
 }
 
 func (w walk) visit(ctx context.Context) error {
+	if err := chromedp.Do(ctx, chromedp.Navigate(w.url+"/sign-in")); err != nil {
+		return err
+	}
 	if err := w.look(ctx, screen{"sign-in", "/sign-in", `button[type="submit"]`}); err != nil {
 		return err
 	}
@@ -123,6 +126,10 @@ func (w walk) signOut(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the menu: %w", err)
 	}
+	const inMenu = `document.activeElement.closest('[role="menu"]') !== null`
+	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](inMenu, chromedp.WithPollingTimeout(5*time.Second))); err != nil {
+		return fmt.Errorf("the menu does not take the focus: %w", err)
+	}
 	if err := w.judge(ctx, "menu"); err != nil {
 		return err
 	}
@@ -132,22 +139,23 @@ func (w walk) signOut(ctx context.Context) error {
 	return nil
 }
 
-// look opens a screen in every look and judges it.
+// look opens a screen in each scheme and judges it in each window.
 func (w walk) look(ctx context.Context, s screen) error {
-	for _, look := range looks {
-		name := fmt.Sprintf("%s-%s-%d", s.name, look.scheme, look.width)
-		err := chromedp.Do(ctx, chromedp.EmulateViewport(look.width, look.height), chromedp.Navigate(w.url+s.path))
-		if err == nil {
-			_, err = chromedp.Run(ctx, chromedp.Evaluate[any](fmt.Sprintf("localStorage.setItem('scheme', %q)", look.scheme)))
+	for _, scheme := range schemes {
+		choose := fmt.Sprintf("localStorage.setItem('scheme', %q)", scheme)
+		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](choose)); err != nil {
+			return fmt.Errorf("choose a scheme: %w", err)
 		}
-		if err == nil {
-			err = chromedp.Do(ctx, chromedp.Reload(), chromedp.WaitVisible(s.shows))
+		if err := chromedp.Do(ctx, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows)); err != nil {
+			return fmt.Errorf("open %s: %w", s.name, err)
 		}
-		if err != nil {
-			return fmt.Errorf("open %s: %w", name, err)
-		}
-		if err := w.judge(ctx, name); err != nil {
-			return err
+		for _, window := range windows {
+			if err := chromedp.Do(ctx, chromedp.EmulateViewport(window.width, window.height)); err != nil {
+				return err
+			}
+			if err := w.judge(ctx, fmt.Sprintf("%s-%s-%d", s.name, scheme, window.width)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

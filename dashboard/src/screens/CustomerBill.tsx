@@ -37,10 +37,11 @@ const states = { open: "open", in_grace: "over, and takes usage until it closes"
 
 function Period({ customer }: { customer: string }) {
   const { tenant } = useSession();
-  const { data } = useQuery({
+  const { data, error, refetch } = useQuery({
     queryKey: ["period", customer],
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/periods", { params: { query: { customer, page_size: 1 } }, signal })),
   });
+  if (error) return <Failed what="The billing period" error={error} retry={() => void refetch()} />;
   const period = data?.data[0];
   return (
     <p className={styles.period}>

@@ -91,6 +91,7 @@ function Days({ customer, meter }: { customer: string; meter: string }) {
         <span className="muted">{data && range(data.period.start, data.period.end, tenant.timezone)}</span>
         <span className={styles.total}>{data && <Quantity value={data.total} />}</span>
       </div>
+      {data?.has_more && <p className="muted small">The days are of the first 10,000 windows of all groups. The total is of all.</p>}
       {data && days.length === 0 ? (
         <p className="muted">Nothing was used in this period yet.</p>
       ) : (

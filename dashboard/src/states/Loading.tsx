@@ -8,7 +8,7 @@ export function LoadingRows({ columns, rows = 8 }: { columns: number; rows?: num
         <tr key={row}>
           {Array.from({ length: columns }, (_, column) => (
             <td key={column}>
-              <span className={styles.bar} />
+              <span className={styles.bar} data-loading />
             </td>
           ))}
         </tr>
@@ -19,5 +19,5 @@ export function LoadingRows({ columns, rows = 8 }: { columns: number; rows?: num
 
 /** A line of text that is awaited. */
 export function LoadingText() {
-  return <span className={styles.bar} aria-hidden="true" />;
+  return <span className={styles.bar} data-loading aria-hidden="true" />;
 }

@@ -146,7 +146,7 @@ func (w walk) look(ctx context.Context, s screen) error {
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](choose)); err != nil {
 			return fmt.Errorf("choose a scheme: %w", err)
 		}
-		if err := chromedp.Do(ctx, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows)); err != nil {
+		if err := chromedp.Do(ctx, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows), chromedp.WaitNotPresent("[data-loading]")); err != nil {
 			return fmt.Errorf("open %s: %w", s.name, err)
 		}
 		for _, window := range windows {

@@ -93,7 +93,8 @@ func (w walk) visit(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := chromedp.Do(ctx, chromedp.Navigate(w.url+bill), chromedp.Click(`[aria-expanded="false"][href]`), chromedp.WaitVisible("tbody ol li")); err != nil {
+	settled := chromedp.WaitNotPresent("[data-loading]") // until then lines move
+	if err := chromedp.Do(ctx, chromedp.Navigate(w.url+bill), chromedp.WaitVisible("tfoot td"), settled, chromedp.Click(`[aria-expanded="false"][href]`), chromedp.WaitVisible("tbody ol li")); err != nil {
 		return fmt.Errorf("open a line of the bill: %w", err)
 	}
 	opened, err := chromedp.Run(ctx, chromedp.Location())

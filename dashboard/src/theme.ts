@@ -21,6 +21,9 @@ export const theme = createTheme({
     if (variant === "filled") {
       return { background: "var(--accent)", hover: "var(--accent-hover)", color: "var(--on-accent)", border: "1px solid transparent" };
     }
+    if (variant === "danger") {
+      return { background: "var(--bad)", hover: "var(--bad-hover)", color: "var(--on-accent)", border: "1px solid transparent" };
+    }
     const border = variant === "default" ? "1px solid var(--line)" : "1px solid transparent";
     return { background: variant === "default" ? "var(--surface)" : "transparent", hover: "var(--hover)", color: "var(--text)", border };
   },

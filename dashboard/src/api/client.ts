@@ -12,9 +12,17 @@ export class Failure extends Error {
     /** 0: there was no answer. */
     readonly status: number,
     readonly requestID: string | null,
+    /** The rules that were broken, each with where. */
+    readonly fields: Schema<"FieldProblem">[] = [],
   ) {
     super(`${title}: ${detail}`);
   }
+}
+
+/** Which rule the field of that name broke, in a body or a query. */
+export function broken(error: Error | null, field: string): string | undefined {
+  if (!(error instanceof Failure)) return undefined;
+  return error.fields.find(({ location }) => location === field || location.endsWith(`.${field}`))?.message;
 }
 
 let csrfToken: string | undefined;
@@ -51,5 +59,6 @@ export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<B
     problem?.detail ?? "The answer says no more.",
     response.status,
     problem?.request_id ?? response.headers.get("X-Request-Id"),
+    problem?.errors,
   );
 }

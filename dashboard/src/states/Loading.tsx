@@ -1,7 +1,7 @@
 import styles from "./states.module.css";
 
 /** Rows of the height that those have which are awaited, so that nothing jumps. */
-export function LoadingRows({ columns, rows = 8 }: { columns: number; rows?: number }) {
+export function LoadingRows({ columns, rows = 8 }: { columns: number; rows?: number | undefined }) {
   return (
     <tbody aria-hidden="true">
       {Array.from({ length: rows }, (_, row) => (

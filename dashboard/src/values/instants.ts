@@ -1,8 +1,9 @@
 /** How a date or a time of day is written, in a tenant's timezone. */
-export function written(instant: string, timezone: string, how: "date" | "day" | "minute"): string {
+export function written(instant: string, timezone: string, how: "date" | "day" | "minute" | "second"): string {
   const forms: Record<typeof how, Intl.DateTimeFormatOptions> = {
     date: { day: "numeric", month: "short", year: "numeric" },
     day: { weekday: "short", day: "2-digit", month: "short" },
+    second: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
     minute: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
   };
   return new Intl.DateTimeFormat("en-GB", { ...forms[how], timeZone: timezone }).format(new Date(instant));
@@ -20,4 +21,20 @@ export function offset(timezone: string, at: Date): string {
   const parts = new Intl.DateTimeFormat("en", { timeZone: timezone, timeZoneName: "shortOffset" }).formatToParts(at);
   const name = parts.find((part) => part.type === "timeZoneName")?.value ?? "GMT";
   return name.replace("GMT", "UTC").replace(/\+0$/, "");
+}
+
+const units: [Intl.RelativeTimeFormatUnit, number][] = [
+  ["year", 31_557_600],
+  ["month", 2_629_800],
+  ["day", 86_400],
+  ["hour", 3_600],
+  ["minute", 60],
+];
+
+/** 3 hours ago, in 2 days, now: in the largest unit of which there is one. */
+export function fromNow(instant: string, now: Date): string {
+  const seconds = (new Date(instant).getTime() - now.getTime()) / 1000;
+  const [unit, length] = units.find(([, length]) => Math.abs(seconds) >= length) ?? ["second", 1];
+  if (unit === "second") return seconds > 0 ? "in less than a minute" : "just now";
+  return new Intl.RelativeTimeFormat("en").format(Math.trunc(seconds / length), unit);
 }

@@ -2,9 +2,10 @@ import { Button, PasswordInput, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useRouter, useSearch } from "@tanstack/react-router";
 import { useState, type FormEvent } from "react";
-import { Failure, type Schema } from "../api/client";
-import { forget, signIn } from "../api/session";
-import { useTitle } from "../frame/useTitle";
+import { Refused } from "../../acts/Refused";
+import { type Schema } from "../../api/client";
+import { forget, signIn } from "../../api/session";
+import { useTitle } from "../../frame/useTitle";
 import styles from "./SignIn.module.css";
 
 /** By e-mail and password, and by tenant where somebody is a member of several. */
@@ -89,16 +90,5 @@ export function SignIn() {
         </form>
       )}
     </main>
-  );
-}
-
-/** Why nobody is signed in. What was typed stays. */
-function Refused({ error }: { error: Error | null }) {
-  if (!error) return null;
-  const detail = error instanceof Failure ? error.detail : "The dashboard has a fault here.";
-  return (
-    <p className={styles.refused} role="alert">
-      {detail.charAt(0).toUpperCase() + detail.slice(1)}
-    </p>
   );
 }

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { Fragment } from "react";
-import { answer, api, type Schema } from "../api/client";
-import { Failed } from "../states/Failed";
-import { LoadingText } from "../states/Loading";
-import { Amount, Quantity } from "../values/Amount";
+import { answer, api, type Schema } from "../../api/client";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Amount, Quantity } from "../../values/Amount";
 import { arithmetic } from "./arithmetic";
 import styles from "./Working.module.css";
 

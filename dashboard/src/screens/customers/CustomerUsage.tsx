@@ -1,19 +1,19 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
-import { answer, api, type Schema } from "../api/client";
-import { customer as readCustomer } from "../api/customers";
-import { useSession } from "../api/session";
-import { Allowed } from "../states/Allowed";
-import { Empty } from "../states/Empty";
-import { Failed } from "../states/Failed";
-import { LoadingRows } from "../states/Loading";
-import { Quantity } from "../values/Amount";
-import { shares, sum } from "../values/decimal";
-import { Instant } from "../values/Instant";
-import { range } from "../values/instants";
-import { cell, Table } from "../values/Table";
+import { answer, api, type Schema } from "../../api/client";
+import { customer as readCustomer } from "../../api/customers";
+import { useSession } from "../../api/session";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { LoadingRows } from "../../states/Loading";
+import { Quantity } from "../../values/Amount";
+import { shares, sum } from "../../values/decimal";
+import { Instant } from "../../values/Instant";
+import { range } from "../../values/instants";
+import { cell, Table } from "../../values/Table";
 import styles from "./CustomerUsage.module.css";
-import { FirstEvent } from "./FirstEvent";
+import { FirstEvent } from "../../states/FirstEvent";
 
 const here = "/frame/customers/$customer/usage";
 

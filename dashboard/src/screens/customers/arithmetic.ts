@@ -1,5 +1,5 @@
-import type { Schema } from "../api/client";
-import { grouped, minorDigits } from "../values/decimal";
+import type { Schema } from "../../api/client";
+import { grouped, minorDigits } from "../../values/decimal";
 
 type Step = Schema<"Step">;
 

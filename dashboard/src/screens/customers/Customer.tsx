@@ -1,13 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useParams } from "@tanstack/react-router";
-import { Failure } from "../api/client";
-import { customer as read } from "../api/customers";
-import { useTitle } from "../frame/useTitle";
-import { Allowed } from "../states/Allowed";
-import { Empty } from "../states/Empty";
-import { Failed } from "../states/Failed";
-import { LoadingText } from "../states/Loading";
-import { Identifier } from "../values/Identifier";
+import { Failure } from "../../api/client";
+import { customer as read } from "../../api/customers";
+import { Tabs } from "../../frame/Tabs";
+import { useTitle } from "../../frame/useTitle";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Identifier } from "../../values/Identifier";
 import styles from "./Customer.module.css";
 
 const tabs = [
@@ -45,13 +46,7 @@ function Head() {
       </nav>
       <h1 className={styles.title}>{data ? data.name || data.external_id : <LoadingText />}</h1>
       <p className={styles.ids}>{data ? <Ids id={data.id} externalID={data.external_id} linked={data.billing_provider_id} /> : <LoadingText />}</p>
-      <nav className={styles.tabs} aria-label="About this customer">
-        {tabs.map(([to, name]) => (
-          <Link key={to} to={to} params={params} className={styles.tab} activeProps={{ "aria-current": "page" }} activeOptions={{ includeSearch: false }}>
-            {name}
-          </Link>
-        ))}
-      </nav>
+      <Tabs label="About this customer" tabs={tabs} params={params} />
       <Outlet />
     </>
   );

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Schema } from "../api/client";
+import type { Schema } from "../../api/client";
 import { arithmetic } from "./arithmetic";
 
 type Step = Schema<"Step">;

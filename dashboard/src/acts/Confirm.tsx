@@ -1,0 +1,54 @@
+import { Textarea } from "@mantine/core";
+import { useState, type ReactNode } from "react";
+import type { Act } from "./useAct";
+import { Dialog } from "./Dialog";
+import { Form } from "./Form";
+import { Verb } from "./Verb";
+
+interface Props {
+  /** What is done, as "Revoke". */
+  verb: string;
+  /** To what, as "key …8fQ2". */
+  thing: string;
+  needs: string;
+  not?: string | undefined;
+  /** Given the reason, or nothing where none is asked. */
+  act: Act<string>;
+  /** What the reason is for, where one is asked: the API wants it, and the audit log keeps it. */
+  asks?: string;
+  /** It takes something away. */
+  danger?: boolean;
+  /** What will be different. */
+  children: ReactNode;
+}
+
+/** A button that says what it will do before it does it. */
+export function Confirm({ verb, thing, needs, not, act, asks, danger, children }: Props) {
+  const [opened, setOpened] = useState(false);
+  const [reason, setReason] = useState("");
+  const leave = () => {
+    setOpened(false);
+    setReason("");
+    act.reset();
+  };
+  return (
+    <>
+      <Verb needs={needs} not={not} size="xs" label={`${verb} ${thing}`} onClick={() => setOpened(true)}>
+        {verb}
+      </Verb>
+      <Dialog title={`${verb} ${thing}`} opened={opened} leave={leave}>
+        <Form
+          act={act}
+          needs={needs}
+          submit={`${verb} ${thing}`}
+          danger={danger}
+          leave={leave}
+          onSubmit={() => act.mutate(reason, { onSuccess: leave })}
+        >
+          <div>{children}</div>
+          {asks && <Textarea label={asks} required withAsterisk={false} autosize minRows={2} value={reason} onChange={(event) => setReason(event.currentTarget.value)} data-autofocus />}
+        </Form>
+      </Dialog>
+    </>
+  );
+}

@@ -1,0 +1,42 @@
+import { Button } from "@mantine/core";
+import type { FormEvent, ReactNode } from "react";
+import type { Act } from "./useAct";
+import styles from "./acts.module.css";
+import { Refused } from "./Refused";
+import { Verb } from "./Verb";
+
+interface Props {
+  act: Pick<Act<never>, "isPending" | "error">;
+  needs: string;
+  /** What its button says: a verb, and the thing. */
+  submit: string;
+  onSubmit: () => void;
+  danger?: boolean | undefined;
+  /** Where it can be left, as in a dialog. */
+  leave?: () => void;
+  children: ReactNode;
+}
+
+/** Fields, why they were refused, and the button. */
+export function Form({ act, needs, submit, onSubmit, danger, leave, children }: Props) {
+  const sent = (event: FormEvent) => {
+    event.preventDefault();
+    if (!act.isPending) onSubmit();
+  };
+  return (
+    <form className={styles.form} onSubmit={sent}>
+      {children}
+      <Refused error={act.error} />
+      <div className={styles.buttons}>
+        {leave && (
+          <Button variant="default" size="sm" onClick={leave}>
+            Cancel
+          </Button>
+        )}
+        <Verb type="submit" needs={needs} variant={danger ? "danger" : "filled"} loading={act.isPending}>
+          {submit}
+        </Verb>
+      </div>
+    </form>
+  );
+}

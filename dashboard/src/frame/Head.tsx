@@ -1,0 +1,25 @@
+import type { ReactNode } from "react";
+import styles from "./Head.module.css";
+import { useTitle } from "./useTitle";
+
+interface Props {
+  title: string;
+  /** What one can do here, or search it by. */
+  action?: ReactNode;
+  /** The screen's one sentence or number. */
+  children?: ReactNode;
+}
+
+/** What a screen begins with. */
+export function Head({ title, action, children }: Props) {
+  useTitle(title);
+  return (
+    <div className={styles.head}>
+      <div>
+        <h1>{title}</h1>
+        {children && <p className="muted">{children}</p>}
+      </div>
+      {action && <div className={styles.action}>{action}</div>}
+    </div>
+  );
+}

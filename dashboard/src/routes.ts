@@ -1,0 +1,39 @@
+import type { QueryClient } from "@tanstack/react-query";
+import { createRootRouteWithContext, createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { Failure } from "./api/client";
+import { session } from "./api/session";
+import { Frame } from "./frame/Frame";
+import { NotFound } from "./states/NotFound";
+import { RouteFailed } from "./states/RouteFailed";
+
+// The routes that others stand in. Those of a subject are beside its screens.
+
+/** What was asked of the address by these names; what is not text, or empty, is absent. */
+export const asks =
+  <Name extends string>(...names: Name[]) =>
+  (search: Record<string, unknown>): { [name in Name]?: string } =>
+    Object.fromEntries(names.map((name) => [name, search[name]]).filter(([, value]) => typeof value === "string" && value !== "")) as never;
+
+export const notSignedIn = (error: unknown) => error instanceof Failure && error.status === 401;
+
+export const root = createRootRouteWithContext<{ queries: QueryClient }>()({ notFoundComponent: NotFound, errorComponent: RouteFailed });
+
+export const signIn = createRoute({
+  getParentRoute: () => root,
+  path: "/sign-in",
+  validateSearch: asks("to"),
+  component: lazyRouteComponent(() => import("./screens/sign-in/SignIn"), "SignIn"),
+});
+
+/** What is around every screen of who has signed in. */
+export const frame = createRoute({
+  getParentRoute: () => root,
+  id: "frame",
+  async beforeLoad({ context, location }) {
+    await context.queries.ensureQueryData(session).catch((error: unknown) => {
+      if (notSignedIn(error)) throw redirect({ to: "/sign-in", search: location.pathname === "/" ? {} : { to: location.href } });
+      throw error;
+    });
+  },
+  component: Frame,
+});

@@ -195,7 +195,9 @@ func (l ClosedLine) chargeFor(units metering.Decimal) metering.Decimal {
 func (f Facts) calculations(period Period) (all []calculation, excluded []Exclusion) {
 	others := f.billed(period, func(r Reported) bool { return !r.Late && !f.here(r.Series) })
 	common := f.inCommon(f.currencies(period)) // for what has no price
-	for _, m := range f.metersIn(period) {
+	meters := f.metersIn(period)
+	all = make([]calculation, 0, len(meters))
+	for _, m := range meters {
 		if m.Version.Status == metering.Backfilling {
 			excluded = append(excluded, Exclusion{m.ID, m.Slug, ExcludedBackfilling})
 			continue

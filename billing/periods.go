@@ -188,6 +188,9 @@ func (f Facts) headOpenUntil() *time.Time {
 
 // extend returns the periods from start to the one that Now lies in.
 func (f Facts) extend(start time.Time) []metering.Range {
+	if start.After(f.Now) {
+		return nil
+	}
 	if !f.subscribed() {
 		first := metering.Range{Start: start, End: CalendarPeriod(start, f.Settings.Timezone).End}
 		return ExtendPeriods(first, f.Now, f.Settings.Timezone)
@@ -270,6 +273,9 @@ func AfterSubscription(end, now time.Time) metering.Range {
 // mode neither, since what has windows of it has them for good. A period never
 // grows.
 func (p Period) shorten(f Facts) time.Time {
+	if p.ClosedAt != nil || !p.Contains(f.Now) {
+		return p.End
+	}
 	now, current := f.Now, f.current()
 	reported := slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.about(p) && r.Standing.Any })
 	noted := f.subscribed() && p.Subscription.ID == f.Side.Subscription && p.Subscription.Start.Equal(current.Start)
@@ -280,7 +286,7 @@ func (p Period) shorten(f Facts) time.Time {
 	case current.Start.After(p.Start) && !noted && (!reported || current.Start.After(now)):
 		border = current.Start
 	}
-	if p.ClosedAt != nil || !p.Contains(now) || !border.After(p.Start) || border.Before(now) && reported || !border.Before(p.End) {
+	if !border.After(p.Start) || border.Before(now) && reported || !border.Before(p.End) {
 		return p.End
 	}
 	return border

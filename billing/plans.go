@@ -308,7 +308,7 @@ func (p *planner) quantities() {
 		p.quantitiesOf(period)
 		p.lateCharges(period)
 		p.finalize(period)
-		if !p.open {
+		if !p.open && period.ClosedAt == nil {
 			known[i] = p.watermark(period)
 		}
 		unreported = unreported || p.open && period.ClosedAt != nil

@@ -192,11 +192,14 @@ func (l *life) hidden(meter metering.MeterID, period billing.PeriodPlace, test b
 	for _, f := range l.inMode(test) {
 		for _, in := range f.invoices() {
 			taken, billed := f.lastOn(in, meter)
-			starts := slices.SortedFunc(maps.Keys(taken), func(a, b billing.PeriodPlace) int { return b.Compare(a) })
 			lacking := metering.Decimal{}.Sub(billed)
 			for _, value := range taken {
 				lacking = lacking.Add(value)
 			}
+			if lacking.IsZero() || lacking.IsNegative() {
+				continue
+			}
+			starts := slices.SortedFunc(maps.Keys(taken), func(a, b billing.PeriodPlace) int { return b.Compare(a) })
 			for _, start := range starts {
 				cut := taken[start]
 				if lacking.Cmp(cut) < 0 {

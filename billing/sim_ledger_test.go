@@ -43,6 +43,7 @@ type ledger struct {
 	stream     int
 	periods    []billing.Period
 	reports    []*storedReport
+	series     int // that these were of when they were added up last
 	bookings   []billing.Booking
 	through    map[int64]int // by a closed period's start, how many invoices it was compared with
 	reconciled []billing.Reconciliation
@@ -177,7 +178,7 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 	}
 	f := billing.Facts{
 		Now: now, After: after, Customer: l.customer, Settings: l.settings, Meters: l.meters, Prices: l.prices, Connection: l.connection, InTest: l.tests,
-		Stored: slices.Clone(l.periods), Reported: l.reported(), Booked: l.booked(), Epoch: l.epoch, Epochs: l.epochs, Unread: l.unread(),
+		Stored: l.periods, Reported: l.reported(), Booked: l.booked(), Epoch: l.epoch, Epochs: l.epochs, Unread: l.unread(),
 	}
 	f.Customer.EarlyEvents = l.early()
 	if l.connection != nil && !l.connection.Statements && l.sideOf == l.link() {
@@ -197,12 +198,13 @@ func (l *ledger) facts(now time.Time, after int64) billing.Facts {
 		}
 	}
 	f.Reconcile()
-	for _, p := range billing.Periods(f) {
+	periods := billing.Periods(f)
+	for _, p := range periods {
 		f.Counted = append(f.Counted, billing.EventCount{Period: p.Start, Events: l.counted(p.Range)})
 	}
 	f.Usage = l.usage(billing.UsageRanges(f))
 	if windowed := billing.WindowedMeters(f); len(windowed) > 0 {
-		f.Hours = l.hours(billing.Periods(f), windowed)
+		f.Hours = l.hours(periods, windowed)
 	}
 	return f
 }
@@ -217,9 +219,8 @@ func (l *ledger) link() string {
 
 // early are the events before the month in which the customer was made, by month.
 func (l *ledger) early() (early []billing.EarlyEvents) {
-	first := metering.WindowOf(l.customer.CreatedAt, metering.Month, l.settings.Timezone).Start
 	for _, e := range l.events {
-		if !e.month.Before(first) {
+		if !e.at.Before(l.customer.CreatedAt) || metering.WindowOf(l.customer.CreatedAt, metering.Month, l.settings.Timezone).Contains(e.at) {
 			continue
 		}
 		i := slices.IndexFunc(early, func(o billing.EarlyEvents) bool {
@@ -290,8 +291,10 @@ func (l *ledger) usage(ranges []metering.Range) (all []billing.Usage) {
 // aggregation is how the meter's usage of the period is counted: as when it closed.
 func (l *ledger) aggregation(meter metering.MeterID, start time.Time) metering.Aggregation {
 	for _, p := range l.periods {
-		if line, known := p.Line(meter); known && p.Start.Equal(start) {
-			return line.Aggregation
+		if p.Start.Equal(start) {
+			if line, known := p.Line(meter); known {
+				return line.Aggregation
+			}
 		}
 	}
 	return l.meter(meter).Version.Aggregation
@@ -352,23 +355,26 @@ type seriesKey struct {
 // reported adds up each series of each meter.
 func (l *ledger) reported() (all []billing.Reported) {
 	at := make(map[seriesKey]int)
-	all = make([]billing.Reported, 0, 2*len(l.reports))
+	all = make([]billing.Reported, 0, l.series+1)
 	for _, r := range l.reports {
 		for _, line := range r.Lines {
 			s := r.Series
 			if !line.Closed.IsZero() {
 				s.Period, s.Late = line.Closed, true
 			}
-			s.Window.Start, _ = l.windowOf(r)
+			start, to := l.windowOf(r)
+			s.Window.Start = start
 			key := seriesKey{s.Kind, s.Connection, s.Customer, s.Target, s.Method, s.Period.UnixMicro(), s.Window.Start.UnixMicro(), s.Late, line.MeterID}
 			i, known := at[key]
 			if !known {
 				i, all = len(all), append(all, billing.Reported{Series: s, MeterID: line.MeterID})
 				at[key] = i
 			}
+			all[i].To = to
 			l.aggregate(&all[i], r, line)
 		}
 	}
+	l.series = len(all)
 	l.noteLines(all)
 	return all
 }

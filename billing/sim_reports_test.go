@@ -18,7 +18,6 @@ const leaseTime = 30 * time.Second
 // aggregate adds one report of a series, the next one, to what is known of it.
 func (l *ledger) aggregate(s *billing.Reported, r *storedReport, line billing.Line) {
 	s.Last, s.Number, s.State = r.id, r.number, r.state
-	_, s.To = l.windowOf(r)
 	s.Outstanding = s.Outstanding || r.state.Outstanding()
 	if !r.timestamp.IsZero() && (s.Timestamp == nil || r.timestamp.After(*s.Timestamp)) {
 		s.Timestamp = &r.timestamp

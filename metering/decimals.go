@@ -94,8 +94,25 @@ func MustDecimal(literal string) Decimal {
 	return d
 }
 
-func (x Decimal) Add(y Decimal) Decimal { return Decimal{x.d.Add(y.d)} }
-func (x Decimal) Sub(y Decimal) Decimal { return Decimal{x.d.Sub(y.d)} }
+// Add is x + y. Most sums begin at zero, which allocates nothing.
+func (x Decimal) Add(y Decimal) Decimal {
+	switch {
+	case x.IsZero():
+		return y
+	case y.IsZero():
+		return x
+	}
+	return Decimal{x.d.Add(y.d)}
+}
+
+// Sub is x − y.
+func (x Decimal) Sub(y Decimal) Decimal {
+	if y.IsZero() {
+		return x
+	}
+	return Decimal{x.d.Sub(y.d)}
+}
+
 func (x Decimal) Mul(y Decimal) Decimal { return Decimal{x.d.Mul(y.d)} }
 func (x Decimal) Cmp(y Decimal) int     { return x.d.Cmp(y.d) }
 func (x Decimal) Equal(y Decimal) bool  { return x.d.Equal(y.d) }
@@ -114,7 +131,12 @@ func (x Decimal) DivMod(n int64) (whole, rest Decimal) {
 }
 
 // Round rounds to places decimals, half to even.
-func (x Decimal) Round(places int32) Decimal { return Decimal{x.d.RoundBank(places)} }
+func (x Decimal) Round(places int32) Decimal {
+	if x.d.Exponent() >= -places { // it has no more
+		return x
+	}
+	return Decimal{x.d.RoundBank(places)}
+}
 
 // percentOf returns x / of × 100 with two decimals, rounded half away from zero.
 func (x Decimal) percentOf(of Decimal) Decimal {

@@ -100,7 +100,10 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 		}
 	}
 	type page struct {
-		Data          []struct{ ID string }
+		Data []struct {
+			ID         string
+			ExternalID string `json:"external_id"`
+		}
 		HasMore       bool    `json:"has_more"`
 		NextPageToken *string `json:"next_page_token"`
 	}
@@ -112,6 +115,7 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 	}
 	all := read("customer=acme")
 	require.Len(t, all.Data, 3)
+	require.Equal(t, "acme", all.Data[0].ExternalID)
 	first := read("page_size=2&status=requested")
 	require.Equal(t, all.Data[:2], first.Data)
 	require.True(t, first.HasMore)

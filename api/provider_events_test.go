@@ -43,9 +43,35 @@ func (b *bundle) striped(t testing.TB) *bundle {
 	return r
 }
 
+func TestTheEndpointToAddAtAProviderIsKnownBeforeItIsSaved(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	r := b.replica(t, func(d *api.Deps) { d.BaseURL = "https://odometer.example.com" })
+	r.send(t, "GET", "/v1/billing/provider", "").problem(t, 409, "no_provider")
+	var list struct {
+		Data []struct {
+			Type          string
+			Connected     bool
+			WebhookURL    string   `json:"webhook_url"`
+			WebhookEvents []string `json:"webhook_events"`
+		}
+	}
+	a := r.send(t, "GET", "/v1/billing/providers", "")
+	require.NoError(t, json.Unmarshal([]byte(a.body), &list), a.body)
+	require.Len(t, list.Data, 2)
+	stripe, webhook := list.Data[0], list.Data[1]
+	require.Equal(t, "stripe", stripe.Type)
+	require.False(t, stripe.Connected)
+	require.Equal(t, "https://odometer.example.com/v1/provider-webhooks/stripe/"+b.tenant.ID.String(), stripe.WebhookURL)
+	require.Contains(t, stripe.WebhookEvents, "invoice.finalized")
+	require.Equal(t, "webhook", webhook.Type)
+	require.Empty(t, webhook.WebhookURL)
+}
+
 func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t).striped(t)
+	require.Contains(t, b.send(t, "GET", "/v1/billing/providers", "").body, `{"type":"stripe","connected":true,`)
 	got := b.send(t, "GET", "/v1/billing/provider", "")
 	for _, part := range []string{
 		`"type":"stripe"`, `"account":"acct_1"`, `"secret_last_four":"Ykey"`, `"webhook_secret_last_four":"cret"`, `"mapping":{"calls":"price_1"}`,

@@ -42,7 +42,9 @@ func (s *server) settingsBody(op huma.Operation) huma.Operation {
 // describeProvider adds to the schema of a provider what is shown of the
 // settings: secrets only where they were made here.
 func (s *server) describeProvider() {
-	shown := s.api.OpenAPI().Components.Schemas.Map()["Provider"].Properties
+	schemas := s.api.OpenAPI().Components.Schemas.Map()
+	schemas["Connectable"].Properties[providerType] = s.kindSchema()
+	shown := schemas["Provider"].Properties
 	shown[providerType] = s.kindSchema()
 	s.eachSetting(func(setting providers.Setting) {
 		if setting.Make != nil {

@@ -54,13 +54,53 @@ func (s *server) showProvider(tenant metering.TenantID, saved metering.Provider)
 		ID: saved.ID.String(), Type: saved.Kind, Account: saved.Account, Livemode: saved.Livemode, SecretLastFour: saved.LastFour, WebhookSecretLastFour: saved.WebhookLastFour,
 		ValidatedAt: saved.ValidatedAt.UTC(), CreatedAt: saved.CreatedAt.UTC(), settings: map[string]any{},
 	}
-	if events, sends := kind.(providers.Events); sends {
-		shown.WebhookEvents, shown.WebhookURL = events.Signals().Types, s.BaseURL+providerEventsURL(saved.Kind, tenant)
-	}
+	shown.WebhookURL, shown.WebhookEvents = s.endpointOf(kind, tenant)
 	for _, setting := range kind.Describe().Settings {
 		show(shown.settings, setting, saved)
 	}
 	return &providerOutput{shown}, nil
+}
+
+// endpointOf is where a provider's events are to be sent, and which; nothing
+// where it sends none.
+func (s *server) endpointOf(kind providers.Provider, tenant metering.TenantID) (url string, types []string) {
+	events, sends := kind.(providers.Events)
+	if !sends {
+		return "", nil
+	}
+	return s.BaseURL + providerEventsURL(kind.Describe().Kind, tenant), events.Signals().Types
+}
+
+type connectable struct {
+	Type          metering.ProviderKind `json:"type"`
+	Connected     bool                  `json:"connected" doc:"Whether it is the billing provider now"`
+	WebhookURL    string                `json:"webhook_url,omitempty" doc:"Of a provider that sends events: add it there as an endpoint for webhook_events. Its signing secret is the webhook_secret to save"`
+	WebhookEvents []string              `json:"webhook_events,omitempty" doc:"Of a provider that sends events: those to send to webhook_url"`
+}
+
+type connectablesOutput struct {
+	Body struct {
+		Data []connectable `json:"data"`
+	}
+}
+
+// listConnectable says what is to be done at each provider before it is saved.
+func (s *server) listConnectable(ctx context.Context, _ *struct{}) (*connectablesOutput, error) {
+	tenant := principalOf(ctx).Tenant.ID
+	active, err := s.Store.Providers.Active(ctx, tenant)
+	if err != nil && metering.CodeOf(err) != metering.CodeNoProvider {
+		return nil, err
+	}
+	out := new(connectablesOutput)
+	for _, kind := range s.Providers.Kinds() {
+		one, err := s.Providers.Of(kind)
+		if err != nil {
+			return nil, err
+		}
+		url, events := s.endpointOf(one, tenant)
+		out.Body.Data = append(out.Body.Data, connectable{kind, active.Kind == kind, url, events})
+	}
+	return out, nil
 }
 
 // show adds what is saved of a setting that is no secret.

@@ -41,6 +41,7 @@ type Deps struct {
 	Retention     metering.Retention
 	Secret        []byte          // page tokens are signed under a key derived from it
 	BaseURL       string          // where browsers reach the API
+	WorkflowsURL  string          // the Temporal UI's list of runs; empty: nobody is led there
 	ErrorDocsBase string          // the URL whose children explain the error codes
 	SyncWait      time.Duration   // how long an answer waits for a sync; 0: 25 s
 	Stopping      <-chan struct{} // closed when the process is about to end: nobody waits any longer
@@ -178,6 +179,9 @@ func (s *server) routes() {
 	s.describeExport()
 
 	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period"), s.previewBilling)
+	huma.Register(s.api, described(get("list-connectable-providers", "/v1/billing/providers", BillingRead, "List the providers that can be connected"),
+		"A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are "+
+			"here before anything is saved."), s.listConnectable)
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider"), s.getProvider)
 	huma.Register(s.api, s.settingsBody(described(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider"),
 		"The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.")), s.saveProvider)

@@ -309,6 +309,8 @@ type session struct {
 	Member      *member         `json:"member,omitempty"`
 	ExpiresAt   *time.Time      `json:"expires_at,omitempty" doc:"When the member has to sign in again"`
 	CSRFToken   *string         `json:"csrf_token,omitempty" doc:"Of the member's session"`
+
+	WorkflowsURL string `json:"workflows_url,omitempty" doc:"The page of the Temporal UI that lists the runs, where the deployment names one" example:"https://temporal.example.com/namespaces/default/workflows"`
 }
 
 type sessionTenant struct {
@@ -325,7 +327,7 @@ func showSessionTenant(t metering.Tenant) sessionTenant {
 // getSession says who asks, and what they may do.
 func (s *server) getSession(ctx context.Context, _ *struct{}) (*sessionOutput, error) {
 	who := principalOf(ctx)
-	body := session{Tenant: showSessionTenant(who.Tenant), Permissions: permissionsOf(who)}
+	body := session{Tenant: showSessionTenant(who.Tenant), Permissions: permissionsOf(who), WorkflowsURL: s.WorkflowsURL}
 	if who.Role == "" {
 		body.Scope = &who.Scope
 		return &sessionOutput{body}, nil

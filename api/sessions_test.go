@@ -92,6 +92,11 @@ func TestAMemberWhoSignsInIsKnown(t *testing.T) {
 	}, session.Permissions)
 	require.NotContains(t, a.body, "argon2")
 
+	require.Nil(t, session.WorkflowsUrl, "the deployment names no Temporal UI")
+	const workflows = "https://temporal.example.com/namespaces/default/workflows"
+	named := b.replica(t, func(d *api.Deps) { d.WorkflowsURL = workflows })
+	require.Contains(t, named.send(t, "GET", "/v1/auth/session", "", bearer(in.Token)).body, `"workflows_url":"`+workflows+`"`)
+
 	program := b.send(t, "GET", "/v1/auth/session", "")
 	require.Contains(t, program.body, `"scope":"admin"`)
 	require.NotContains(t, program.body, `"member"`)

@@ -52,6 +52,7 @@ type syncRun struct {
 	Status      metering.SyncStatus `json:"status"`
 	Trigger     metering.Trigger    `json:"trigger"`
 	CustomerID  string              `json:"customer_id" example:"cus_42"`
+	ExternalID  string              `json:"external_id" doc:"The customer's"`
 	Error       string              `json:"error" doc:"Of a failed run: what to do"`
 	RequestedAt time.Time           `json:"requested_at"`
 	StartedAt   *time.Time          `json:"started_at"`
@@ -97,7 +98,7 @@ func (s *server) addUnresolved(ctx context.Context, customer metering.CustomerID
 
 func showSync(run metering.Sync) syncRun {
 	shown := syncRun{
-		ID: run.ID.String(), Status: run.Status, Trigger: run.Trigger, CustomerID: run.CustomerID.String(), Error: run.Error,
+		ID: run.ID.String(), Status: run.Status, Trigger: run.Trigger, CustomerID: run.CustomerID.String(), ExternalID: run.ExternalID, Error: run.Error,
 		RequestedAt: run.RequestedAt.UTC(), StartedAt: run.StartedAt, FinishedAt: run.FinishedAt,
 		Lines: []syncLine{}, Excluded: []excludedMeter{}, StatusURL: "/v1/billing/syncs/" + run.ID.String(),
 	}

@@ -81,6 +81,24 @@ func (e BillingPeriodState) Valid() bool {
 	}
 }
 
+// Defines values for ConnectableType.
+const (
+	ConnectableTypeStripe  ConnectableType = "stripe"
+	ConnectableTypeWebhook ConnectableType = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the ConnectableType enum.
+func (e ConnectableType) Valid() bool {
+	switch e {
+	case ConnectableTypeStripe:
+		return true
+	case ConnectableTypeWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CountingAggregation.
 const (
 	CountingAggregationCount CountingAggregation = "count"
@@ -2375,6 +2393,27 @@ type Comparison struct {
 	PreviousTotal json.Number `json:"previous_total"`
 }
 
+// Connectable defines model for Connectable.
+type Connectable struct {
+	// Connected Whether it is the billing provider now
+	Connected bool            `json:"connected"`
+	Type      ConnectableType `json:"type"`
+
+	// WebhookEvents Of a provider that sends events: those to send to webhook_url
+	WebhookEvents *[]string `json:"webhook_events,omitempty"`
+
+	// WebhookUrl Of a provider that sends events: add it there as an endpoint for webhook_events. Its signing secret is the webhook_secret to save
+	WebhookUrl *string `json:"webhook_url,omitempty"`
+}
+
+// ConnectableType defines model for Connectable.Type.
+type ConnectableType string
+
+// Connectables defines model for Connectables.
+type Connectables struct {
+	Data []Connectable `json:"data"`
+}
+
 // Counting defines model for Counting.
 type Counting struct {
 	Aggregation CountingAggregation `json:"aggregation"`
@@ -4280,6 +4319,11 @@ type Session struct {
 	// Scope Of a program
 	Scope  *SessionScope `json:"scope,omitempty"`
 	Tenant SessionTenant `json:"tenant"`
+
+	// WorkflowsUrl The page of the Temporal UI that lists the runs, where the deployment names one
+	//
+	// Examples: https://temporal.example.com/namespaces/default/workflows
+	WorkflowsUrl *string `json:"workflows_url,omitempty"`
 }
 
 // SessionScope Of a program
@@ -4738,9 +4782,12 @@ type SyncRun struct {
 	Error string `json:"error"`
 
 	// Excluded The meters that were left out, and why
-	Excluded   []ExcludedMeter `json:"excluded"`
-	FinishedAt *time.Time      `json:"finished_at"`
-	Id         string          `json:"id"`
+	Excluded []ExcludedMeter `json:"excluded"`
+
+	// ExternalId The customer's
+	ExternalId string     `json:"external_id"`
+	FinishedAt *time.Time `json:"finished_at"`
+	Id         string     `json:"id"`
 
 	// LastError Why the report has to be tried again; empty where nothing has failed yet
 	//
@@ -6118,6 +6165,13 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListConnectableProviders List the providers that can be connected
+	//
+	// A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+	//
+	// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
+	ListConnectableProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListReconciliations List what invoices bill of closed periods
 	//
 	// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
@@ -7467,6 +7521,23 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 // Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSaveBillingProviderRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListConnectableProviders List the providers that can be connected
+//
+// A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+//
+// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
+func (c *Client) ListConnectableProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListConnectableProvidersRequest(c.Server)
 	if err != nil {
 		return nil, err
 	}
@@ -10652,6 +10723,33 @@ func NewSaveBillingProviderRequestWithBody(server string, contentType string, bo
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListConnectableProvidersRequest constructs an http.Request for the ListConnectableProviders method
+func NewListConnectableProvidersRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/providers")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -15005,6 +15103,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/billing/provider (the `SaveBillingProvider` operationId).
 	SaveBillingProviderWithResponse(ctx context.Context, body SaveBillingProviderJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveBillingProviderResponse, error)
 
+	// ListConnectableProvidersWithResponse List the providers that can be connected
+	//
+	// A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
+	ListConnectableProvidersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListConnectableProvidersResponse, error)
+
 	// ListReconciliationsWithResponse List what invoices bill of closed periods
 	//
 	// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
@@ -17201,6 +17308,54 @@ func (r SaveBillingProviderResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SaveBillingProviderResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListConnectableProvidersResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Connectables
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListConnectableProvidersResponse) GetJSON200() *Connectables {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListConnectableProvidersResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListConnectableProvidersResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListConnectableProvidersResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListConnectableProvidersResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListConnectableProvidersResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -21679,6 +21834,21 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 	return ParseSaveBillingProviderResponse(rsp)
 }
 
+// ListConnectableProvidersWithResponse List the providers that can be connected
+//
+// A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
+func (c *ClientWithResponses) ListConnectableProvidersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListConnectableProvidersResponse, error) {
+	rsp, err := c.ListConnectableProviders(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListConnectableProvidersResponse(rsp)
+}
+
 // ListReconciliationsWithResponse List what invoices bill of closed periods
 //
 // For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
@@ -24196,6 +24366,39 @@ func ParseSaveBillingProviderResponse(rsp *http.Response) (*SaveBillingProviderR
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Provider
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListConnectableProvidersResponse parses an HTTP response from a ListConnectableProvidersWithResponse call
+func ParseListConnectableProvidersResponse(rsp *http.Response) (*ListConnectableProvidersResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListConnectableProvidersResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Connectables
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -43,6 +43,7 @@ func (s SyncStatus) Done() bool { return s == SyncSucceeded || s == SyncFailed }
 type Sync struct {
 	ID          uuid.UUID
 	CustomerID  CustomerID
+	ExternalID  string // the customer's; empty of a sync that is being requested
 	Trigger     Trigger
 	Status      SyncStatus
 	Error       string // of a failed one: what the operator should do

@@ -429,6 +429,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the providers that can be connected
+         * @description A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+         */
+        get: operations["list-connectable-providers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/reconciliation": {
         parameters: {
             query?: never;
@@ -2102,6 +2122,19 @@ export interface components {
              * @description The whole calendar month before
              */
             previous_total: string;
+        };
+        Connectable: {
+            /** @description Whether it is the billing provider now */
+            connected: boolean;
+            /** @enum {string} */
+            type: "stripe" | "webhook";
+            /** @description Of a provider that sends events: those to send to webhook_url */
+            webhook_events?: string[];
+            /** @description Of a provider that sends events: add it there as an endpoint for webhook_events. Its signing secret is the webhook_secret to save */
+            webhook_url?: string;
+        };
+        Connectables: {
+            data: components["schemas"]["Connectable"][];
         };
         Counting: {
             /** @enum {string} */
@@ -3820,6 +3853,11 @@ export interface components {
              */
             scope?: "admin" | "read_write" | "read_only" | "ingest_only";
             tenant: components["schemas"]["SessionTenant"];
+            /**
+             * @description The page of the Temporal UI that lists the runs, where the deployment names one
+             * @example https://temporal.example.com/namespaces/default/workflows
+             */
+            workflows_url?: string;
         };
         SessionTenant: {
             currency: string;
@@ -4300,6 +4338,8 @@ export interface components {
             error: string;
             /** @description The meters that were left out, and why */
             excluded: components["schemas"]["ExcludedMeter"][];
+            /** @description The customer's */
+            external_id: string;
             /** Format: date-time */
             finished_at: string | null;
             id: string;
@@ -5455,6 +5495,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["DeleteProvider"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-connectable-providers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Connectables"];
                 };
             };
             /** @description Error */

@@ -42,7 +42,8 @@ func serveAPI(ctx context.Context, env *environment) error {
 	errorDocs := env.baseURL("ERROR_DOCS_BASE", base+"/errors")
 	shared, proxies, calls := env.redis(), env.networks("TRUSTED_PROXIES"), env.count("CALLS_PER_MINUTE")
 	coalescing := db.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
-	temporal, _ := env.temporal(log, nil)
+	temporal, namespace := env.temporal(log, nil)
+	workflowsURL := env.workflowsURL(namespace)
 	if err := env.err(); err != nil {
 		return err
 	}
@@ -80,7 +81,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	metrics := newRegistry()
 	handler, err := api.New(api.Deps{
 		Store: store, Credentials: credentials, Writer: writer, Temporal: temporal, Guard: guard, Providers: all,
-		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, ErrorDocsBase: errorDocs, Redis: shared,
+		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, WorkflowsURL: workflowsURL, ErrorDocsBase: errorDocs, Redis: shared,
 		CallsPerMinute: calls, TrustedProxies: proxies, Now: now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {

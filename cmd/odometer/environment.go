@@ -198,6 +198,15 @@ func (e *environment) count(name string) int {
 	return n
 }
 
+// workflowsURL is the Temporal UI's list of a namespace's runs; empty when unset.
+func (e *environment) workflowsURL(namespace string) string {
+	ui := e.baseURL("TEMPORAL_UI_URL", "")
+	if ui == "" {
+		return ""
+	}
+	return ui + "/namespaces/" + url.PathEscape(cmp.Or(namespace, client.DefaultNamespace)) + "/workflows"
+}
+
 func (e *environment) flag(name string) bool {
 	text := e.get(name)
 	if text == "" {

@@ -43,7 +43,7 @@ Environment:
                             worker, whose runs link to customers there when it is set
   ERROR_DOCS_BASE           BASE_URL/errors when unset
   TEMPORAL_…                as in Temporal's own environment configuration: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
-  TEMPORAL_UI_URL           where operators find the Temporal UI
+  TEMPORAL_UI_URL           where operators find the Temporal UI, to which the dashboard links
   ALLOW_LOOPBACK_WEBHOOKS   true lets webhooks reach this machine; for development
   STRIPE_API_BASE           another Stripe than its own; for development
   CALLS_PER_MINUTE          of a tenant, beside those with events; 6000 when unset, and half of them a credential

@@ -3,7 +3,9 @@ import { createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { Failure } from "./api/client";
 import { forget } from "./api/session";
 import { frame, notSignedIn, root, signIn } from "./routes";
+import { billingRoutes } from "./screens/billing/routes";
 import { customerRoutes } from "./screens/customers/routes";
+import { overview } from "./screens/overview/routes";
 
 /** A session may end at any time: in twelve hours, or by somebody's hand. */
 function ended(error: unknown) {
@@ -31,12 +33,12 @@ const home = createRoute({
   getParentRoute: () => frame,
   path: "/",
   beforeLoad: () => {
-    throw redirect({ to: "/customers", replace: true });
+    throw redirect({ to: "/overview", replace: true });
   },
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, frame.addChildren([home, ...customerRoutes])]),
+  routeTree: root.addChildren([signIn, frame.addChildren([home, overview, ...customerRoutes, ...billingRoutes])]),
   context: { queries },
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,

@@ -52,7 +52,7 @@ export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<B
     if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
     throw new Failure("No answer", "The API could not be reached. Look at the connection, then try again.", 0, null);
   });
-  if (response.ok && data !== undefined) return data;
+  if (response.ok) return data as Body; // where nothing is answered, Body is undefined
   const problem = (typeof error === "object" ? error : null) as Partial<Schema<"Problem">> | null;
   throw new Failure(
     problem?.title ?? `Answer ${response.status}`,

@@ -5,6 +5,12 @@ import { offset } from "../values/instants";
 import styles from "./Frame.module.css";
 import { UserMenu } from "./UserMenu";
 
+const screens = [
+  ["/overview", "Overview"],
+  ["/customers", "Customers"],
+  ["/billing", "Billing"],
+] as const;
+
 /** What is around every screen: where one is, where one can go, and as whom. */
 export function Frame() {
   const { tenant } = useSession();
@@ -14,16 +20,18 @@ export function Frame() {
         Skip to the content
       </a>
       <header className={styles.side}>
-        <Link to="/customers" className={styles.name}>
+        <Link to="/overview" className={styles.name}>
           Odometer
         </Link>
         <p className={styles.tenant} title={tenant.id}>
           {tenant.name}
         </p>
         <nav className={styles.screens} aria-label="Screens">
-          <Link to="/customers" className={styles.screen} activeProps={{ "aria-current": "page" }}>
-            Customers
-          </Link>
+          {screens.map(([to, name]) => (
+            <Link key={to} to={to} className={styles.screen} activeProps={{ "aria-current": "page" }}>
+              {name}
+            </Link>
+          ))}
           <a href="/docs" className={styles.screen}>
             API reference
           </a>

@@ -225,6 +225,11 @@ class Operations:
         answer: schema.Provider = self.call("PUT", "/v1/billing/provider", body=body)
         return answer
 
+    def list_connectable_providers(self) -> schema.Connectables:
+        """List the providers that can be connected."""
+        answer: schema.Connectables = self.call("GET", "/v1/billing/providers")
+        return answer
+
     def list_reconciliations(
         self,
         *,

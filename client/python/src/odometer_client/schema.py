@@ -92,6 +92,17 @@ class Comparison(TypedDict):
     previous_total: Decimal
 
 
+class Connectable(TypedDict):
+    connected: bool
+    type: Literal["stripe", "webhook"]
+    webhook_events: NotRequired[list[str]]
+    webhook_url: NotRequired[str]
+
+
+class Connectables(TypedDict):
+    data: list[Connectable]
+
+
 class Counting(TypedDict):
     aggregation: Literal["sum", "count"]
     group_by: list[str]
@@ -1257,6 +1268,7 @@ class Session(TypedDict):
     permissions: list[str]
     scope: NotRequired[Literal["admin", "read_write", "read_only", "ingest_only"]]
     tenant: SessionTenant
+    workflows_url: NotRequired[str]
 
 
 class Statement(TypedDict):
@@ -1318,6 +1330,7 @@ class SyncRun(TypedDict):
     engine_answered: NotRequired[bool]
     error: str
     excluded: list[ExcludedMeter]
+    external_id: str
     finished_at: str | None
     id: str
     last_error: NotRequired[str]

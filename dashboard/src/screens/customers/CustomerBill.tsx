@@ -1,8 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { useParams, useSearch } from "@tanstack/react-router";
 import { answer, api, type Schema } from "../../api/client";
 import { customer as readCustomer } from "../../api/customers";
 import { useSession } from "../../api/session";
+import { Opener } from "../../frame/Opener";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
@@ -11,6 +12,7 @@ import { Amount, Quantity } from "../../values/Amount";
 import { decimals, minorDigits, sum } from "../../values/decimal";
 import { Instant } from "../../values/Instant";
 import { range } from "../../values/instants";
+import { State, type Meaning } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import styles from "./CustomerBill.module.css";
 import { Working } from "./Working";
@@ -33,7 +35,11 @@ export function CustomerBill() {
   );
 }
 
-const states = { open: "open", in_grace: "over, and takes usage until it closes", closed: "closed" };
+const states: Record<Schema<"BillingPeriod">["state"], [Meaning, string]> = {
+  open: ["good", "open"],
+  in_grace: ["waiting", "over, and takes usage until it closes"],
+  closed: ["off", "closed"],
+};
 
 function Period({ customer }: { customer: string }) {
   const { tenant } = useSession();
@@ -48,7 +54,7 @@ function Period({ customer }: { customer: string }) {
       {period ? (
         <>
           <span className={styles.range}>{range(period.start, period.end, tenant.timezone)}</span>
-          <span className={styles[period.state]}>{states[period.state]}</span>
+          <State is={states[period.state][0]}>{states[period.state][1]}</State>
           <span className="muted">
             closes <Instant at={period.due_at} />
           </span>
@@ -104,7 +110,6 @@ function Lines({ customer }: { customer: string }) {
 }
 
 function Line({ customer, line, open }: { customer: string; line: Schema<"PreviewItem">; open: boolean }) {
-  const params = useParams({ from: here });
   const { tenant } = useSession();
   return (
     <>
@@ -115,19 +120,9 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
               {line.meter_slug} <span className="muted small">late, for {range(line.late_for.start, line.late_for.end, tenant.timezone)}</span>
             </>
           ) : (
-            <Link
-              to="/customers/$customer/bill"
-              params={params}
-              search={open ? {} : { meter: line.meter_slug }}
-              replace
-              resetScroll={false}
-              className={styles.line}
-              role="button"
-              aria-expanded={open}
-            >
-              <span className={styles.mark} aria-hidden="true" />
+            <Opener name="meter" value={line.meter_slug} open={open}>
               {line.meter_slug}
-            </Link>
+            </Opener>
           )}
           {line.excluded && <p className={styles.excluded}>Not reported: {line.excluded}</p>}
         </td>

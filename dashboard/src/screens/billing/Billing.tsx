@@ -1,0 +1,25 @@
+import { Outlet } from "@tanstack/react-router";
+import { Head } from "../../frame/Head";
+import { Tabs } from "../../frame/Tabs";
+import { Allowed } from "../../states/Allowed";
+
+const tabs = [
+  ["/billing/syncs", "Syncs"],
+  ["/billing/holds", "Held invoices"],
+  ["/billing/reconciliation", "Reconciliation"],
+  ["/billing/auto-sync", "Auto-Sync"],
+  ["/billing/provider", "Provider"],
+] as const;
+
+/** How usage reaches the invoices. */
+export function Billing() {
+  return (
+    <>
+      <Head title="Billing" />
+      <Tabs label="About billing" tabs={tabs} />
+      <Allowed to="billing:read">
+        <Outlet />
+      </Allowed>
+    </>
+  );
+}

@@ -1,0 +1,169 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { Confirm } from "../../acts/Confirm";
+import { useAct } from "../../acts/useAct";
+import { answer, api, type Schema } from "../../api/client";
+import { useSession } from "../../api/session";
+import { Filter } from "../../frame/Filter";
+import { Opener } from "../../frame/Opener";
+import { Empty } from "../../states/Empty";
+import { Ago } from "../../values/Ago";
+import { Quantity } from "../../values/Amount";
+import { Identifier } from "../../values/Identifier";
+import { range } from "../../values/instants";
+import { List } from "../../values/List";
+import { State, type Meaning } from "../../values/State";
+import { cell, Table } from "../../values/Table";
+import { Workflows } from "../../values/Workflows";
+import styles from "./billing.module.css";
+
+type Hold = Schema<"InvoiceHold">;
+
+const columns = [{ title: "Invoice" }, { title: "Customer" }, { title: "State" }, { title: "Period" }, { title: "Made final by the provider", number: true }];
+
+const meanings: Record<Hold["state"], [Meaning, string]> = {
+  planned: ["waiting", "being held"],
+  held: ["waiting", "held"],
+  disagrees: ["bad", "disagrees"],
+  releasing: ["waiting", "being released"],
+  released: ["good", "released"],
+  expired: ["bad", "deadline passed"],
+  finalized: ["off", "made final there"],
+  theirs: ["off", "left to them"],
+  refused: ["bad", "not held"],
+};
+
+const states = [
+  ["", "All invoices"],
+  ["disagrees", "Those that disagree"],
+  ["held", "Held"],
+  ["releasing", "Being released"],
+  ["released", "Released"],
+  ["expired", "Deadline passed"],
+  ["finalized", "Made final there"],
+  ["theirs", "Left to them"],
+  ["refused", "Not held"],
+  ["planned", "Being held"],
+] as const;
+
+/** Invoices that wait until what they bill was compared with what was counted. */
+export function Holds() {
+  const { state, page, hold } = useSearch({ from: "/frame/billing/holds" });
+  const chosen = states.map(([value]) => value).find((value) => value !== "" && value === state);
+  const query = useQuery({
+    queryKey: ["holds", { state: chosen, page }],
+    queryFn: ({ signal }) => {
+      const query = { page_size: 25, ...(chosen && { state: chosen }), ...(page && { page_token: page }) };
+      return answer(api.GET("/v1/billing/holds", { params: { query }, signal }));
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: 15_000,
+  });
+  return (
+    <>
+      <div className={styles.filters}>
+        <Filter name="state" label="Invoices in the state" options={states} />
+      </div>
+      <List what="The held invoices" columns={columns} query={query} page={page} empty={<NoHolds filtered={chosen !== undefined} />}>
+        {(one) => <Row key={one.id} hold={one} open={one.id === hold} />}
+      </List>
+    </>
+  );
+}
+
+function Row({ hold, open }: { hold: Hold; open: boolean }) {
+  const { tenant } = useSession();
+  const [means, state] = meanings[hold.state];
+  return (
+    <>
+      <tr>
+        <td className={cell.main}>
+          <Opener name="hold" value={hold.id} open={open}>
+            {hold.invoice_id}
+          </Opener>
+        </td>
+        <td>{hold.external_id}</td>
+        <td>
+          <State is={means}>{state}</State>
+        </td>
+        <td className="number">{range(hold.period.start, hold.period.end, tenant.timezone)}</td>
+        <td className={cell.number}>{hold.ended_at ? <span className="muted">over</span> : <Ago at={hold.deadline} />}</td>
+      </tr>
+      {open && (
+        <tr>
+          <td colSpan={columns.length}>
+            <Opened hold={hold} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+const reasonColumns = [{ title: "What was found" }, { title: "Ours", number: true }, { title: "Theirs", number: true }];
+
+function Opened({ hold }: { hold: Hold }) {
+  const release = useAct((reason: string) => answer(api.POST("/v1/billing/holds/{id}/release", { params: { path: { id: hold.id } }, body: { reason } })), {
+    changes: [["holds"]],
+  });
+  return (
+    <div className={styles.opened}>
+      {hold.reasons.length > 0 ? (
+        <Table caption="Why the invoice waits" columns={reasonColumns}>
+          <tbody>
+            {hold.reasons.map((reason, index) => (
+              <tr key={index}>
+                <td className={styles.text}>{reason.message}</td>
+                <td className={cell.number} data-title="ours">
+                  {reason.ours !== undefined && <Quantity value={reason.ours} />}
+                </td>
+                <td className={cell.number} data-title="theirs">
+                  {reason.theirs !== undefined && <Quantity value={reason.theirs} />}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </Table>
+      ) : (
+        <p className="muted">Nothing was found that disagrees.</p>
+      )}
+      <dl className={styles.facts}>
+        <dt>Customer</dt>
+        <dd>
+          <Link to="/customers/$customer/bill" params={{ customer: hold.customer_id }}>
+            {hold.external_id}
+          </Link>{" "}
+          <Workflows of={hold.customer_id} />
+        </dd>
+        <dt>Compared</dt>
+        <dd>{hold.looked_at ? <Ago at={hold.looked_at} /> : <span className="muted">not before the summaries of the provider are due</span>}</dd>
+        {hold.note && (
+          <>
+            <dt>Released</dt>
+            <dd>
+              {hold.note} <span className="muted">by {hold.released_by}</span>
+            </dd>
+          </>
+        )}
+        <dt>Hold</dt>
+        <dd>
+          <Identifier>{hold.id}</Identifier>
+        </dd>
+      </dl>
+      {hold.actions.includes("release") && (
+        <Confirm verb="Release" thing={hold.invoice_id} needs="billing:write" act={release} asks="Reason, for the audit log">
+          The provider makes the invoice final and collects it as it stands. What it lacks or bills too much is on the reconciliation afterwards.
+        </Confirm>
+      )}
+    </div>
+  );
+}
+
+function NoHolds({ filtered }: { filtered: boolean }) {
+  if (filtered) return <Empty title="No invoice is in this state">{null}</Empty>;
+  return (
+    <Empty title="No invoice is held">
+      <p>With the tenant's setting invoice hold, an invoice waits here until what it bills was compared with what was counted. Those that disagree need somebody.</p>
+    </Empty>
+  );
+}

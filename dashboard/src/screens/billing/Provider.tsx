@@ -1,0 +1,279 @@
+import { Button, NativeSelect, NumberInput, PasswordInput, Textarea, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Confirm } from "../../acts/Confirm";
+import { Form } from "../../acts/Form";
+import { Secret } from "../../acts/Secret";
+import { useAct } from "../../acts/useAct";
+import { answer, api, broken, type Schema } from "../../api/client";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Ago } from "../../values/Ago";
+import { Identifier } from "../../values/Identifier";
+import { State } from "../../values/State";
+import styles from "./billing.module.css";
+import { mappingOf, newWebhookSecret, writtenMapping } from "./providerSettings";
+
+type Saved = Schema<"Provider">;
+type Settings = Schema<"SaveProvider">;
+
+/** Where usage is billed, and what it takes to connect it. */
+export function Provider() {
+  const { data, error, refetch } = useQuery({
+    queryKey: ["provider"],
+    async queryFn({ signal }) {
+      const { data: providers } = await answer(api.GET("/v1/billing/providers", { signal }));
+      const connected = providers.some((one) => one.connected);
+      return { providers, saved: connected ? await answer(api.GET("/v1/billing/provider", { signal })) : null };
+    },
+  });
+  const [type, setType] = useState<Settings["type"] | undefined>();
+  if (error) return <Failed what="The provider" error={error} retry={() => void refetch()} />;
+  if (!data) return <LoadingText />;
+  const { saved, providers } = data;
+  const chosen = type ?? saved?.type ?? "stripe";
+  const same = saved?.type === chosen ? saved : null;
+  const endpoint = providers.find((one) => one.type === chosen);
+  return (
+    <>
+      {saved ? <Connected saved={saved} /> : <p className="muted">No provider is connected: usage is counted, and billed by nobody.</p>}
+      <h2 className={styles.section}>{saved ? "Change it" : "Connect a provider"}</h2>
+      <div className={styles.narrow}>
+        <NativeSelect
+          label="Provider"
+          value={chosen}
+          onChange={(event) => setType(event.currentTarget.value as Settings["type"])}
+          data={[
+            { value: "stripe", label: "Stripe" },
+            { value: "webhook", label: "Webhook: an address of yours" },
+          ]}
+        />
+        {chosen === "stripe" ? <Stripe key="stripe" saved={same} endpoint={endpoint} /> : <Webhook key="webhook" saved={same} />}
+      </div>
+    </>
+  );
+}
+
+function Connected({ saved }: { saved: Saved }) {
+  const remove = useAct((_: string) => answer(api.DELETE("/v1/billing/provider")), { changes: [["provider"]] });
+  return (
+    <>
+      <dl className={styles.facts} data-provider={saved.type}>
+        <dt>Provider</dt>
+        <dd>
+          {saved.type} {saved.livemode !== undefined && <State is={saved.livemode ? "good" : "waiting"}>{saved.livemode ? "live mode" : "test mode"}</State>}
+        </dd>
+        {saved.account && (
+          <>
+            <dt>Account</dt>
+            <dd>
+              <Identifier>{saved.account}</Identifier>
+            </dd>
+          </>
+        )}
+        {saved.url && (
+          <>
+            <dt>Statements go to</dt>
+            <dd>
+              <Identifier>{saved.url}</Identifier>
+            </dd>
+          </>
+        )}
+        <dt>Validated</dt>
+        <dd>
+          <Ago at={saved.validated_at} />, with the secret that ends in <span className="mono">{saved.secret_last_four}</span>
+        </dd>
+        {saved.bills && (
+          <>
+            <dt>Bills</dt>
+            <dd>{saved.bills}</dd>
+          </>
+        )}
+        {saved.webhook_secret_last_four && (
+          <>
+            <dt>Its messages</dt>
+            <dd>
+              signed with the secret that ends in <span className="mono">{saved.webhook_secret_last_four}</span>
+            </dd>
+          </>
+        )}
+      </dl>
+      <Confirm verb="Disconnect" thing={saved.type} needs="billing:write" act={remove} danger>
+        Usage is counted as before, and billed by nobody. It is refused while a report is being sent, a closed period is not billed in full, or an invoice is held.
+      </Confirm>
+    </>
+  );
+}
+
+/** What is to be made at the provider first, so that it sends what happens to invoices and subscriptions. */
+function Endpoint({ endpoint }: { endpoint: Schema<"Connectable"> }) {
+  return (
+    <div className={styles.endpoint}>
+      <p>At Stripe, under Developers, Webhooks, add an endpoint with this address:</p>
+      <Identifier>{endpoint.webhook_url ?? ""}</Identifier>
+      <p>that is sent these events:</p>
+      <p className="mono">{endpoint.webhook_events?.join(", ")}</p>
+      <p>Then Stripe shows its signing secret.</p>
+    </div>
+  );
+}
+
+function useSave(made: (secret: string | undefined) => void) {
+  return useAct((body: Settings) => answer(api.PUT("/v1/billing/provider", { body })), {
+    changes: [["provider"]],
+    done: (saved) => made(saved.secret),
+  });
+}
+
+function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Connectable"> | undefined }) {
+  const [secretKey, setSecretKey] = useState("");
+  const [webhookSecret, setWebhookSecret] = useState("");
+  const [bills, setBills] = useState(saved?.bills ?? "quantities");
+  const [product, setProduct] = useState(saved?.product ?? "");
+  const [collection, setCollection] = useState(saved?.collection_method ?? "charge_automatically");
+  const [days, setDays] = useState(saved?.days_until_due ?? 30);
+  const [mapping, setMapping] = useState(writtenMapping(saved?.mapping));
+  const save = useSave(() => {
+    setSecretKey("");
+    setWebhookSecret("");
+  });
+  const submit = () =>
+    save.mutate({
+      type: "stripe",
+      bills,
+      ...(secretKey && { secret_key: secretKey }),
+      ...(webhookSecret && { webhook_secret: webhookSecret }),
+      ...(bills === "amounts" && {
+        ...(product && { product }),
+        ...(saved?.products && { products: saved.products }),
+        ...(saved?.tax_behavior && { tax_behavior: saved.tax_behavior }),
+        ...(saved?.tax_code && { tax_code: saved.tax_code }),
+        collection_method: collection,
+        ...(collection === "send_invoice" && { days_until_due: days }),
+      }),
+      ...(bills === "quantities" && mapping.trim() !== "" && { mapping: mappingOf(mapping) }),
+    });
+  return (
+    <Form act={save} needs="billing:write" submit={saved ? "Save Stripe" : "Connect Stripe"} onSubmit={submit}>
+      <PasswordInput
+        label="Secret key"
+        description={saved ? `Empty keeps the one that ends in ${saved.secret_last_four}` : "A secret or restricted API key of the account. It is tried before it is saved"}
+        required={!saved}
+        withAsterisk={false}
+        autoComplete="off"
+        visibilityToggleButtonProps={{ "aria-label": "Show the secret key", tabIndex: 0 }}
+        value={secretKey}
+        error={broken(save.error, "secret_key")}
+        onChange={(event) => setSecretKey(event.currentTarget.value)}
+      />
+      {endpoint && <Endpoint endpoint={endpoint} />}
+      <PasswordInput
+        label="Signing secret of the endpoint"
+        description={
+          saved?.webhook_secret_last_four
+            ? `Empty keeps the one that ends in ${saved.webhook_secret_last_four}`
+            : "Begins with whsec_"
+        }
+        required={!saved}
+        withAsterisk={false}
+        autoComplete="off"
+        visibilityToggleButtonProps={{ "aria-label": "Show the signing secret", tabIndex: 0 }}
+        value={webhookSecret}
+        error={broken(save.error, "webhook_secret")}
+        onChange={(event) => setWebhookSecret(event.currentTarget.value)}
+      />
+      <NativeSelect
+        label="Bills"
+        value={bills}
+        onChange={(event) => setBills(event.currentTarget.value as typeof bills)}
+        data={[
+          { value: "quantities", label: "Quantities: Stripe's metered prices charge them" },
+          { value: "amounts", label: "Amounts: charged by the prices here" },
+        ]}
+      />
+      {bills === "quantities" ? (
+        <Textarea
+          label="Prices of meters"
+          description="A line for each meter whose price does not have its slug as lookup key: the slug, then the price"
+          placeholder="api-calls price_1PQ2…"
+          autosize
+          minRows={2}
+          value={mapping}
+          error={broken(save.error, "mapping")}
+          onChange={(event) => setMapping(event.currentTarget.value)}
+        />
+      ) : (
+        <>
+          <TextInput
+            label="Product"
+            description="That lines of invoices name"
+            value={product}
+            error={broken(save.error, "product")}
+            onChange={(event) => setProduct(event.currentTarget.value)}
+          />
+          <NativeSelect
+            label="Invoices of customers without a subscription"
+            value={collection}
+            onChange={(event) => setCollection(event.currentTarget.value as typeof collection)}
+            data={[
+              { value: "charge_automatically", label: "Charged to the customer's payment method" },
+              { value: "send_invoice", label: "Sent, to be paid within days" },
+            ]}
+          />
+          {collection === "send_invoice" && (
+            <NumberInput label="Days until due" min={1} max={365} allowDecimal={false} value={days} error={broken(save.error, "days_until_due")} onChange={(value) => setDays(Number(value))} />
+          )}
+        </>
+      )}
+    </Form>
+  );
+}
+
+function Webhook({ saved }: { saved: Saved | null }) {
+  const [url, setURL] = useState(saved?.url ?? "");
+  const [secret, setSecret] = useState("");
+  const [shown, setShown] = useState<string | undefined>();
+  const save = useSave((made) => {
+    setSecret("");
+    setShown(made);
+  });
+  const submit = () => save.mutate({ type: "webhook", url, ...(secret && { secret }) });
+  return (
+    <Form act={save} needs="billing:write" submit={saved ? "Save the webhook" : "Connect the webhook"} onSubmit={submit}>
+      <TextInput
+        label="Address"
+        description="Gets signed statements (Standard Webhooks). A signed ping is sent first, and has to be answered with 2xx"
+        type="url"
+        required
+        withAsterisk={false}
+        placeholder="https://billing.example.com/usage"
+        value={url}
+        error={broken(save.error, "url")}
+        onChange={(event) => setURL(event.currentTarget.value)}
+      />
+      <PasswordInput
+        label="Signing secret"
+        description={saved ? `Empty keeps the one that ends in ${saved.secret_last_four}` : "The receiver needs it before the ping. Make one here, give it to the receiver, then connect"}
+        autoComplete="off"
+        visibilityToggleButtonProps={{ "aria-label": "Show the signing secret", tabIndex: 0 }}
+        value={secret}
+        error={broken(save.error, "secret")}
+        onChange={(event) => setSecret(event.currentTarget.value)}
+      />
+      <div>
+        <Button
+          variant="default"
+          size="xs"
+          onClick={() => {
+            const made = newWebhookSecret();
+            setSecret(made);
+            setShown(made);
+          }}
+        >
+          Make a secret
+        </Button>
+      </div>
+      <Secret title="The signing secret" secret={shown} leave={() => setShown(undefined)} />
+    </Form>
+  );
+}

@@ -1,0 +1,214 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { Confirm } from "../../acts/Confirm";
+import { useAct } from "../../acts/useAct";
+import { answer, api, type Schema } from "../../api/client";
+import { useSession } from "../../api/session";
+import { Filter } from "../../frame/Filter";
+import { Opener } from "../../frame/Opener";
+import { Empty } from "../../states/Empty";
+import { Amount, Quantity } from "../../values/Amount";
+import { Identifier } from "../../values/Identifier";
+import { Instant } from "../../values/Instant";
+import { range } from "../../values/instants";
+import { List } from "../../values/List";
+import { State, type Meaning } from "../../values/State";
+import { cell, Table } from "../../values/Table";
+import { Workflows } from "../../values/Workflows";
+import styles from "./billing.module.css";
+
+type Line = Schema<"Reconciliation">;
+
+const columns = [
+  { title: "Meter" },
+  { title: "Customer" },
+  { title: "Period" },
+  { title: "State" },
+  { title: "Ours", number: true },
+  { title: "Counted there", number: true },
+  { title: "Invoiced", number: true },
+];
+
+const meanings: Record<Line["state"], [Meaning, string]> = {
+  open: ["waiting", "invoice awaited"],
+  agreed: ["good", "agreed"],
+  carried: ["waiting", "billed next"],
+  waived: ["off", "waived"],
+  disputed: ["bad", "disputed"],
+  written_off: ["off", "written off"],
+};
+
+const states = [
+  ["", "All lines"],
+  ["disputed", "Disputed"],
+  ["open", "Invoice awaited"],
+  ["carried", "Billed next"],
+  ["agreed", "Agreed"],
+  ["waived", "Waived"],
+  ["written_off", "Written off"],
+] as const;
+
+const name = (line: Line) => `${line.period.id}.${line.meter_id}`;
+
+/** What final invoices bill of closed periods, against what was counted: a line for each meter. */
+export function Reconciliation() {
+  const { state, page, open } = useSearch({ from: "/frame/billing/reconciliation" });
+  const chosen = states.map(([value]) => value).find((value) => value !== "" && value === state);
+  const query = useQuery({
+    queryKey: ["reconciliation", { state: chosen, page }],
+    queryFn: ({ signal }) => {
+      const query = { page_size: 25, ...(chosen && { state: chosen }), ...(page && { page_token: page }) };
+      return answer(api.GET("/v1/billing/reconciliation", { params: { query }, signal }));
+    },
+    placeholderData: keepPreviousData,
+  });
+  return (
+    <>
+      <div className={styles.filters}>
+        <Filter name="state" label="Lines in the state" options={states} />
+      </div>
+      <List what="The reconciliation" columns={columns} query={query} page={page} empty={<NoLines filtered={chosen !== undefined} />}>
+        {(line) => <Row key={name(line)} line={line} open={name(line) === open} />}
+      </List>
+    </>
+  );
+}
+
+function Row({ line, open }: { line: Line; open: boolean }) {
+  const { tenant } = useSession();
+  const [means, state] = meanings[line.state];
+  return (
+    <>
+      <tr>
+        <td className={cell.main}>
+          <Opener name="open" value={name(line)} open={open}>
+            {line.meter_slug}
+          </Opener>
+        </td>
+        <td>{line.external_id}</td>
+        <td className="number">{range(line.period.start, line.period.end, tenant.timezone)}</td>
+        <td>
+          <State is={means}>{state}</State>
+        </td>
+        <td className={cell.number} data-title="ours">
+          <Units line={line} value={line.bills === "amounts" ? line.ours.charge : line.ours.usage} />
+        </td>
+        <td className={cell.number} data-title="counted">
+          <Units line={line} value={line.counted_quantity} />
+        </td>
+        <td className={cell.number} data-title="invoiced">
+          <Units line={line} value={line.invoiced.quantity} />
+        </td>
+      </tr>
+      {open && (
+        <tr>
+          <td colSpan={columns.length}>
+            <Opened line={line} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+/** Of a period that is billed in amounts, what counts is money. */
+function Units({ line, value }: { line: Line; value: string }) {
+  return line.bills === "amounts" ? <Amount value={value} currency={line.ours.currency} /> : <Quantity value={value} />;
+}
+
+const invoiceColumns = [{ title: "Invoice" }, { title: "State" }, { title: "Final" }, { title: "Quantity", number: true }, { title: "Amount", number: true }];
+
+function Opened({ line }: { line: Line }) {
+  const changes = [["reconciliation"]];
+  const body = (reason: string) => ({ params: { path: { period: line.period.id, meter: line.meter_slug } }, body: { reason } });
+  const rebill = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/rebill", body(reason))), { changes });
+  const waive = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/waive", body(reason))), { changes });
+  const writeOff = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/write-off", body(reason))), { changes });
+  const common = { needs: "billing:write", thing: `${line.meter_slug} of ${line.external_id}`, asks: "Reason, for the audit log" };
+  return (
+    <div className={styles.opened}>
+      {line.invoices.length > 0 && (
+        <Table caption="Invoices of the provider's period" columns={invoiceColumns}>
+          <tbody>
+            {line.invoices.map((invoice) => (
+              <tr key={invoice.id}>
+                <td className={cell.main}>
+                  <Identifier>{invoice.id}</Identifier>
+                </td>
+                <td>{invoice.void ? "void" : invoice.status}</td>
+                <td>{invoice.finalized_at ? <Instant at={invoice.finalized_at} /> : <span className="muted">not yet</span>}</td>
+                <td className={cell.number} data-title="quantity">
+                  <Quantity value={invoice.quantity} />
+                </td>
+                <td className={cell.number}>
+                  <Amount value={invoice.amount} currency={invoice.currency} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </Table>
+      )}
+      <dl className={styles.facts}>
+        {line.reason && (
+          <>
+            <dt>Why</dt>
+            <dd>{line.reason}</dd>
+          </>
+        )}
+        <dt>Accepted there</dt>
+        <dd>
+          <Units line={line} value={line.accepted_quantity} />
+        </dd>
+        {line.billed_quantity !== undefined && (
+          <>
+            <dt>Counts as billed</dt>
+            <dd>
+              <Units line={line} value={line.billed_quantity} />
+            </dd>
+          </>
+        )}
+        {line.decided_at && (
+          <>
+            <dt>Decided</dt>
+            <dd>
+              <Instant at={line.decided_at} /> <span className="muted">{line.decided_by && `by ${line.decided_by}`}</span> {line.note}
+            </dd>
+          </>
+        )}
+        <dt>Customer</dt>
+        <dd>
+          <Link to="/customers/$customer/bill" params={{ customer: line.customer_id }}>
+            {line.external_id}
+          </Link>{" "}
+          <Workflows of={line.customer_id} />
+        </dd>
+      </dl>
+      <div className={styles.verbs}>
+        {line.actions.includes("rebill") && (
+          <Confirm {...common} verb="Rebill" act={rebill}>
+            What the invoices lack is billed with the customer's next period.
+          </Confirm>
+        )}
+        {line.actions.includes("waive") && (
+          <Confirm {...common} verb="Waive" act={waive} danger>
+            What the invoices lack is never billed. The customer keeps it.
+          </Confirm>
+        )}
+        {line.actions.includes("write_off") && (
+          <Confirm {...common} verb="Write off" act={writeOff} danger>
+            What the invoices lack counts as lost, and is never billed.
+          </Confirm>
+        )}
+      </div>
+    </div>
+  );
+}
+
+function NoLines({ filtered }: { filtered: boolean }) {
+  if (filtered) return <Empty title="No line is in this state">{null}</Empty>;
+  return (
+    <Empty title="Nothing to reconcile yet">
+      <p>When a billing period closes, a line is here for each meter: what was counted, what the provider has counted of it, and what its final invoices bill.</p>
+    </Empty>
+  );
+}

@@ -1,0 +1,207 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { Confirm } from "../../acts/Confirm";
+import { useAct } from "../../acts/useAct";
+import { answer, api, type Schema } from "../../api/client";
+import { useSession } from "../../api/session";
+import { over, sync as read, type SyncRun } from "../../api/syncs";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Ago } from "../../values/Ago";
+import { Amount, Quantity } from "../../values/Amount";
+import { Identifier } from "../../values/Identifier";
+import { range } from "../../values/instants";
+import { State } from "../../values/State";
+import { cell, Table } from "../../values/Table";
+import { Workflows } from "../../values/Workflows";
+import styles from "./billing.module.css";
+import { reportState } from "./reportStates";
+import { syncState, triggers } from "./syncStates";
+
+/** One sync: what it has reported, why it waits, and what can be done. */
+export function Sync() {
+  return (
+    <Allowed to="billing:read">
+      <Run />
+    </Allowed>
+  );
+}
+
+function Run() {
+  const params = useParams({ from: "/frame/billing/syncs/$sync" });
+  const { data, error, refetch } = useQuery(read(params.sync));
+  if (error) return <Failed what="The sync" error={error} retry={() => void refetch()} />;
+  return (
+    <>
+      <nav aria-label="Where this is">
+        <p className="muted small">
+          <Link to="/billing/syncs">Billing</Link> <span aria-hidden="true">/</span> sync
+        </p>
+      </nav>
+      <Head title={data ? `Sync of ${data.external_id}` : "Sync"} action={data && !over(data) && <Steering run={data} />} />
+      {data ? <Facts run={data} /> : <LoadingText />}
+      {data && data.lines.length > 0 && <Lines lines={data.lines} />}
+      {data && data.excluded.length > 0 && <Excluded excluded={data.excluded} />}
+      {data && over(data) && data.lines.length === 0 && data.excluded.length === 0 && data.error === "" && (
+        <p className="muted">There was nothing new to report.</p>
+      )}
+    </>
+  );
+}
+
+function Facts({ run }: { run: SyncRun }) {
+  const [means, state] = syncState(run);
+  return (
+    <dl className={styles.facts} data-state={run.status}>
+      <dt>State</dt>
+      <dd>
+        <State is={means}>{state}</State>
+      </dd>
+      {run.error && (
+        <>
+          <dt>What to do</dt>
+          <dd>{run.error}</dd>
+        </>
+      )}
+      {run.last_error && (
+        <>
+          <dt>Last error</dt>
+          <dd>{run.last_error}</dd>
+        </>
+      )}
+      {run.attempts !== undefined && run.attempts > 0 && (
+        <>
+          <dt>Attempts</dt>
+          <dd>
+            {run.attempts}
+            {run.next_attempt_at && (
+              <>
+                , the next <Ago at={run.next_attempt_at} />
+              </>
+            )}
+          </dd>
+        </>
+      )}
+      {run.pause && (
+        <>
+          <dt>Paused</dt>
+          <dd>
+            {run.pause.reason} <span className="muted">by {run.pause.by}</span> <Ago at={run.pause.since} />
+          </dd>
+        </>
+      )}
+      <dt>Requested</dt>
+      <dd>
+        <Ago at={run.requested_at} /> <span className="muted">because {triggers[run.trigger]}</span>
+      </dd>
+      {run.finished_at && (
+        <>
+          <dt>Finished</dt>
+          <dd>
+            <Ago at={run.finished_at} />
+          </dd>
+        </>
+      )}
+      <dt>Customer</dt>
+      <dd>
+        <Link to="/customers/$customer/bill" params={{ customer: run.customer_id }}>
+          {run.external_id}
+        </Link>{" "}
+        <Workflows of={run.customer_id} />
+      </dd>
+      <dt>Sync</dt>
+      <dd>
+        <Identifier>{run.id}</Identifier>
+      </dd>
+    </dl>
+  );
+}
+
+/** What an operator can do about a sync that is not over. It holds for the customer's other syncs too: one run brings them all. */
+function Steering({ run }: { run: SyncRun }) {
+  const changes = [["sync", run.id], ["syncs"]];
+  const body = (reason: string) => ({ params: { path: { id: run.id } }, body: { reason } });
+  const retry = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/retry", body(reason))), { changes });
+  const pause = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/pause", body(reason))), { changes });
+  const resume = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/resume", body(reason))), { changes });
+  const cancel = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/cancel", body(reason))), { changes });
+  const common = { needs: "billing:write", thing: `the sync of ${run.external_id}`, asks: "Reason, for the audit log" };
+  return (
+    <>
+      {!run.paused && (
+        <Confirm {...common} verb="Retry" act={retry}>
+          The report that waits for its next attempt is sent now.
+        </Confirm>
+      )}
+      {run.paused ? (
+        <Confirm {...common} verb="Resume" act={resume}>
+          What waits is reported again, from where it stopped.
+        </Confirm>
+      ) : (
+        <Confirm {...common} verb="Pause" act={pause}>
+          Nothing of this customer is reported until somebody resumes it. Usage is counted as before.
+        </Confirm>
+      )}
+      <Confirm {...common} verb="Cancel" act={cancel} danger>
+        The sync ends as failed. What was accepted stays reported; the next sync reports the rest.
+      </Confirm>
+    </>
+  );
+}
+
+const lineColumns = [{ title: "Meter" }, { title: "Period" }, { title: "Report" }, { title: "Usage", number: true }, { title: "Amount", number: true }];
+
+function Lines({ lines }: { lines: Schema<"SyncLine">[] }) {
+  const { tenant } = useSession();
+  return (
+    <section>
+      <h2 className={styles.section}>Reported</h2>
+      <Table caption="What was reported, line by line" columns={lineColumns}>
+        <tbody>
+          {lines.map((line, index) => {
+            const [means, state] = reportState(line.state);
+            return (
+              <tr key={index}>
+                <td className={cell.main}>
+                  {line.meter_slug}
+                  {line.component === "adjustment" && <span className="muted small"> late usage</span>}
+                </td>
+                <td className="number">{range(line.period.start, line.period.end, tenant.timezone)}</td>
+                <td className={styles.text}>
+                  <State is={means}>{state}</State>
+                  {line.response && <p className="muted small">{line.response}</p>}
+                </td>
+                <td className={cell.number} data-title="usage">
+                  <Quantity value={line.usage} />
+                </td>
+                <td className={cell.number}>
+                  <Amount value={line.amount} currency={line.currency} />
+                </td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </Table>
+    </section>
+  );
+}
+
+function Excluded({ excluded }: { excluded: Schema<"ExcludedMeter">[] }) {
+  return (
+    <section>
+      <h2 className={styles.section}>Left out</h2>
+      <Table caption="Meters that were left out" columns={[{ title: "Meter" }, { title: "Why" }]}>
+        <tbody>
+          {excluded.map((meter) => (
+            <tr key={meter.meter_id}>
+              <td className={cell.main}>{meter.meter_slug}</td>
+              <td className={styles.text}>{meter.reason}</td>
+            </tr>
+          ))}
+        </tbody>
+      </Table>
+    </section>
+  );
+}

@@ -1,0 +1,80 @@
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { answer, api } from "../../api/client";
+import { over, type SyncRun } from "../../api/syncs";
+import { Filter } from "../../frame/Filter";
+import { Empty } from "../../states/Empty";
+import { Ago } from "../../values/Ago";
+import { List } from "../../values/List";
+import { State } from "../../values/State";
+import { cell } from "../../values/Table";
+import styles from "./billing.module.css";
+import { syncState, triggers } from "./syncStates";
+
+const columns = [{ title: "Customer" }, { title: "State" }, { title: "Because" }, { title: "What happened" }, { title: "Requested", number: true }];
+
+const statuses = [
+  ["", "All syncs"],
+  ["failed", "Failed"],
+  ["running", "Running"],
+  ["requested", "Requested"],
+  ["succeeded", "Succeeded"],
+] as const;
+
+const known = (status: string | undefined) => statuses.map(([value]) => value).find((value) => value !== "" && value === status);
+
+/** Every attempt to bring a customer's usage to the provider, newest first. */
+export function Syncs() {
+  const { status, page } = useSearch({ from: "/frame/billing/syncs" });
+  const chosen = known(status);
+  const query = useQuery({
+    queryKey: ["syncs", { status: chosen, page }],
+    queryFn: ({ signal }) => {
+      const query = { page_size: 25, ...(chosen && { status: chosen }), ...(page && { page_token: page }) };
+      return answer(api.GET("/v1/billing/syncs", { params: { query }, signal }));
+    },
+    placeholderData: keepPreviousData,
+    refetchInterval: ({ state }) => (state.data?.data.every(over) === false ? 2_000 : 15_000),
+  });
+  return (
+    <>
+      <div className={styles.filters}>
+        <Filter name="status" label="Syncs in the state" options={statuses} />
+      </div>
+      <List what="The syncs" columns={columns} query={query} page={page} empty={<NoSyncs status={chosen} />}>
+        {(run) => <Row key={run.id} run={run} />}
+      </List>
+    </>
+  );
+}
+
+function Row({ run }: { run: SyncRun }) {
+  const [means, state] = syncState(run);
+  return (
+    <tr>
+      <td className={cell.main}>
+        <Link to="/billing/syncs/$sync" params={{ sync: run.id }}>
+          {run.external_id}
+        </Link>
+      </td>
+      <td>
+        <State is={means}>{state}</State>
+      </td>
+      <td className="muted">{triggers[run.trigger]}</td>
+      <td className={styles.text}>{run.error || run.last_error || (run.pause && `Paused: ${run.pause.reason}`)}</td>
+      <td className={cell.number}>
+        <Ago at={run.requested_at} />
+      </td>
+    </tr>
+  );
+}
+
+function NoSyncs({ status }: { status: string | undefined }) {
+  return (
+    <Empty title={status ? `No sync is ${status}` : "Nothing was synced yet"}>
+      <p>
+        A sync reports a customer's usage to the provider. <Link to="/billing/auto-sync">Auto-Sync</Link> does it by itself; a customer's bill has a button for one.
+      </p>
+    </Empty>
+  );
+}

@@ -1,0 +1,57 @@
+import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { asks, frame } from "../../routes";
+
+const billing = createRoute({
+  getParentRoute: () => frame,
+  path: "/billing",
+  component: lazyRouteComponent(() => import("./Billing"), "Billing"),
+});
+
+const home = createRoute({
+  getParentRoute: () => billing,
+  path: "/",
+  beforeLoad: () => {
+    throw redirect({ to: "/billing/syncs", replace: true });
+  },
+});
+
+const syncs = createRoute({
+  getParentRoute: () => billing,
+  path: "/syncs",
+  validateSearch: asks("status", "page"),
+  component: lazyRouteComponent(() => import("./Syncs"), "Syncs"),
+});
+
+const sync = createRoute({
+  getParentRoute: () => frame,
+  path: "/billing/syncs/$sync",
+  component: lazyRouteComponent(() => import("./Sync"), "Sync"),
+});
+
+const holds = createRoute({
+  getParentRoute: () => billing,
+  path: "/holds",
+  validateSearch: asks("state", "page", "hold"),
+  component: lazyRouteComponent(() => import("./Holds"), "Holds"),
+});
+
+const reconciliation = createRoute({
+  getParentRoute: () => billing,
+  path: "/reconciliation",
+  validateSearch: asks("state", "page", "open"),
+  component: lazyRouteComponent(() => import("./Reconciliation"), "Reconciliation"),
+});
+
+const autoSync = createRoute({
+  getParentRoute: () => billing,
+  path: "/auto-sync",
+  component: lazyRouteComponent(() => import("./AutoSync"), "AutoSync"),
+});
+
+const provider = createRoute({
+  getParentRoute: () => billing,
+  path: "/provider",
+  component: lazyRouteComponent(() => import("./Provider"), "Provider"),
+});
+
+export const billingRoutes = [billing.addChildren([home, syncs, holds, reconciliation, autoSync, provider]), sync] as const;

@@ -1,0 +1,80 @@
+import { useQuery } from "@tanstack/react-query";
+import { answer, api, type Schema } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Failed } from "../../states/Failed";
+import { LoadingRows } from "../../states/Loading";
+import { Amount } from "../../values/Amount";
+import { cell, Table } from "../../values/Table";
+import { Needs } from "./Needs";
+import styles from "./Overview.module.css";
+
+/** What the months come to, and what needs somebody. */
+export function Overview() {
+  return (
+    <>
+      <Head title="Overview" />
+      <Allowed to="billing:read">
+        <Revenue />
+        <h2 className={styles.section}>Needs somebody</h2>
+        <Needs />
+      </Allowed>
+    </>
+  );
+}
+
+const columns = [
+  { title: "Month" },
+  { title: "Customers", number: true },
+  { title: "Estimated", number: true },
+  { title: "Billed", number: true },
+  { title: "Not billed", number: true },
+];
+
+function Revenue() {
+  const { data, error, refetch } = useQuery({
+    queryKey: ["revenue"],
+    queryFn: ({ signal }) => answer(api.GET("/v1/billing/revenue", { params: { query: { months: 3 } }, signal })),
+    staleTime: 60_000,
+  });
+  if (error) return <Failed what="The revenue" error={error} retry={() => void refetch()} />;
+  if (data?.data.length === 0) return <p className="muted">No meter has a price yet: usage is counted, and comes to nothing.</p>;
+  return (
+    <section aria-label="Revenue">
+      <Table caption="Revenue by month and currency" columns={columns} busy={!data}>
+        {data ? (
+          <tbody>
+            {data.data.map((month) => (
+              <Month key={month.month + month.currency} of={month} />
+            ))}
+          </tbody>
+        ) : (
+          <LoadingRows columns={columns.length} rows={2} />
+        )}
+      </Table>
+      <p className={`muted small ${styles.caveat}`}>{data?.caveat}</p>
+    </section>
+  );
+}
+
+const monthForm = new Intl.DateTimeFormat("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
+
+function Month({ of }: { of: Schema<"MonthlyRevenue"> }) {
+  return (
+    <tr>
+      <td className={cell.main}>{monthForm.format(new Date(`${of.month}-01T00:00:00Z`))}</td>
+      <td className={cell.number} data-title="customers">
+        {of.customers}
+      </td>
+      <td className={cell.number} data-title="estimated">
+        <Amount value={of.estimated} currency={of.currency} />
+      </td>
+      <td className={cell.number} data-title="billed">
+        <Amount value={of.billed} currency={of.currency} />
+      </td>
+      <td className={cell.number} data-title="not billed">
+        <Amount value={of.unbilled} currency={of.currency} />
+      </td>
+    </tr>
+  );
+}

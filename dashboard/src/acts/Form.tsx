@@ -11,6 +11,8 @@ interface Props {
   /** What its button says: a verb, and the thing. */
   submit: string;
   onSubmit: () => void;
+  /** Why it can not be sent now, if so. */
+  not?: string | undefined;
   danger?: boolean | undefined;
   /** Where it can be left, as in a dialog. */
   leave?: () => void;
@@ -18,7 +20,7 @@ interface Props {
 }
 
 /** Fields, why they were refused, and the button. */
-export function Form({ act, needs, submit, onSubmit, danger, leave, children }: Props) {
+export function Form({ act, needs, submit, onSubmit, not, danger, leave, children }: Props) {
   const sent = (event: FormEvent) => {
     event.preventDefault();
     if (!act.isPending) onSubmit();
@@ -33,7 +35,7 @@ export function Form({ act, needs, submit, onSubmit, danger, leave, children }: 
             Cancel
           </Button>
         )}
-        <Verb type="submit" needs={needs} variant={danger ? "danger" : "filled"} loading={act.isPending}>
+        <Verb type="submit" needs={needs} not={not} variant={danger ? "danger" : "filled"} loading={act.isPending}>
           {submit}
         </Verb>
       </div>

@@ -8,6 +8,7 @@ import { UserMenu } from "./UserMenu";
 const screens = [
   ["/overview", "Overview"],
   ["/customers", "Customers"],
+  ["/meters", "Meters"],
   ["/billing", "Billing"],
 ] as const;
 

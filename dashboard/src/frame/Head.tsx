@@ -3,6 +3,8 @@ import styles from "./Head.module.css";
 import { useTitle } from "./useTitle";
 
 interface Props {
+  /** What it is a part of, as links. */
+  where?: ReactNode;
   title: string;
   /** What one can do here, or search it by. */
   action?: ReactNode;
@@ -11,11 +13,16 @@ interface Props {
 }
 
 /** What a screen begins with. */
-export function Head({ title, action, children }: Props) {
+export function Head({ where, title, action, children }: Props) {
   useTitle(title);
   return (
     <div className={styles.head}>
       <div>
+        {where && (
+          <nav className="muted small" aria-label="Where this is">
+            {where} <span aria-hidden="true">/</span>
+          </nav>
+        )}
         <h1>{title}</h1>
         {children && <p className="muted">{children}</p>}
       </div>

@@ -26,14 +26,65 @@ export function minorDigits(currency: string): number {
   return new Intl.NumberFormat("en", { style: "currency", currency }).resolvedOptions().maximumFractionDigits ?? 2;
 }
 
+/** A decimal as a whole number of units of its last digit. */
+interface Scaled {
+  units: bigint;
+  scale: number;
+}
+
+function scaled(decimal: string): Scaled {
+  const { sign, whole, fraction } = partsOf(decimal);
+  return { units: BigInt(sign + whole + fraction), scale: fraction.length };
+}
+
+const atScale = ({ units, scale }: Scaled, wanted: number): bigint => units * 10n ** BigInt(wanted - scale);
+
+function written({ units, scale }: Scaled): string {
+  const digits = (units < 0n ? -units : units).toString().padStart(scale + 1, "0");
+  const whole = digits.slice(0, digits.length - scale);
+  return (units < 0n ? "-" : "") + whole + (scale > 0 ? `.${digits.slice(-scale)}` : "");
+}
+
 /** The exact sum. */
 export function sum(decimals: string[]): string {
-  const parts = decimals.map(partsOf);
-  const scale = Math.max(0, ...parts.map((part) => part.fraction.length));
-  const total = parts.reduce((all, part) => all + BigInt(part.sign + part.whole + part.fraction.padEnd(scale, "0")), 0n);
-  const digits = (total < 0n ? -total : total).toString().padStart(scale + 1, "0");
-  const whole = digits.slice(0, digits.length - scale);
-  return (total < 0n ? "-" : "") + whole + (scale > 0 ? `.${digits.slice(-scale)}` : "");
+  const parts = decimals.map(scaled);
+  const scale = Math.max(0, ...parts.map((part) => part.scale));
+  return written({ units: parts.reduce((all, part) => all + atScale(part, scale), 0n), scale });
+}
+
+/** The exact difference, no less than nothing. */
+export function excess(decimal: string, over: string): string {
+  const [a, b] = [scaled(decimal), scaled(over)];
+  const scale = Math.max(a.scale, b.scale);
+  const units = atScale(a, scale) - atScale(b, scale);
+  return shortest(written({ units: units < 0n ? 0n : units, scale }));
+}
+
+/** The exact product. */
+export function product(decimal: string, by: string): string {
+  const [a, b] = [scaled(decimal), scaled(by)];
+  return shortest(written({ units: a.units * b.units, scale: a.scale + b.scale }));
+}
+
+/** Rounded half to even to so many decimals. */
+export function rounded(decimal: string, decimals: number): string {
+  const { units, scale } = scaled(decimal);
+  if (scale <= decimals) return decimal;
+  const step = 10n ** BigInt(scale - decimals);
+  const [whole, rest] = [units / step, units % step];
+  const twice = 2n * (rest < 0n ? -rest : rest);
+  const away = twice > step || (twice === step && whole % 2n !== 0n);
+  return written({ units: whole + (away ? (units < 0n ? -1n : 1n) : 0n), scale: decimals });
+}
+
+/** Without zeros at the end of its decimals. */
+export function shortest(decimal: string): string {
+  return decimal.includes(".") ? decimal.replace(/\.?0+$/, "") : decimal;
+}
+
+/** Whether it is a decimal in plain notation that is not below zero, as the API takes it. */
+export function isAmount(text: string): boolean {
+  return form.test(text) && !text.startsWith("-");
 }
 
 /** How far along a line from 0 to the largest of them each is, from 0 to 1: for drawing, never for showing. */

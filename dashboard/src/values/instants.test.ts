@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { offset, range, written } from "./instants";
+import { offset, range, startOfDay, written } from "./instants";
 
 test("a period ends with its last day, in the tenant's timezone", () => {
   expect(range("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "UTC")).toBe("1 – 30 Nov 2026");
@@ -17,4 +17,13 @@ test("offsets follow the season", () => {
   expect(offset("Europe/Zurich", new Date("2026-12-01T00:00:00Z"))).toBe("UTC+1");
   expect(offset("Asia/Kathmandu", new Date("2026-12-01T00:00:00Z"))).toBe("UTC+5:45");
   expect(offset("UTC", new Date("2026-12-01T00:00:00Z"))).toBe("UTC");
+});
+
+test("a day begins when it does in its timezone, also where the offset changes", () => {
+  expect(startOfDay("2026-12-01", "UTC")).toBe("2026-12-01T00:00:00.000Z");
+  expect(startOfDay("2026-12-01", "Europe/Zurich")).toBe("2026-11-30T23:00:00.000Z");
+  expect(startOfDay("2026-03-29", "Europe/Zurich")).toBe("2026-03-28T23:00:00.000Z");
+  expect(startOfDay("2026-03-30", "Europe/Zurich")).toBe("2026-03-29T22:00:00.000Z");
+  expect(startOfDay("2026-11-01", "America/New_York")).toBe("2026-11-01T04:00:00.000Z");
+  expect(startOfDay("2026-12-01", "Asia/Kathmandu")).toBe("2026-11-30T18:15:00.000Z");
 });

@@ -23,6 +23,17 @@ export function offset(timezone: string, at: Date): string {
   return name.replace("GMT", "UTC").replace(/\+0$/, "");
 }
 
+/** The instant at which a day, such as 2026-12-01, begins in a timezone. */
+export function startOfDay(day: string, timezone: string): string {
+  const wanted = Date.parse(`${day}T00:00:00Z`);
+  const clock = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium", timeZone: timezone });
+  const there = (instant: number) => Date.parse(`${clock.format(instant).replace(" ", "T")}Z`);
+  // The offset at a first guess may not be the one that holds when the day begins.
+  const guess = wanted - (there(wanted) - wanted);
+  const start = guess - (there(guess) - wanted);
+  return new Date(start).toISOString();
+}
+
 const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_557_600],
   ["month", 2_629_800],

@@ -1,0 +1,32 @@
+import { queryOptions } from "@tanstack/react-query";
+import { answer, api, type Schema } from "./client";
+
+/** Whose price it is: a meter's own, or in a plan. */
+export interface Priced {
+  meter: string;
+  plan?: string | undefined;
+}
+
+const inPlan = (plan: string, meter: string) => ({ slug: plan, meter });
+
+/** The versions of a price. */
+export const pricing = ({ meter, plan }: Priced) =>
+  queryOptions({
+    queryKey: ["pricing", meter, plan],
+    queryFn: ({ signal }) =>
+      plan === undefined
+        ? answer(api.GET("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, signal }))
+        : answer(api.GET("/v1/products/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, signal })),
+  });
+
+export function setPrice({ meter, plan }: Priced, body: Schema<"SetPricing">) {
+  return plan === undefined
+    ? answer(api.PUT("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, body }))
+    : answer(api.PUT("/v1/products/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, body }));
+}
+
+export function withdrawPrice({ meter, plan }: Priced, version: number) {
+  return plan === undefined
+    ? answer(api.DELETE("/v1/meters/{slug}/pricing/{version}", { params: { path: { slug: meter, version } } }))
+    : answer(api.DELETE("/v1/products/{slug}/pricing/{meter}/{version}", { params: { path: { ...inPlan(plan, meter), version } } }));
+}

@@ -1,0 +1,73 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, Outlet, useParams } from "@tanstack/react-router";
+import { Confirm } from "../../acts/Confirm";
+import { useAct } from "../../acts/useAct";
+import { answer, api, Failure, type Schema } from "../../api/client";
+import { meter as read } from "../../api/meters";
+import { Head } from "../../frame/Head";
+import { Tabs } from "../../frame/Tabs";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { counting } from "./counting";
+import { MeterState } from "./MeterState";
+
+const tabs = [
+  ["/meters/$meter/prices", "Prices"],
+  ["/meters/$meter/details", "Details"],
+] as const;
+
+/** What every screen about one meter begins with. */
+export function Meter() {
+  return (
+    <Allowed to="meters:read">
+      <One />
+    </Allowed>
+  );
+}
+
+function One() {
+  const params = useParams({ from: "/frame/meters/$meter" });
+  const { data, error, refetch } = useQuery(read(params.meter));
+  if (error instanceof Failure && error.status === 404) {
+    return (
+      <Empty title={`There is no meter ${params.meter}`}>
+        <Link to="/meters">All meters</Link>
+      </Empty>
+    );
+  }
+  if (error) return <Failed what="The meter" error={error} retry={() => void refetch()} />;
+  return (
+    <>
+      <Head where={<Link to="/meters">Meters</Link>} title={data?.name || params.meter} action={data && <Archive meter={data} />}>
+        {data && (
+          <>
+            <MeterState meter={data} /> · Of events of type <span className="mono">{data.event_type}</span>, {counting(data)}
+          </>
+        )}
+      </Head>
+      <Tabs label="About this meter" tabs={tabs} params={params} />
+      <Outlet />
+    </>
+  );
+}
+
+function Archive({ meter: { slug, archived_at, status } }: { meter: Schema<"Meter"> }) {
+  const path = { params: { path: { slug } } };
+  const changes = [["meters"], ["meter", slug]];
+  const archive = useAct<string>(() => answer(api.POST("/v1/meters/{slug}/archive", path)), { changes });
+  const unarchive = useAct<string>(() => answer(api.POST("/v1/meters/{slug}/unarchive", path)), { changes });
+  if (archived_at) {
+    return (
+      <Confirm verb="Unarchive" thing={`meter ${slug}`} needs="meters:write" act={unarchive}>
+        It counts again, what came meanwhile too.
+      </Confirm>
+    );
+  }
+  const not = status === "backfilling" ? "Its past is being counted" : undefined;
+  return (
+    <Confirm verb="Archive" thing={`meter ${slug}`} needs="meters:write" not={not} act={archive} danger>
+      Lists leave it out, and it counts no event that comes from now on. What it has counted stays, and is billed. It can be unarchived, and then counts what came meanwhile.
+    </Confirm>
+  );
+}

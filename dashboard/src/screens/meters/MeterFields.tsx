@@ -1,0 +1,56 @@
+import { NativeSelect, Textarea, TextInput } from "@mantine/core";
+import { broken, type Schema } from "../../api/client";
+
+/** What of a meter can be changed, as it is typed. */
+export interface Typed {
+  name: string;
+  aggregation: Schema<"Meter">["aggregation"];
+  groupBy: string;
+  scale: number;
+}
+
+const aggregations = [
+  { value: "sum", label: "The sum of the events' values" },
+  { value: "count", label: "The number of events" },
+];
+
+const scales = Array.from({ length: 7 }, (_, scale) => ({ value: String(scale), label: scale === 0 ? "Whole units" : `${scale} decimals` }));
+
+interface Props {
+  typed: Typed;
+  error: Error | null;
+  change: (part: Partial<Typed>) => void;
+}
+
+/** The fields of a meter that can be changed after it was made. */
+export function MeterFields({ typed, error, change }: Props) {
+  return (
+    <>
+      <TextInput label="Name" value={typed.name} error={broken(error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
+      <NativeSelect
+        label="Counts"
+        data={aggregations}
+        value={typed.aggregation}
+        error={broken(error, "aggregation")}
+        onChange={(event) => change({ aggregation: event.currentTarget.value === "count" ? "count" : "sum" })}
+      />
+      <Textarea
+        label="Group by"
+        description="Event properties by which usage is kept apart, one a line, at most five"
+        autosize
+        minRows={2}
+        value={typed.groupBy}
+        error={broken(error, "group_by")}
+        onChange={(event) => change({ groupBy: event.currentTarget.value })}
+      />
+      <NativeSelect
+        label="Reported as"
+        description="For a provider that adds up units. What is charged here is exact all the same"
+        data={scales}
+        value={String(typed.scale)}
+        error={broken(error, "usage_scale")}
+        onChange={(event) => change({ scale: Number(event.currentTarget.value) })}
+      />
+    </>
+  );
+}

@@ -1,0 +1,69 @@
+import { TextInput } from "@mantine/core";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { answer, api, broken } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { properties } from "./counting";
+import { MeterFields, type Typed } from "./MeterFields";
+import styles from "./Meters.module.css";
+
+export function NewMeter() {
+  return (
+    <>
+      <Head where={<Link to="/meters">Meters</Link>} title="Make a meter">
+        It counts the events that have come already, too.
+      </Head>
+      <Allowed to="meters:write">
+        <Fields />
+      </Allowed>
+    </>
+  );
+}
+
+function Fields() {
+  const navigate = useNavigate();
+  const [slug, setSlug] = useState("");
+  const [eventType, setEventType] = useState("");
+  const [typed, setTyped] = useState<Typed>({ name: "", aggregation: "sum", groupBy: "", scale: 0 });
+  const make = useAct(
+    () => {
+      const { name, aggregation, groupBy, scale } = typed;
+      const body = { slug, event_type: eventType, aggregation, ...(name && { name }), group_by: properties(groupBy), usage_scale: scale };
+      return answer(api.POST("/v1/meters", { body }));
+    },
+    {
+      changes: [["meters"]],
+      done: ({ slug }) => void navigate({ to: "/meters/$meter/prices", params: { meter: slug } }),
+    },
+  );
+  return (
+    <div className={styles.form}>
+      <Form act={make} needs="meters:write" submit="Make the meter" onSubmit={() => make.mutate()}>
+        <TextInput
+          label="Slug"
+          description="What it is called in the API and on bills. It stays"
+          required
+          withAsterisk={false}
+          autoComplete="off"
+          value={slug}
+          error={broken(make.error, "slug")}
+          onChange={(event) => setSlug(event.currentTarget.value)}
+        />
+        <TextInput
+          label="Event type"
+          description="The events of this type are counted. It stays"
+          required
+          withAsterisk={false}
+          autoComplete="off"
+          value={eventType}
+          error={broken(make.error, "event_type")}
+          onChange={(event) => setEventType(event.currentTarget.value)}
+        />
+        <MeterFields typed={typed} error={make.error} change={(part) => setTyped({ ...typed, ...part })} />
+      </Form>
+    </div>
+  );
+}

@@ -1,0 +1,121 @@
+import { NativeSelect, TextInput } from "@mantine/core";
+import { useState } from "react";
+import { Dialog } from "../../acts/Dialog";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { broken, type Schema } from "../../api/client";
+import { setPrice, type Priced } from "../../api/prices";
+import { useSession } from "../../api/session";
+import { startOfDay } from "../../values/instants";
+import styles from "./Prices.module.css";
+import { WorkedCharge } from "./WorkedCharge";
+
+/** What of a price is typed. */
+interface Typed {
+  base: string;
+  included: string;
+  rate: string;
+  currency: string;
+  when: "next" | "day";
+  day: string;
+}
+
+interface Props {
+  of: Priced;
+  former: Schema<"Price"> | undefined;
+  /** There is none yet. */
+  first: boolean;
+}
+
+/** The price that is to hold, with what it would charge while it is typed. */
+export function NewPrice({ of, former, first }: Props) {
+  const { tenant } = useSession();
+  const [typed, setTyped] = useState<Typed>({
+    base: former?.base_price ?? "",
+    included: former?.included_units ?? "",
+    rate: former?.overage_rate ?? "",
+    currency: former?.currency ?? tenant.currency,
+    when: "next",
+    day: "",
+  });
+  const change = (part: Partial<Typed>) => setTyped({ ...typed, ...part });
+  const set = useAct((confirmed: boolean) => setPrice(of, bodyOf(typed, tenant.timezone, confirmed)), {
+    changes: [["pricing"]],
+    done: () => change({ when: "next", day: "" }),
+  });
+  // The API names this field where a price would change what is charged of periods that run.
+  const changes = broken(set.error, "effective_from");
+  const asks = changes?.includes("confirm_retroactive") ? changes : undefined;
+  const field = (label: string, name: "base" | "included" | "rate", sent: string, description: string) => (
+    <TextInput
+      label={label}
+      description={description}
+      inputMode="decimal"
+      autoComplete="off"
+      value={typed[name]}
+      error={broken(set.error, sent)}
+      onChange={(event) => change({ [name]: event.currentTarget.value.trim() })}
+    />
+  );
+  return (
+    <section aria-labelledby="set" className={styles.set}>
+      <h2 id="set">{first ? "Set the first price" : "Set another price"}</h2>
+      <Form act={{ isPending: set.isPending, error: asks ? null : set.error }} needs="pricing:write" submit="Set the price" onSubmit={() => set.mutate(false)}>
+        {field("Base price", "base", "base_price", "A billing period, whatever the usage")}
+        {field("Included units", "included", "included_units", "Covered by the base price")}
+        {field("Overage rate", "rate", "overage_rate", "For each unit beyond those")}
+        <TextInput
+          label="Currency"
+          maxLength={3}
+          autoComplete="off"
+          value={typed.currency}
+          error={broken(set.error, "currency")}
+          onChange={(event) => change({ currency: event.currentTarget.value.toUpperCase().trim() })}
+        />
+        {first ? (
+          <p className="muted">It holds from the beginning.</p>
+        ) : (
+          <NativeSelect
+            label="Holds"
+            data={[
+              { value: "next", label: "From the next calendar month on" },
+              { value: "day", label: "From a day on" },
+            ]}
+            value={typed.when}
+            onChange={(event) => change({ when: event.currentTarget.value === "day" ? "day" : "next" })}
+          />
+        )}
+        {typed.when === "day" && (
+          <TextInput
+            label="Day"
+            description={`Billing periods that begin then or later, in ${tenant.timezone}`}
+            type="date"
+            required
+            withAsterisk={false}
+            value={typed.day}
+            error={asks ? undefined : changes}
+            onChange={(event) => change({ day: event.currentTarget.value })}
+          />
+        )}
+        <WorkedCharge terms={typed} />
+      </Form>
+      <Dialog title="Set a price that has begun" opened={asks !== undefined} leave={() => set.reset()}>
+        <Form act={{ isPending: set.isPending, error: null }} needs="pricing:write" submit="Set it all the same" danger leave={() => set.reset()} onSubmit={() => set.mutate(true)}>
+          <p>It {asks?.replace(/\s*Send confirm_retroactive.*$/, "")}</p>
+          <p>Closed periods stay as they are.</p>
+        </Form>
+      </Dialog>
+    </section>
+  );
+}
+
+function bodyOf({ base, included, rate, currency, when, day }: Typed, timezone: string, confirmed: boolean): Schema<"SetPricing"> {
+  return {
+    ...(base && { base_price: base }),
+    ...(included && { included_units: included }),
+    ...(rate && { overage_rate: rate }),
+    ...(currency && { currency }),
+    ...(when === "day" && { effective_from: startOfDay(day, timezone) }),
+    ...(confirmed && { confirm_retroactive: true }),
+  };
+}

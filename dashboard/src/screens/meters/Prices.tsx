@@ -1,0 +1,121 @@
+import { useQuery } from "@tanstack/react-query";
+import { Confirm } from "../../acts/Confirm";
+import { useAct } from "../../acts/useAct";
+import type { Schema } from "../../api/client";
+import { pricing, withdrawPrice, type Priced } from "../../api/prices";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { LoadingRows, LoadingText } from "../../states/Loading";
+import { Amount, Quantity } from "../../values/Amount";
+import { Instant } from "../../values/Instant";
+import { State } from "../../values/State";
+import { cell, Table } from "../../values/Table";
+import { NewPrice } from "./NewPrice";
+import styles from "./Prices.module.css";
+
+/** A price: what is charged now, every version, and the next one. */
+export function Prices({ of }: { of: Priced }) {
+  const { data, error, refetch } = useQuery(pricing(of));
+  if (error) return <Failed what="The price" error={error} retry={() => void refetch()} />;
+  return (
+    <div className={styles.split}>
+      <section aria-labelledby="versions">
+        <p className={styles.current}>{data ? <Current price={data.current} plan={of.plan} /> : <LoadingText />}</p>
+        <h2 id="versions">Versions</h2>
+        {data?.versions.length === 0 ? (
+          <Empty title="No price yet">
+            <p>The first one holds from the beginning, for the billing periods that run too.</p>
+          </Empty>
+        ) : (
+          <Versions of={of} pricing={data} />
+        )}
+      </section>
+      {data && <NewPrice of={of} former={data.versions.at(-1)} first={data.versions.length === 0} />}
+    </div>
+  );
+}
+
+function Current({ price, plan }: { price: Schema<"Price"> | undefined; plan: string | undefined }) {
+  if (!price) return <span className="muted">{plan === undefined ? "Its usage is not charged." : "The meter's own price is charged."}</span>;
+  return <PriceText price={price} />;
+}
+
+/** A price in a line: 25.00 USD a period, 1,000 units included, then 0.02 USD a unit. */
+export function PriceText({ price: { base_price, included_units, overage_rate, currency } }: { price: Schema<"Price"> }) {
+  return (
+    <>
+      {base_price !== "0" && (
+        <>
+          <Amount value={base_price} currency={currency} /> a period,{" "}
+        </>
+      )}
+      {included_units !== "0" && (
+        <>
+          <Quantity value={included_units} /> units included, then{" "}
+        </>
+      )}
+      <Amount value={overage_rate} currency={currency} /> a unit
+    </>
+  );
+}
+
+const columns = [
+  { title: "Version" },
+  { title: "From" },
+  { title: "Base price", number: true },
+  { title: "Included", number: true },
+  { title: "Beyond, a unit", number: true },
+  { title: "State" },
+  { title: "Withdraw" },
+];
+
+function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | undefined }) {
+  if (!pricing) {
+    return (
+      <Table caption="The versions of the price" columns={columns} busy>
+        <LoadingRows columns={columns.length} rows={2} />
+      </Table>
+    );
+  }
+  const scheduled = (price: Schema<"Price">) => price.effective_from !== null && new Date(price.effective_from) > new Date();
+  return (
+    <Table caption="The versions of the price" columns={columns}>
+      <tbody>
+        {pricing.versions.toReversed().map((price) => (
+          <tr key={price.version}>
+            <td>{price.version}</td>
+            <td>{price.effective_from ? <Instant at={price.effective_from} /> : "the beginning"}</td>
+            <td className={cell.number} data-title="base">
+              <Amount value={price.base_price} currency={price.currency} />
+            </td>
+            <td className={cell.number} data-title="included">
+              <Quantity value={price.included_units} />
+            </td>
+            <td className={cell.number} data-title="beyond">
+              <Amount value={price.overage_rate} currency={price.currency} />
+            </td>
+            <td>
+              <PriceState current={pricing.current?.version === price.version} scheduled={scheduled(price)} />
+            </td>
+            <td>{scheduled(price) && <Withdraw of={of} price={price} />}</td>
+          </tr>
+        ))}
+      </tbody>
+    </Table>
+  );
+}
+
+function PriceState({ current, scheduled }: { current: boolean; scheduled: boolean }) {
+  if (current) return <State is="good">charged now</State>;
+  if (scheduled) return <State is="waiting">scheduled</State>;
+  return <State is="off">not charged now</State>;
+}
+
+function Withdraw({ of, price }: { of: Priced; price: Schema<"Price"> }) {
+  const withdraw = useAct<string>(() => withdrawPrice(of, price.version), { changes: [["pricing"]] });
+  return (
+    <Confirm verb="Withdraw" thing={`version ${price.version}`} needs="pricing:write" act={withdraw} danger>
+      It does not begin {price.effective_from && <Instant at={price.effective_from} />}. The version before it goes on. Nothing that was charged changes.
+    </Confirm>
+  );
+}

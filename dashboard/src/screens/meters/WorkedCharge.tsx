@@ -1,0 +1,33 @@
+import { TextInput } from "@mantine/core";
+import { Fragment, useState } from "react";
+import { isAmount } from "../../values/decimal";
+import { arithmetic } from "../customers/arithmetic";
+import { charge, type Terms } from "./charge";
+import styles from "./Prices.module.css";
+
+/** What some usage would be charged, worked out while it is typed. */
+export function WorkedCharge({ terms }: { terms: Terms }) {
+  const [usage, setUsage] = useState("1250");
+  const { base, included, rate } = { base: terms.base || "0", included: terms.included || "0", rate: terms.rate || "0" };
+  const complete = [base, included, rate, usage].every(isAmount) && /^[A-Z]{3}$/.test(terms.currency);
+  return (
+    <div className={styles.worked}>
+      <TextInput label="Usage to try" inputMode="decimal" autoComplete="off" value={usage} onChange={(event) => setUsage(event.currentTarget.value.trim())} />
+      <p role="status" className={styles.paper}>
+        {complete ? (
+          <>
+            {arithmetic(charge({ base, included, rate, currency: terms.currency }, usage)).map((part, index) => (
+              <Fragment key={part}>
+                {index > 0 && <span className="muted"> → </span>}
+                <span className="number">{part}</span>
+              </Fragment>
+            ))}{" "}
+            <span className="muted">{terms.currency}</span>
+          </>
+        ) : (
+          <span className="muted">The charge is here once all of these are numbers, such as 0.02.</span>
+        )}
+      </p>
+    </div>
+  );
+}

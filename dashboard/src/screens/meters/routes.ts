@@ -1,0 +1,45 @@
+import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { asks, frame } from "../../routes";
+
+// A slug begins with a letter or a digit, so that what is below - is no meter or plan.
+
+const meters = createRoute({
+  getParentRoute: () => frame,
+  path: "/meters",
+  validateSearch: asks("archived", "page"),
+  component: lazyRouteComponent(() => import("./Meters"), "Meters"),
+});
+
+const newMeter = createRoute({
+  getParentRoute: () => frame,
+  path: "/meters/-/new",
+  component: lazyRouteComponent(() => import("./NewMeter"), "NewMeter"),
+});
+
+const meter = createRoute({
+  getParentRoute: () => frame,
+  path: "/meters/$meter",
+  component: lazyRouteComponent(() => import("./Meter"), "Meter"),
+});
+
+const home = createRoute({
+  getParentRoute: () => meter,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/meters/$meter/prices", params, replace: true });
+  },
+});
+
+const prices = createRoute({
+  getParentRoute: () => meter,
+  path: "/prices",
+  component: lazyRouteComponent(() => import("./MeterPrices"), "MeterPrices"),
+});
+
+const details = createRoute({
+  getParentRoute: () => meter,
+  path: "/details",
+  component: lazyRouteComponent(() => import("./MeterDetails"), "MeterDetails"),
+});
+
+export const meterRoutes = [meters, newMeter, meter.addChildren([home, prices, details])] as const;

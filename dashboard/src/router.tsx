@@ -5,6 +5,7 @@ import { forget } from "./api/session";
 import { frame, notSignedIn, root, signIn } from "./routes";
 import { billingRoutes } from "./screens/billing/routes";
 import { customerRoutes } from "./screens/customers/routes";
+import { developerRoutes } from "./screens/developers/routes";
 import { meterRoutes } from "./screens/meters/routes";
 import { overview } from "./screens/overview/routes";
 
@@ -39,7 +40,7 @@ const home = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...billingRoutes])]),
+  routeTree: root.addChildren([signIn, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...billingRoutes, ...developerRoutes])]),
   context: { queries },
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,

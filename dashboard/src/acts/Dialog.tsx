@@ -12,6 +12,8 @@ export function Dialog({ title, opened, leave, children }: { title: string; open
       closeButtonProps={{ "aria-label": "Close" }}
       overlayProps={{ backgroundOpacity: 0.4 }}
       shadow="none"
+      lockScroll={false} // it would be by a style that the policy refuses
+      attributes={{ header: { role: "presentation" } }} // not a second banner of the page
       centered
     >
       {children}

@@ -10,6 +10,7 @@ const screens = [
   ["/customers", "Customers"],
   ["/meters", "Meters"],
   ["/billing", "Billing"],
+  ["/developers", "Developers"],
 ] as const;
 
 /** What is around every screen: where one is, where one can go, and as whom. */

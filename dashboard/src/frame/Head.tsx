@@ -6,6 +6,8 @@ interface Props {
   /** What it is a part of, as links. */
   where?: ReactNode;
   title: string;
+  /** Of a screen under tabs, whose first heading is theirs. */
+  part?: boolean;
   /** What one can do here, or search it by. */
   action?: ReactNode;
   /** The screen's one sentence or number. */
@@ -13,8 +15,9 @@ interface Props {
 }
 
 /** What a screen begins with. */
-export function Head({ where, title, action, children }: Props) {
+export function Head({ where, title, part, action, children }: Props) {
   useTitle(title);
+  const Title = part ? "h2" : "h1";
   return (
     <div className={styles.head}>
       <div>
@@ -23,7 +26,7 @@ export function Head({ where, title, action, children }: Props) {
             {where} <span aria-hidden="true">/</span>
           </nav>
         )}
-        <h1>{title}</h1>
+        <Title>{title}</Title>
         {children && <p className="muted">{children}</p>}
       </div>
       {action && <div className={styles.action}>{action}</div>}

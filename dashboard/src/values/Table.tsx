@@ -5,6 +5,8 @@ export interface Column {
   title: string;
   /** Numbers stand under each other, to the right. */
   number?: boolean;
+  /** For those who listen alone, as of a column of buttons. */
+  unseen?: boolean;
 }
 
 /** A table over the full width; on narrow screens each row is a list of two lines. */
@@ -14,9 +16,9 @@ export function Table({ caption, columns, children, busy }: { caption: string; c
       <caption className="unseen">{caption}</caption>
       <thead>
         <tr>
-          {columns.map(({ title, number }) => (
+          {columns.map(({ title, number, unseen }) => (
             <th key={title} scope="col" className={number ? styles.right : undefined}>
-              {title}
+              {unseen ? <span className="unseen">{title}</span> : title}
             </th>
           ))}
         </tr>

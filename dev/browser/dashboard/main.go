@@ -3,7 +3,8 @@
 // both schemes, on a desk and on a phone, and signs out. It exits with 1 where
 // the browser complains, something cannot be reached, a screen is wider than
 // the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
-// leaves a picture of each screen there. It needs Chromium or Chrome.
+// leaves a picture of each screen there, with ONLY it walks through one subject,
+// such as customers. It needs Chromium or Chrome.
 package main
 
 import (
@@ -23,7 +24,7 @@ import (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // a busy machine takes ten times as long as an idle one
 	defer cancel()
-	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES")}
+	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY")}
 	if len(os.Args) != 3 || w.email == "" || w.password == "" {
 		fmt.Fprintln(os.Stderr, "usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE")
 		os.Exit(2)
@@ -36,6 +37,7 @@ func main() {
 
 type walk struct {
 	url, email, password, pictures string
+	only                           string // a subject; without it, all
 	axe                            string // its source
 	heard                          *browser.Complaints
 }
@@ -63,7 +65,11 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	if w.heard, err = browser.Listen(ctx, url); err != nil {
 		return err
 	}
-	return errors.Join(w.visit(ctx), w.heard.Err()) // what it complained of says why a screen did not open
+	err = w.visit(ctx)
+	if err != nil {
+		err = errors.Join(err, w.picture(ctx, "failed"))
+	}
+	return errors.Join(err, w.heard.Err()) // what it complained of says why a screen did not open
 }
 
 func (w walk) visit(ctx context.Context) error {
@@ -76,6 +82,25 @@ func (w walk) visit(ctx context.Context) error {
 	if err := w.signIn(ctx); err != nil {
 		return fmt.Errorf("sign in: %w", err)
 	}
+	for _, subject := range []struct {
+		name string
+		walk func(context.Context) error
+	}{
+		{"customers", w.customers},
+		{"developers", w.developers},
+	} {
+		if w.only != "" && w.only != subject.name {
+			continue
+		}
+		if err := subject.walk(ctx); err != nil {
+			return fmt.Errorf("%s: %w", subject.name, err)
+		}
+	}
+	return w.signOut(ctx)
+}
+
+// customers looks at a customer, and opens a line of the bill.
+func (w walk) customers(ctx context.Context) error {
 	customer, err := chromedp.Run(ctx, chromedp.AttributeValue(`tbody a[href^="/customers/"]`, "href"))
 	if err != nil {
 		return fmt.Errorf("find a customer: %w", err)
@@ -104,7 +129,7 @@ func (w walk) visit(ctx context.Context) error {
 	if err := w.look(ctx, screen{"working", strings.TrimPrefix(opened, w.url), "tbody ol li"}); err != nil {
 		return err
 	}
-	return w.signOut(ctx)
+	return nil
 }
 
 func (w walk) signIn(ctx context.Context) error {
@@ -147,7 +172,7 @@ func (w walk) look(ctx context.Context, s screen) error {
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](choose)); err != nil {
 			return fmt.Errorf("choose a scheme: %w", err)
 		}
-		if err := chromedp.Do(ctx, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows), chromedp.WaitNotPresent("[data-loading]")); err != nil {
+		if err := w.open(ctx, s); err != nil {
 			return fmt.Errorf("open %s: %w", s.name, err)
 		}
 		for _, window := range windows {
@@ -169,15 +194,20 @@ const violations = `axe.run(document, {resultTypes: ["violations"]}).then(({viol
 	return found;
 })`
 
+func (w walk) open(ctx context.Context, s screen) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return chromedp.Do(ctx, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows), chromedp.WaitNotPresent("[data-loading]"))
+}
+
+// judged is a step that judges what is there, as a dialog.
+func (w walk) judged(name string) act {
+	return func(ctx context.Context) error { return w.judge(ctx, name) }
+}
+
 func (w walk) judge(ctx context.Context, name string) error {
-	if w.pictures != "" {
-		shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
-		if err != nil {
-			return fmt.Errorf("take a picture of %s: %w", name, err)
-		}
-		if err := os.WriteFile(filepath.Join(w.pictures, name+".png"), shot, 0o600); err != nil {
-			return err
-		}
+	if err := w.picture(ctx, name); err != nil {
+		return err
 	}
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](w.axe+";0")); err != nil {
 		return fmt.Errorf("load axe-core into %s: %w", name, err)
@@ -190,4 +220,16 @@ func (w walk) judge(ctx context.Context, name string) error {
 		return fmt.Errorf("%s: %s", name, strings.Join(found, "; "))
 	}
 	return nil
+}
+
+// picture leaves what is shown, where somebody wants to look at it.
+func (w walk) picture(ctx context.Context, name string) error {
+	if w.pictures == "" {
+		return nil
+	}
+	shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		return fmt.Errorf("take a picture of %s: %w", name, err)
+	}
+	return os.WriteFile(filepath.Join(w.pictures, name+".png"), shot, 0o600)
 }

@@ -35,12 +35,7 @@ function Run() {
   if (error) return <Failed what="The sync" error={error} retry={() => void refetch()} />;
   return (
     <>
-      <nav aria-label="Where this is">
-        <p className="muted small">
-          <Link to="/billing/syncs">Billing</Link> <span aria-hidden="true">/</span> sync
-        </p>
-      </nav>
-      <Head title={data ? `Sync of ${data.external_id}` : "Sync"} action={data && !over(data) && <Steering run={data} />} />
+      <Head where={<Link to="/billing/syncs">Billing</Link>} title={data ? `Sync of ${data.external_id}` : "Sync"} action={data && !over(data) && <Steering run={data} />} />
       {data ? <Facts run={data} /> : <LoadingText />}
       {data && data.lines.length > 0 && <Lines lines={data.lines} />}
       {data && data.excluded.length > 0 && <Excluded excluded={data.excluded} />}

@@ -1,0 +1,17 @@
+import { answer, api } from "../../api/client";
+import { Credentials, type Kind } from "./Credentials";
+
+const keys: Kind = {
+  name: "API keys",
+  thing: "key",
+  sentence: "A program sends one with each request.",
+  queryKey: ["api-keys"],
+  list: (signal) => answer(api.GET("/v1/api-keys", { signal })),
+  create: async ({ signatures: _, ...body }) => (await answer(api.POST("/v1/api-keys", { body }))).key,
+  rotate: async (id, overlap_seconds) => (await answer(api.POST("/v1/api-keys/{id}/rotate", { params: { path: { id } }, body: { overlap_seconds } }))).key,
+  revoke: (id) => answer(api.POST("/v1/api-keys/{id}/revoke", { params: { path: { id } } })),
+};
+
+export function APIKeys() {
+  return <Credentials of={keys} />;
+}

@@ -1,0 +1,255 @@
+import { NativeSelect, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { Confirm } from "../../acts/Confirm";
+import { Dialog } from "../../acts/Dialog";
+import { Form } from "../../acts/Form";
+import { Secret } from "../../acts/Secret";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { broken, type Schema } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Actor } from "../../values/Actor";
+import { Ago } from "../../values/Ago";
+import { Instant } from "../../values/Instant";
+import { List } from "../../values/List";
+import { State } from "../../values/State";
+import { cell } from "../../values/Table";
+import styles from "./Credentials.module.css";
+import { ended, expiry, lengths, overlaps, stateOf } from "./lifetimes";
+
+const needs = "api_keys:manage";
+
+/** What API keys and HMAC secrets have in common, and what one of them has. */
+export type Credential = Omit<Schema<"APIKey">, "prefix"> & Partial<Pick<Schema<"APIKey">, "prefix"> & Pick<Schema<"HMACSecret">, "signatures">>;
+
+export interface Kind {
+  name: string;
+  thing: "key" | "secret";
+  sentence: string;
+  queryKey: [string];
+  /** Requests are signed with it, in one version or either. */
+  signs?: boolean;
+  list: (signal: AbortSignal) => Promise<{ data: Credential[]; next_page_token: string | null }>;
+  /** Answers with what is shown once, as rotate does. */
+  create: (body: Schema<"CreateHMACSecret">) => Promise<string>;
+  rotate: (id: string, overlapSeconds: number) => Promise<string>;
+  revoke: (id: string) => Promise<unknown>;
+}
+
+/** The credentials of programs of one kind. */
+export function Credentials({ of }: { of: Kind }) {
+  const [made, setMade] = useState<string>();
+  return (
+    <>
+      <Head part title={of.name} action={<Create of={of} done={setMade} />}>
+        {of.sentence}
+      </Head>
+      <Allowed to={needs}>
+        <Made of={of} done={setMade} />
+      </Allowed>
+      <Secret title={`The new ${of.thing}`} secret={made} leave={() => setMade(undefined)} />
+    </>
+  );
+}
+
+interface Parts {
+  of: Kind;
+  /** What was made, to be shown. */
+  done: (secret: string) => void;
+}
+
+function Made({ of, done }: Parts) {
+  const { ended: shown } = useSearch({ strict: false });
+  const query = useQuery({ queryKey: of.queryKey, queryFn: ({ signal }) => of.list(signal) });
+  const now = new Date();
+  const over = query.data?.data.filter((credential) => ended(credential, now)).length ?? 0;
+  const columns = [
+    { title: "Name" },
+    { title: "Scope" },
+    ...(of.signs ? [{ title: "Signatures" }] : []),
+    { title: "Made" },
+    { title: "Last used" },
+    { title: "Expires" },
+    { title: "State" },
+    { title: "What can be done", unseen: true },
+  ];
+  return (
+    <>
+      <List what={`The ${of.name}`} columns={columns} query={query} rows={3} empty={<None of={of} />}>
+        {(credential) => (shown || !ended(credential, now)) && <Row key={credential.id} of={of} done={done} credential={credential} now={now} />}
+      </List>
+      {over > 0 && (
+        <p className={styles.over}>
+          <Link to="." search={({ ended: _, ...search }) => (shown ? search : { ...search, ended: "shown" })}>
+            {shown ? "Hide those that ended" : `Show ${over} that ended`}
+          </Link>
+        </p>
+      )}
+    </>
+  );
+}
+
+function None({ of }: { of: Kind }) {
+  return (
+    <Empty title={`No ${of.name} yet`}>
+      <p>Make one for each program, so that each can be revoked alone.</p>
+    </Empty>
+  );
+}
+
+function Row({ of, done, credential, now }: Parts & { credential: Credential; now: Date }) {
+  const [is, word] = stateOf(credential, now);
+  const over = ended(credential, now);
+  return (
+    <tr>
+      <td className={cell.main}>
+        {credential.name}
+        <p className={styles.under}>
+          {credential.prefix}…{credential.last_four}
+        </p>
+      </td>
+      <td data-title="Scope">{credential.scope}</td>
+      {of.signs && <td data-title="Signatures">{credential.signatures === "v2" ? "v2" : "v1 and v2"}</td>}
+      <td data-title="Made">
+        <Ago at={credential.created_at} />
+        <p className="muted small">
+          by <Actor is={credential.created_by} />
+          {credential.handed_to && (
+            <>
+              , now of <Actor is={credential.handed_to} />
+            </>
+          )}
+        </p>
+      </td>
+      <td data-title="Last used">
+        {credential.last_used_at ? <Ago at={credential.last_used_at} /> : <span className="muted">never</span>}
+        {credential.old_last_used_at && (
+          <p className="muted small">
+            the old one <Ago at={credential.old_last_used_at} />
+          </p>
+        )}
+      </td>
+      <td data-title="Expires">{credential.expires_at ? <Instant at={credential.expires_at} /> : <span className="muted">never</span>}</td>
+      <td>
+        <State is={is}>{word}</State>
+      </td>
+      <td className={cell.number}>
+        {!over && (
+          <div className={styles.verbs}>
+            <Rotate of={of} done={done} credential={credential} />
+            <Revoke of={of} credential={credential} />
+          </div>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+function Create({ of, done }: Parts) {
+  const [opened, setOpened] = useState(false);
+  const [name, setName] = useState("");
+  const [scope, setScope] = useState<Schema<"CreateAPIKey">["scope"]>("ingest_only");
+  const [signatures, setSignatures] = useState<"v2" | "v1_and_v2">("v2");
+  const [days, setDays] = useState("");
+  const create = useAct(() => of.create({ name, scope, signatures, ...expiry(days, new Date()) }), { changes: [of.queryKey], done });
+  const leave = () => {
+    setOpened(false);
+    setName("");
+    create.reset();
+  };
+  const what = `Make ${of.thing === "key" ? "an API key" : "an HMAC secret"}`;
+  return (
+    <>
+      <Verb needs={needs} variant="filled" onClick={() => setOpened(true)}>
+        {what}
+      </Verb>
+      <Dialog title={what} opened={opened} leave={leave}>
+        <Form act={create} needs={needs} submit={`Make the ${of.thing}`} leave={leave} onSubmit={() => create.mutate(undefined, { onSuccess: leave })}>
+          <TextInput
+            label="Name"
+            description="What it is for, as the program's name"
+            required
+            withAsterisk={false}
+            maxLength={255}
+            value={name}
+            error={broken(create.error, "name")}
+            onChange={(event) => setName(event.currentTarget.value)}
+            data-autofocus
+          />
+          <NativeSelect
+            label="Scope"
+            value={scope}
+            error={broken(create.error, "scope")}
+            onChange={(event) => setScope(event.currentTarget.value as typeof scope)}
+            data={[
+              { value: "ingest_only", label: "ingest_only: sends events" },
+              { value: "read_only", label: "read_only: reads meters, customers and usage" },
+              { value: "read_write", label: "read_write: sends events, changes meters and customers" },
+              { value: "admin", label: "admin: everything" },
+            ]}
+          />
+          {of.signs && (
+            <NativeSelect
+              label="Signatures"
+              description="v1 does not cover where a request goes"
+              value={signatures}
+              onChange={(event) => setSignatures(event.currentTarget.value as typeof signatures)}
+              data={[
+                { value: "v2", label: "v2 alone" },
+                { value: "v1_and_v2", label: "v1 and v2" },
+              ]}
+            />
+          )}
+          <NativeSelect
+            label="Expires"
+            value={days}
+            error={broken(create.error, "expires_at")}
+            onChange={(event) => setDays(event.currentTarget.value)}
+            data={lengths}
+          />
+        </Form>
+      </Dialog>
+    </>
+  );
+}
+
+function Rotate({ of, done, credential }: Parts & { credential: Credential }) {
+  const [overlap, setOverlap] = useState("86400");
+  const rotate = useAct<string, string>(() => of.rotate(credential.id, Number(overlap)), { changes: [of.queryKey], done });
+  return (
+    <Confirm
+      verb="Rotate"
+      thing={`${of.thing} …${credential.last_four}`}
+      needs={needs}
+      not={credential.successor_id === null ? undefined : "It is replaced already"}
+      act={rotate}
+    >
+      <div className={styles.parts}>
+        <p>Another {of.thing} of the same name, scope and expiry is made and shown. Once the old one ends, what still sends it is answered with 401.</p>
+        <NativeSelect label="The old one ends" value={overlap} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
+      </div>
+    </Confirm>
+  );
+}
+
+function Revoke({ of, credential }: { of: Kind; credential: Credential }) {
+  const revoke = useAct<string>(() => of.revoke(credential.id), { changes: [of.queryKey] });
+  return (
+    <Confirm verb="Revoke" thing={`${of.thing} …${credential.last_four}`} needs={needs} act={revoke} danger>
+      <p>
+        What uses {credential.name} is answered with 401 from then on, and it cannot be made valid again.{" "}
+        {credential.last_used_at ? (
+          <>
+            It was last used <Ago at={credential.last_used_at} />.
+          </>
+        ) : (
+          "It was never used."
+        )}
+      </p>
+    </Confirm>
+  );
+}

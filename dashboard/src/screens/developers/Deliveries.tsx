@@ -1,0 +1,163 @@
+import { NativeSelect } from "@mantine/core";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Refused } from "../../acts/Refused";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { answer, api, type Schema } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Ago } from "../../values/Ago";
+import { Identifier } from "../../values/Identifier";
+import { Instant } from "../../values/Instant";
+import { List } from "../../values/List";
+import { State, type Meaning } from "../../values/State";
+import { cell } from "../../values/Table";
+import styles from "./Webhook.module.css";
+
+const columns = [{ title: "Message" }, { title: "State" }, { title: "Attempts", number: true }, { title: "Next attempt" }, { title: "Of", number: true }];
+
+type Status = Schema<"Delivery">["status"];
+const meanings: Record<Status, Meaning> = { pending: "waiting", delivered: "good", failed: "bad" };
+
+const soon = 2_000; // milliseconds
+
+/** What a webhook was sent in the last 30 days, and what waits for it. */
+export function Deliveries({ webhook }: { webhook: string }) {
+  const { status, message: opened, page } = useSearch({ from: "/frame/developers/webhooks/$webhook" });
+  const query = useQuery({
+    queryKey: ["deliveries", webhook, { status, page }],
+    queryFn: ({ signal }) => {
+      const query = { page_size: 25, ...(status && { status: status as Status }), ...(page && { page_token: page }) };
+      return answer(api.GET("/v1/webhooks/{id}/deliveries", { params: { path: { id: webhook }, query }, signal }));
+    },
+    placeholderData: keepPreviousData,
+    // What is on its way arrives by itself.
+    refetchInterval: ({ state }) => (state.data?.data.some((delivery) => delivery.status === "pending") ? soon : false),
+  });
+  return (
+    <>
+      <Head part title="Deliveries" action={<Filter status={status} />} />
+      <List what="The deliveries" columns={columns} query={query} page={page} rows={4} empty={<None status={status} />}>
+        {(delivery) => <Row key={delivery.id} webhook={webhook} delivery={delivery} opened={delivery.id === opened} />}
+      </List>
+    </>
+  );
+}
+
+function Filter({ status = "" }: { status: string | undefined }) {
+  const navigate = useNavigate();
+  return (
+    <NativeSelect
+      aria-label="State of the deliveries"
+      size="xs"
+      value={status}
+      onChange={(event) => void navigate({ to: ".", search: event.currentTarget.value === "" ? {} : { status: event.currentTarget.value } })}
+      data={[{ value: "", label: "In every state" }, "pending", "delivered", "failed"]}
+    />
+  );
+}
+
+function None({ status }: { status: string | undefined }) {
+  return (
+    <Empty title={status ? `No delivery is ${status}` : "No messages yet"}>
+      <p className="muted">Those of the last 30 days are here.</p>
+    </Empty>
+  );
+}
+
+interface Props {
+  webhook: string;
+  delivery: Schema<"Delivery">;
+}
+
+function Row({ webhook, delivery, opened }: Props & { opened: boolean }) {
+  return (
+    <>
+      <tr>
+        <td className={cell.main}>
+          <Link to="." search={({ message: _, ...search }) => (opened ? search : { ...search, message: delivery.id })} aria-expanded={opened} resetScroll={false}>
+            {delivery.event_type}
+          </Link>
+        </td>
+        <td>
+          <State is={meanings[delivery.status]}>{delivery.status}</State>
+        </td>
+        <td className={cell.number} data-title="Attempts">
+          {delivery.attempts}
+        </td>
+        <td data-title="Next attempt">{delivery.next_attempt_at ? <Ago at={delivery.next_attempt_at} /> : <span className="muted">none</span>}</td>
+        <td className={cell.number}>
+          <Ago at={delivery.created_at} />
+        </td>
+      </tr>
+      {opened && (
+        <tr>
+          <td colSpan={columns.length} className={cell.main}>
+            <Message webhook={webhook} delivery={delivery} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+/** What was sent, and what came of each attempt. */
+function Message({ webhook, delivery }: Props) {
+  const path = { id: webhook, message: delivery.id };
+  const { data, error, refetch } = useQuery({
+    // Another attempt is another answer.
+    queryKey: ["deliveries", webhook, delivery.id, delivery.status, delivery.attempts],
+    queryFn: ({ signal }) => answer(api.GET("/v1/webhooks/{id}/deliveries/{message}", { params: { path }, signal })),
+    placeholderData: keepPreviousData,
+  });
+  const redeliver = useAct(() => answer(api.POST("/v1/webhooks/{id}/deliveries/{message}/redeliver", { params: { path } })), {
+    changes: [["deliveries", webhook]],
+  });
+  if (error) return <Failed what="The message" error={error} retry={() => void refetch()} />;
+  return (
+    <div className={styles.message}>
+      <p>
+        <Identifier>{delivery.id}</Identifier>
+      </p>
+      {data ? (
+        <>
+          <Attempts made={data.attempts_made} />
+          <pre className="mono" tabIndex={0} aria-label="The body of the message">
+            {data.body}
+          </pre>
+        </>
+      ) : (
+        <LoadingText />
+      )}
+      <div>
+        <Verb
+          needs="webhooks:write"
+         
+          size="xs"
+          loading={redeliver.isPending}
+          onClick={() => redeliver.mutate()}
+        >
+          Redeliver
+        </Verb>
+      </div>
+      <Refused error={redeliver.error} />
+    </div>
+  );
+}
+
+function Attempts({ made }: { made: Schema<"Attempt">[] }) {
+  if (made.length === 0) return <p className="muted">It was not sent yet.</p>;
+  return (
+    <ol className={styles.attempts} aria-label="Attempts">
+      {made.map(({ at, status, problem, took_ms }) => (
+        <li key={at}>
+          <Instant at={at} />: {status === 0 ? "no answer" : `answered ${status}`} after {took_ms} ms
+          {problem && <span className="muted"> · {problem}</span>}
+        </li>
+      ))}
+    </ol>
+  );
+}

@@ -1,0 +1,203 @@
+import { NativeSelect } from "@mantine/core";
+import { queryOptions, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useState } from "react";
+import { Confirm } from "../../acts/Confirm";
+import { Dialog } from "../../acts/Dialog";
+import { Refused } from "../../acts/Refused";
+import { Secret } from "../../acts/Secret";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { answer, api, Failure, type Schema } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Ago } from "../../values/Ago";
+import { Instant } from "../../values/Instant";
+import { Deliveries } from "./Deliveries";
+import { overlaps } from "./lifetimes";
+import styles from "./Webhook.module.css";
+import { WebhookForm } from "./WebhookForm";
+import { WebhookState } from "./WebhookState";
+
+const needs = "webhooks:write";
+
+const webhook = (id: string) =>
+  queryOptions({
+    queryKey: ["webhooks", id],
+    queryFn: ({ signal }) => answer(api.GET("/v1/webhooks/{id}", { params: { path: { id } }, signal })),
+  });
+
+/** One webhook, what can be done with it, and what it was sent. */
+export function Webhook() {
+  return (
+    <Allowed to="webhooks:read">
+      <Found />
+    </Allowed>
+  );
+}
+
+function Found() {
+  const { webhook: id } = useParams({ from: "/frame/developers/webhooks/$webhook" });
+  const { data, error, refetch } = useQuery(webhook(id));
+  if (error instanceof Failure && (error.status === 404 || error.status === 422)) {
+    return (
+      <Empty title={`There is no webhook ${id}`}>
+        <Link to="/developers/webhooks">All webhooks</Link>
+      </Empty>
+    );
+  }
+  if (error) return <Failed what="The webhook" error={error} retry={() => void refetch()} />;
+  return (
+    <>
+      <nav aria-label="Where this is">
+        <p className="muted small">
+          <Link to="/developers/webhooks">Webhooks</Link> <span aria-hidden="true">/</span> {data?.id}
+        </p>
+      </nav>
+      {data ? <About webhook={data} /> : <LoadingText />}
+      <Deliveries webhook={id} />
+    </>
+  );
+}
+
+function About({ webhook }: { webhook: Schema<"Webhook"> }) {
+  const about: [string, React.ReactNode][] = [
+    ["State", <WebhookState of={webhook} />],
+    ["Messages", webhook.event_types.join(", ")],
+    ["Secret", <Signed webhook={webhook} />],
+    ["Since", <Instant at={webhook.created_at} />],
+  ];
+  if (webhook.failing_since) about.splice(1, 0, ["Failing since", <Instant at={webhook.failing_since} />]);
+  if (webhook.disabled_at) about.splice(1, 0, ["Disabled since", <Instant at={webhook.disabled_at} />]);
+  return (
+    <>
+      <Head part title={webhook.description || webhook.url}>
+        {webhook.description && webhook.url}
+      </Head>
+      <dl className={styles.about}>
+        {about.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+      <div className={styles.acts}>
+        <Test webhook={webhook} />
+        <Edit webhook={webhook} />
+        <Rotate webhook={webhook} />
+        <Enabled webhook={webhook} />
+        <Delete webhook={webhook} />
+      </div>
+    </>
+  );
+}
+
+function Signed({ webhook: { secret_last_four, former_secret_until } }: { webhook: Schema<"Webhook"> }) {
+  return (
+    <>
+      <span className="mono">…{secret_last_four}</span>
+      {former_secret_until && (
+        <span className="muted">
+          , and the one before it, which ends <Ago at={former_secret_until} />
+        </span>
+      )}
+    </>
+  );
+}
+
+interface Props {
+  webhook: Schema<"Webhook">;
+}
+
+function Test({ webhook: { id, enabled } }: Props) {
+  const test = useAct(() => answer(api.POST("/v1/webhooks/{id}/test", { params: { path: { id } } })), { changes: [["deliveries", id]] });
+  return (
+    <>
+      <Verb needs={needs} not={enabled ? undefined : "It is disabled"} size="xs" loading={test.isPending} onClick={() => test.mutate()}>
+        Send a test message
+      </Verb>
+      <Refused error={test.error} />
+    </>
+  );
+}
+
+function Edit({ webhook }: Props) {
+  const [opened, setOpened] = useState(false);
+  const { id } = webhook;
+  const edit = useAct((body: Schema<"CreateWebhook">) => answer(api.PATCH("/v1/webhooks/{id}", { params: { path: { id } }, body })), {
+    changes: [["webhooks"], ["deliveries", id]],
+  });
+  const leave = () => {
+    setOpened(false);
+    edit.reset();
+  };
+  return (
+    <>
+      <Verb needs={needs} size="xs" onClick={() => setOpened(true)}>
+        Edit
+      </Verb>
+      <Dialog title={`Edit webhook ${id}`} opened={opened} leave={leave}>
+        <WebhookForm webhook={webhook} act={edit} submit="Save the webhook" leave={leave} onSubmit={(body) => edit.mutate(body, { onSuccess: leave })} />
+      </Dialog>
+    </>
+  );
+}
+
+function Rotate({ webhook: { id, secret_last_four } }: Props) {
+  const [overlap, setOverlap] = useState("86400");
+  const [secret, setSecret] = useState<string>();
+  const rotate = useAct<string, Schema<"CreatedWebhook">>(
+    () => answer(api.POST("/v1/webhooks/{id}/rotate-secret", { params: { path: { id } }, body: { overlap_seconds: Number(overlap) } })),
+    { changes: [["webhooks"]], done: (made) => setSecret(made.secret) },
+  );
+  return (
+    <>
+      <Confirm verb="Rotate" thing={`secret …${secret_last_four}`} needs={needs} act={rotate}>
+        <div className={styles.parts}>
+          <p>Another secret is made and shown. Until the old one ends, messages are signed with both.</p>
+          <NativeSelect label="The old one ends" value={overlap} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
+        </div>
+      </Confirm>
+      <Secret title="What the webhook's messages are signed with" secret={secret} leave={() => setSecret(undefined)} />
+    </>
+  );
+}
+
+function Enabled({ webhook: { id, enabled } }: Props) {
+  const path = { params: { path: { id } } };
+  const changes = [["webhooks"], ["deliveries", id]];
+  const disable = useAct<string>(() => answer(api.PATCH("/v1/webhooks/{id}", { ...path, body: { enabled: false } })), { changes });
+  const enable = useAct(() => answer(api.PATCH("/v1/webhooks/{id}", { ...path, body: { enabled: true } })), { changes });
+  if (enabled) {
+    return (
+      <Confirm verb="Disable" thing={`webhook ${id}`} needs={needs} act={disable} danger>
+        <p>What waits for it is given up, and nothing is kept for it until it is enabled.</p>
+      </Confirm>
+    );
+  }
+  return (
+    <>
+      <Verb needs={needs} size="xs" loading={enable.isPending} onClick={() => enable.mutate()}>
+        Enable
+      </Verb>
+      <Refused error={enable.error} />
+    </>
+  );
+}
+
+function Delete({ webhook: { id, url } }: Props) {
+  const navigate = useNavigate();
+  const remove = useAct<string>(() => answer(api.DELETE("/v1/webhooks/{id}", { params: { path: { id } } })), {
+    changes: [["webhooks"]],
+    done: () => void navigate({ to: "/developers/webhooks" }),
+  });
+  return (
+    <Confirm verb="Delete" thing={`webhook ${id}`} needs={needs} act={remove} danger>
+      <p>{url} is sent nothing any longer, and what is known of its deliveries is gone.</p>
+    </Confirm>
+  );
+}

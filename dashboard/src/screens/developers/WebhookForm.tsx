@@ -1,0 +1,64 @@
+import { Checkbox, TextInput } from "@mantine/core";
+import { useState } from "react";
+import { Form } from "../../acts/Form";
+import type { Act } from "../../acts/useAct";
+import { broken, type Schema } from "../../api/client";
+import styles from "./Credentials.module.css";
+
+type Body = Schema<"CreateWebhook">;
+
+/** The event types that a webhook may have, and when there is a message of one. */
+export const eventTypes: Record<Body["event_types"][number], string> = {
+  "billing.synced": "All of a customer's usage is reported",
+  "billing.sync_failed": "Somebody has to act before a sync can go on",
+  "billing.period_closed": "A period's totals are final",
+  "billing.discrepancy": "A provider's invoices, or a held one, differ from what was reported",
+  "usage.discrepancy": "The daily audit found totals and events to disagree",
+  "member.invited": "An invitation waits to be sent to somebody",
+  "member.reset_asked": "Somebody asks for another password for a member",
+};
+
+interface Props {
+  act: Act<Body>;
+  submit: string;
+  onSubmit: (body: Body) => void;
+  leave: () => void;
+  /** As it is, where it is edited. */
+  webhook?: Schema<"Webhook">;
+}
+
+/** What is said of a webhook when it is made or edited. */
+export function WebhookForm({ act, submit, onSubmit, leave, webhook }: Props) {
+  const [url, setURL] = useState(webhook?.url ?? "");
+  const [description, setDescription] = useState(webhook?.description ?? "");
+  const [types, setTypes] = useState<string[]>(webhook?.event_types ?? ["billing.sync_failed"]);
+  return (
+    <Form act={act} needs="webhooks:write" submit={submit} leave={leave} onSubmit={() => onSubmit({ url, description, event_types: types as Body["event_types"] })}>
+      <TextInput
+        label="URL"
+        type="url"
+        placeholder="https://"
+        required
+        withAsterisk={false}
+        value={url}
+        error={broken(act.error, "url")}
+        onChange={(event) => setURL(event.currentTarget.value)}
+        data-autofocus
+      />
+      <TextInput
+        label="Description"
+        maxLength={255}
+        value={description}
+        error={broken(act.error, "description")}
+        onChange={(event) => setDescription(event.currentTarget.value)}
+      />
+      <Checkbox.Group label="Messages" value={types} onChange={setTypes} error={broken(act.error, "event_types")}>
+        <div className={styles.choices}>
+          {Object.entries(eventTypes).map(([type, when]) => (
+            <Checkbox key={type} value={type} label={type} description={when} />
+          ))}
+        </div>
+      </Checkbox.Group>
+    </Form>
+  );
+}

@@ -1,0 +1,15 @@
+import type { Schema } from "../../api/client";
+import { State } from "../../values/State";
+
+const because = {
+  tenant: "disabled",
+  gone: "disabled: it has answered 410",
+  failing: "disabled: it has taken nothing for five days",
+};
+
+/** Whether a webhook is sent messages, and takes them. */
+export function WebhookState({ of: { enabled, disabled_because, failing_since } }: { of: Schema<"Webhook"> }) {
+  if (!enabled) return <State is={disabled_because === "tenant" ? "off" : "bad"}>{because[disabled_because ?? "tenant"]}</State>;
+  if (failing_since) return <State is="bad">failing</State>;
+  return <State is="good">enabled</State>;
+}

@@ -1,0 +1,45 @@
+import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { asks, frame } from "../../routes";
+
+const developers = createRoute({
+  getParentRoute: () => frame,
+  path: "/developers",
+  component: lazyRouteComponent(() => import("./Developers"), "Developers"),
+});
+
+const home = createRoute({
+  getParentRoute: () => developers,
+  path: "/",
+  beforeLoad: () => {
+    throw redirect({ to: "/developers/api-keys", replace: true });
+  },
+});
+
+const apiKeys = createRoute({
+  getParentRoute: () => developers,
+  path: "/api-keys",
+  validateSearch: asks("ended"),
+  component: lazyRouteComponent(() => import("./APIKeys"), "APIKeys"),
+});
+
+const hmacSecrets = createRoute({
+  getParentRoute: () => developers,
+  path: "/hmac-secrets",
+  validateSearch: asks("ended"),
+  component: lazyRouteComponent(() => import("./HMACSecrets"), "HMACSecrets"),
+});
+
+const webhooks = createRoute({
+  getParentRoute: () => developers,
+  path: "/webhooks",
+  component: lazyRouteComponent(() => import("./Webhooks"), "Webhooks"),
+});
+
+const webhook = createRoute({
+  getParentRoute: () => developers,
+  path: "/webhooks/$webhook",
+  validateSearch: asks("status", "message", "page"),
+  component: lazyRouteComponent(() => import("./Webhook"), "Webhook"),
+});
+
+export const developerRoutes = [developers.addChildren([home, apiKeys, hmacSecrets, webhooks, webhook])] as const;

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// developers makes, rotates and revokes what programs need, and sends messages
+// to a webhook.
+func (w walk) developers(ctx context.Context) error {
+	for _, kind := range []struct{ name, thing, submit string }{
+		{"api-keys", "an API key", "Make the key"},
+		{"hmac-secrets", "an HMAC secret", "Make the secret"},
+	} {
+		err := do(ctx,
+			w.to("/developers/"+kind.name),
+			press("Make "+kind.thing), fill("Name", "checkout"), choose("Expires", "In 90 days"), w.judged(kind.name+"-make"), press(kind.submit),
+			see("It is shown this once"), w.judged(kind.name+"-made"), press("I have kept it"), see("checkout"),
+			press("Rotate"), see("Another"), w.judged(kind.name+"-rotate"), press("Rotate"),
+			see("It is shown this once"), press("I have kept it"), see("replaced"),
+			press("Revoke"), see("answered with 401"), press("Revoke"), miss("answered with 401"),
+			press("Revoke"), see("answered with 401"), press("Revoke"), miss("replaced"), press("Show"), see("revoked"),
+		)
+		if err != nil {
+			return fmt.Errorf("%s: %w", kind.name, err)
+		}
+	}
+	err := do(ctx,
+		w.to("/developers/webhooks"),
+		press("Make a webhook"), fill("URL", "http://127.0.0.1:9/messages"), fill("Description", "the incident channel"), press("billing.discrepancy"),
+		w.judged("webhook-make"), press("Make the webhook"), see("It is shown this once"), press("I have kept it"),
+		press("the incident channel"), see("No messages yet"),
+		press("Send a test message"), press("webhook.test"), see(`"webhook_id"`), press("Redeliver"),
+		press("Edit"), fill("Description", "the channel for incidents"), press("Save the webhook"), see("the channel for incidents"),
+		press("Rotate"), choose("The old one ends", "In an hour"), press("Rotate"), see("It is shown this once"), press("I have kept it"), see("the one before it"),
+		press("Disable"), see("given up"), press("Disable"), see("disabled"), press("Enable"), see("enabled"),
+	)
+	if err != nil {
+		return fmt.Errorf("webhooks: %w", err)
+	}
+	webhook, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"api-keys", "/developers/api-keys?ended=shown", "tbody tr"},
+		{"hmac-secrets", "/developers/hmac-secrets", "tbody tr"},
+		{"webhooks", "/developers/webhooks", "tbody tr"},
+		{"webhook", webhook, "pre"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	return do(ctx, w.to(webhook), press("Delete"), see("gone"), press("Delete"), see("No webhooks yet"))
+}

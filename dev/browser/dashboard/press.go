@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// What a person does who reads labels: nothing else of the page is known here.
+
+// act is a step of a walk.
+type act func(context.Context) error
+
+const patience = time.Minute // for one step, on a busy machine
+
+// do takes steps, one after another.
+func do(ctx context.Context, acts ...act) error {
+	for _, act := range acts {
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelled is what can be seen under a label, of these kinds: in the dialog
+// where one is open. Prefixes do, so that a label may have a state after it.
+const labelled = `(label, kinds) => {
+	const within = [...document.querySelectorAll('[role="dialog"]')].at(-1) ?? document;
+	const label_of = (e) => (e.getAttribute("aria-label") ?? e.labels?.[0]?.innerText ?? e.innerText).trim();
+	const shown = [...within.querySelectorAll(kinds)].filter((e) => e.checkVisibility() && !e.disabled);
+	return shown.find((e) => label_of(e) === label) ?? shown.find((e) => label_of(e).startsWith(label));
+}`
+
+// on waits for what has a label and does something with it.
+func on(what, label, kinds, then string) act {
+	return func(ctx context.Context) error {
+		script := fmt.Sprintf(`(() => { const e = (%s)(%q, %q); if (!e) return false; (%s)(e); return true; })()`, labelled, label, kinds, then)
+		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(patience))); err != nil {
+			return fmt.Errorf("%s %q: %w", what, label, err)
+		}
+		return nil
+	}
+}
+
+// press presses a button, a link or a choice.
+func press(label string) act {
+	return on("press", label, `button, a, input[type="checkbox"], input[type="radio"], [role="menuitem"]`, `(e) => e.click()`)
+}
+
+// fill types into a field, in place of what was there.
+func fill(label, text string) act {
+	focus := on("fill", label, "input, textarea", `(e) => { e.focus(); e.select(); }`)
+	return func(ctx context.Context) error {
+		if err := focus(ctx); err != nil {
+			return err
+		}
+		return chromedp.Do(ctx, chromedp.KeyEvent(text))
+	}
+}
+
+// choose takes an option of a list, by what it says.
+func choose(label, option string) act {
+	take := fmt.Sprintf(`(e) => {
+		e.selectedIndex = [...e.options].findIndex((o) => o.text === %q);
+		e.dispatchEvent(new Event("change", {bubbles: true}));
+	}`, option)
+	return on("choose of", label, "select", take)
+}
+
+// see waits until a text is there, all of it.
+func see(text string) act { return shown(text, true) }
+
+// miss waits until a text is not there any more.
+func miss(text string) act { return shown(text, false) }
+
+func shown(text string, there bool) act {
+	return func(ctx context.Context) error {
+		script := fmt.Sprintf(`document.body.innerText.includes(%q) === %t`, text, there)
+		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(patience))); err != nil {
+			return fmt.Errorf("see %q (%t): %w", text, there, err)
+		}
+		return nil
+	}
+}
+
+// to goes to a screen and waits until what it shows was read.
+func (w walk) to(path string) act {
+	return func(ctx context.Context) error {
+		return chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(w.url+path), chromedp.WaitVisible("h1"), chromedp.WaitNotPresent("[data-loading]"))
+	}
+}
+
+// at is the path of where the browser is, with what it asks.
+func (w walk) at(ctx context.Context) (string, error) {
+	location, err := chromedp.Run(ctx, chromedp.Location())
+	return strings.TrimPrefix(location, w.url), err
+}

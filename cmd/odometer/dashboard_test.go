@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -32,13 +33,16 @@ func TestTheDashboardsOwnTestsPass(t *testing.T) {
 func TestTheDashboardIsUsedInABrowser(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
-	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS"), Env: []string{"TEMPORAL_UI_URL=https://temporal.example.com"}})
 	_, key := system.Tenant(t)
 	api := system.API(t).URL
+	system.Worker(t)
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+	t.Cleanup(receiver.Close)
 	const email, password = "ada@example.com", "long enough for anybody"
 	fillForTheDashboard(t, api, key, email, password)
 	command := exec.CommandContext(t.Context(), "go", "run", "-C", "../../dev/browser", "./dashboard", api, "../../dashboard/node_modules/axe-core/axe.min.js")
-	command.Env = append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password)
+	command.Env = append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password, "RECEIVER="+receiver.URL)
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
@@ -61,7 +65,7 @@ func fillForTheDashboard(t *testing.T, api, key, email, password string) {
 		return string(text)
 	}
 	var invitation struct{ Token string }
-	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"billing"}`)), &invitation))
+	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"admin"}`)), &invitation))
 	call("POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invitation.Token, password))
 	call("POST", "/v1/meters", `{"slug":"api-calls","event_type":"call","aggregation":"sum"}`)
 	call("PUT", "/v1/meters/api-calls/pricing", `{"base_price":25,"included_units":1000,"overage_rate":0.02}`)

@@ -5,8 +5,11 @@ export function Workflows({ of }: { of: string }) {
   const { workflows_url: url } = useSession();
   if (!url) return null;
   return (
-    <a href={`${url}?query=${encodeURIComponent(`OdometerCustomer="${of}"`)}`} target="_blank" rel="noreferrer">
-      Runs in Temporal
-    </a>
+    <>
+      <span className="muted">·</span>{" "}
+      <a href={`${url}?query=${encodeURIComponent(`OdometerCustomer="${of}"`)}`} target="_blank" rel="noreferrer">
+        Runs in Temporal
+      </a>
+    </>
   );
 }

@@ -44,9 +44,9 @@ func (w walk) developers(ctx context.Context) error {
 	}
 	for _, s := range []screen{
 		{"api-keys", "/developers/api-keys?ended=shown", "tbody tr"},
-		{"hmac-secrets", "/developers/hmac-secrets", "tbody tr"},
+		{"hmac-secrets", "/developers/hmac-secrets?ended=shown", "tbody tr"},
 		{"webhooks", "/developers/webhooks", "tbody tr"},
-		{"webhook", webhook, "pre"},
+		{"webhook", webhook, "main pre"},
 	} {
 		if err := w.look(ctx, s); err != nil {
 			return err

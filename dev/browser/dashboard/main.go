@@ -4,7 +4,7 @@
 // the browser complains, something cannot be reached, a screen is wider than
 // the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
 // leaves a picture of each screen there, with ONLY it walks through one subject,
-// such as customers. It needs Chromium or Chrome.
+// such as customers. RECEIVER takes statements. It needs Chromium or Chrome.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // a busy machine takes ten times as long as an idle one
 	defer cancel()
-	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY")}
+	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"), receiver: os.Getenv("RECEIVER")}
 	if len(os.Args) != 3 || w.email == "" || w.password == "" {
 		fmt.Fprintln(os.Stderr, "usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE")
 		os.Exit(2)
@@ -38,6 +38,7 @@ func main() {
 type walk struct {
 	url, email, password, pictures string
 	only                           string // a subject; without it, all
+	receiver                       string // takes statements
 	axe                            string // its source
 	heard                          *browser.Complaints
 }
@@ -86,6 +87,8 @@ func (w walk) visit(ctx context.Context) error {
 		name string
 		walk func(context.Context) error
 	}{
+		{"meters", w.meters},
+		{"billing", w.billing},
 		{"customers", w.customers},
 		{"developers", w.developers},
 	} {
@@ -101,6 +104,9 @@ func (w walk) visit(ctx context.Context) error {
 
 // customers looks at a customer, and opens a line of the bill.
 func (w walk) customers(ctx context.Context) error {
+	if err := w.to("/customers")(ctx); err != nil {
+		return err
+	}
 	customer, err := chromedp.Run(ctx, chromedp.AttributeValue(`tbody a[href^="/customers/"]`, "href"))
 	if err != nil {
 		return fmt.Errorf("find a customer: %w", err)
@@ -109,7 +115,7 @@ func (w walk) customers(ctx context.Context) error {
 	bill := of + "/bill"
 	screens := []screen{
 		{"customers", "/customers", `tbody a[href^="/customers/"]`},
-		{"found", "/customers?search=nobody+has+this", "h2"},
+		{"found", "/customers?search=nobody+has+this", "main h2"},
 		{"usage", of + "/usage", "tbody rect"},
 		{"bill", bill, "tfoot td"},
 	}
@@ -126,10 +132,7 @@ func (w walk) customers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.look(ctx, screen{"working", strings.TrimPrefix(opened, w.url), "tbody ol li"}); err != nil {
-		return err
-	}
-	return nil
+	return w.look(ctx, screen{"working", strings.TrimPrefix(opened, w.url), "tbody ol li"})
 }
 
 func (w walk) signIn(ctx context.Context) error {
@@ -138,7 +141,7 @@ func (w walk) signIn(ctx context.Context) error {
 		chromedp.SendKeys(`input[name="email"]`, w.email),
 		chromedp.SendKeys(`input[name="password"]`, w.password),
 		chromedp.Click(`button[type="submit"]`),
-		chromedp.WaitVisible(`tbody a[href^="/customers/"]`),
+		chromedp.WaitVisible(`nav a[href="/overview"]`),
 	)
 }
 

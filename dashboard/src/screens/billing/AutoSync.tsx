@@ -35,7 +35,7 @@ export function AutoSync() {
 function Standing({ settings }: { settings: Schema<"AutoSync"> }) {
   const [next] = settings.next_runs ?? [];
   return (
-    <p data-standing>
+    <p className={styles.standing}>
       {!settings.enabled ? (
         <State is="off">off</State>
       ) : settings.paused ? (

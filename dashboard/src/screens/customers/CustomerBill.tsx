@@ -1,8 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
-import { useParams, useSearch } from "@tanstack/react-router";
+import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Refused } from "../../acts/Refused";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
 import { answer, api, type Schema } from "../../api/client";
 import { customer as readCustomer } from "../../api/customers";
 import { useSession } from "../../api/session";
+import { requestSync } from "../../api/syncs";
 import { Opener } from "../../frame/Opener";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
@@ -50,7 +54,7 @@ function Period({ customer }: { customer: string }) {
   if (error) return <Failed what="The billing period" error={error} retry={() => void refetch()} />;
   const period = data?.data[0];
   return (
-    <p className={styles.period}>
+    <div className={styles.period}>
       {period ? (
         <>
           <span className={styles.range}>{range(period.start, period.end, tenant.timezone)}</span>
@@ -62,7 +66,25 @@ function Period({ customer }: { customer: string }) {
       ) : (
         !data && <LoadingText />
       )}
-    </p>
+      <SyncNow customer={customer} />
+    </div>
+  );
+}
+
+/** Asks for a sync and leads to it, where one sees how it goes on. */
+function SyncNow({ customer }: { customer: string }) {
+  const navigate = useNavigate();
+  const ask = useAct(() => requestSync(customer), {
+    changes: [["syncs"], ["period", customer], ["preview", customer]],
+    done: ({ id }) => void navigate({ to: "/billing/syncs/$sync", params: { sync: id } }),
+  });
+  return (
+    <>
+      <Verb needs="billing:write" loading={ask.isPending} onClick={() => ask.mutate()}>
+        Sync now
+      </Verb>
+      <Refused error={ask.error} />
+    </>
   );
 }
 

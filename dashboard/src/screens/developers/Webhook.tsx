@@ -26,7 +26,7 @@ const needs = "webhooks:write";
 
 const webhook = (id: string) =>
   queryOptions({
-    queryKey: ["webhooks", id],
+    queryKey: ["webhook", id],
     queryFn: ({ signal }) => answer(api.GET("/v1/webhooks/{id}", { params: { path: { id } }, signal })),
   });
 
@@ -129,7 +129,7 @@ function Edit({ webhook }: Props) {
   const [opened, setOpened] = useState(false);
   const { id } = webhook;
   const edit = useAct((body: Schema<"CreateWebhook">) => answer(api.PATCH("/v1/webhooks/{id}", { params: { path: { id } }, body })), {
-    changes: [["webhooks"], ["deliveries", id]],
+    changes: [["webhooks"], ["webhook", id], ["deliveries", id]],
   });
   const leave = () => {
     setOpened(false);
@@ -152,7 +152,7 @@ function Rotate({ webhook: { id, secret_last_four } }: Props) {
   const [secret, setSecret] = useState<string>();
   const rotate = useAct<string, Schema<"CreatedWebhook">>(
     () => answer(api.POST("/v1/webhooks/{id}/rotate-secret", { params: { path: { id } }, body: { overlap_seconds: Number(overlap) } })),
-    { changes: [["webhooks"]], done: (made) => setSecret(made.secret) },
+    { changes: [["webhooks"], ["webhook", id]], done: (made) => setSecret(made.secret) },
   );
   return (
     <>
@@ -169,7 +169,7 @@ function Rotate({ webhook: { id, secret_last_four } }: Props) {
 
 function Enabled({ webhook: { id, enabled } }: Props) {
   const path = { params: { path: { id } } };
-  const changes = [["webhooks"], ["deliveries", id]];
+  const changes = [["webhooks"], ["webhook", id], ["deliveries", id]];
   const disable = useAct<string>(() => answer(api.PATCH("/v1/webhooks/{id}", { ...path, body: { enabled: false } })), { changes });
   const enable = useAct(() => answer(api.PATCH("/v1/webhooks/{id}", { ...path, body: { enabled: true } })), { changes });
   if (enabled) {

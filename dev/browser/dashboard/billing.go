@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// billing connects RECEIVER, syncs a customer, turns Auto-Sync on and looks at
+// where invoices and their differences are.
+func (w walk) billing(ctx context.Context) error {
+	err := do(ctx,
+		w.to("/billing/provider"), see("No provider is connected"), w.judged("provider-stripe"),
+		choose("Provider", "Webhook: an address of yours"), fill("Address", w.receiver),
+		press("Make a secret"), see("It is shown this once"), w.judged("provider-secret"), press("I have kept it"), miss("It is shown this once"),
+		press("Connect the webhook"), see("Disconnect"),
+		w.to("/billing/auto-sync"), press("Sync customers by themselves"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
+		w.to("/customers"), press("Customer 00"), see("Usage of this period"), press("Bill"), press("Sync now"), see("Sync of customer-00"), see("succeeded"), see("accepted"),
+	)
+	if err != nil {
+		return err
+	}
+	sync, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"overview", "/overview", "tbody tr"},
+		{"syncs", "/billing/syncs", "tbody tr a"},
+		{"sync", sync, "main dl"},
+		{"holds", "/billing/holds", "main h2"},
+		{"reconciliation", "/billing/reconciliation", "main h2"},
+		{"auto-sync", "/billing/auto-sync", "main form"},
+		{"provider", "/billing/provider", "main dl"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	err = do(ctx, w.to("/billing/provider"), press("Disconnect"), see("billed by nobody"), press("Disconnect"), see("No provider is connected"))
+	if err != nil {
+		return fmt.Errorf("disconnect: %w", err)
+	}
+	return nil
+}

@@ -198,7 +198,7 @@ const violations = `axe.run(document, {resultTypes: ["violations"]}).then(({viol
 })`
 
 func (w walk) open(ctx context.Context, s screen) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	return chromedp.Do(ctx, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows), chromedp.WaitNotPresent("[data-loading]"))
 }

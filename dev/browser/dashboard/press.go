@@ -14,7 +14,7 @@ import (
 // act is a step of a walk.
 type act func(context.Context) error
 
-const patience = 30 * time.Second // for one step, on a busy machine
+const stepTimeout = 30 * time.Second // for one step, on a busy machine
 
 // do takes steps, one after another.
 func do(ctx context.Context, acts ...act) error {
@@ -39,7 +39,7 @@ const labelled = `(label, kinds) => {
 func on(what, label, kinds, then string) act {
 	return func(ctx context.Context) error {
 		script := fmt.Sprintf(`(() => { const e = (%s)(%q, %q); if (!e) return false; (%s)(e); return true; })()`, labelled, label, kinds, then)
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(patience))); err != nil {
+		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(stepTimeout))); err != nil {
 			return fmt.Errorf("%s %q: %w", what, label, err)
 		}
 		return nil
@@ -80,7 +80,7 @@ func miss(text string) act { return shown(text, false) }
 func shown(text string, there bool) act {
 	return func(ctx context.Context) error {
 		script := fmt.Sprintf(`document.body.innerText.includes(%q) === %t`, text, there)
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(patience))); err != nil {
+		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(stepTimeout))); err != nil {
 			return fmt.Errorf("see %q (%t): %w", text, there, err)
 		}
 		return nil

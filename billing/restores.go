@@ -26,10 +26,17 @@ func (p *planner) forgotten(s Reported) bool {
 
 // stands says whether the statement of a closed period is the last one that the
 // receiver has of it. Another one may have been sent since the backup was made of
-// the first restore that followed it, if the period was open in that.
+// the first restore that followed it, if the period was open in that; or it was on
+// its way, and the restore has withdrawn it without knowing whether it arrived.
 func (f Facts) stands(s Sent, p Period) bool {
 	i := slices.IndexFunc(f.Epochs, func(epoch int64) bool { return epoch > s.Epoch })
-	return i < 0 || p.ClosedAt != nil && p.ClosedAt.Before(time.Unix(f.Epochs[i], 0))
+	if i < 0 {
+		return true
+	}
+	withdrawn := slices.ContainsFunc(f.Statements, func(later Sent) bool {
+		return later.Period.Equal(p.Start) && later.State == Rejected && later.Number > s.Number
+	})
+	return !withdrawn && p.ClosedAt != nil && p.ClosedAt.Before(time.Unix(f.Epochs[i], 0))
 }
 
 // lastStands says whether it is known what the receiver has of a closed period: the

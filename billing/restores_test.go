@@ -141,6 +141,31 @@ func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 	}
 }
 
+// A statement that was on its way when the backup was made may have arrived, with
+// late usage of an earlier period that the next one is charged with now.
+func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 9), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f.Stored[0].Complete = false
+	f.Epoch = f.Stored[0].ClosedAt.Add(time.Second).Unix()
+	before := f
+	lines := before.Plan().Reports[0].Lines
+	f.Epochs = []int64{f.Epoch}
+	taken := billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: lines}
+	withdrawn := billing.Sent{ID: uuid.UUID{2}, Period: january.Start, Number: 2, State: billing.Rejected, Lines: lines}
+	isStated := func(sent ...billing.Sent) bool {
+		f.Statements = sent
+		plan := f.Plan()
+		stated := slices.ContainsFunc(plan.Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) })
+		require.Equal(t, stated, len(plan.Complete) == 0)
+		return stated
+	}
+	require.False(t, isStated(taken))
+	require.True(t, isStated(taken, withdrawn))
+	again := billing.Sent{ID: uuid.UUID{3}, Period: january.Start, Number: f.Epoch * 1_000_000, Epoch: f.Epoch, State: billing.Accepted, Lines: lines}
+	require.False(t, isStated(taken, withdrawn, again))
+}
+
 // What a receiver was said since the backup is not known: a period that closes
 // after the restore is stated once more, though somebody else has billed all of it.
 func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {

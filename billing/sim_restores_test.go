@@ -262,7 +262,15 @@ func (f *farSide) charged(customer string, since time.Time) (all []billing.Found
 func (l *ledger) stands(r *storedReport) bool {
 	of := l.period(r.Period)
 	i := slices.IndexFunc(l.epochs, func(epoch int64) bool { return epoch > r.epoch })
-	return i < 0 || of.ClosedAt != nil && of.ClosedAt.Before(time.Unix(l.epochs[i], 0))
+	if i < 0 {
+		return true
+	}
+	for _, o := range l.reports {
+		if o.Kind == r.Kind && o.Period.Equal(r.Period) && o.Connection == r.Connection && o.number > r.number && o.state == billing.Rejected {
+			return false // it may have arrived all the same
+		}
+	}
+	return of.ClosedAt != nil && of.ClosedAt.Before(time.Unix(l.epochs[i], 0))
 }
 
 // inGraceOfRestore says whether what clients send again may come yet.

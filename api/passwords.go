@@ -47,7 +47,8 @@ const (
 )
 
 // hashing makes hashes few at a time, and by turns: an address that guesses waits
-// for its own.
+// for its own. After each it rests for as long as that took, so that those who guess
+// leave half of a processor's time to others.
 type hashing struct {
 	Passwords
 	slots *db.Shares[string]
@@ -69,7 +70,11 @@ func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 	if err := h.slots.Wait(ctx, who); err != nil {
 		return metering.Errorf(metering.CodeOverloaded, "too many are signing in; try again").Because(err)
 	}
-	defer h.slots.Give(who, 1)
+	began := time.Now()
+	defer func() {
+		rest := time.Since(began)
+		time.AfterFunc(rest, func() { h.slots.Give(who, 1) })
+	}()
 	work()
 	return nil
 }

@@ -80,3 +80,26 @@ func TestHashingIsByTurns(t *testing.T) {
 		require.Equal(t, []string{"198.51.100.9", "198.51.100.7", "198.51.100.9", "198.51.100.9"}, order)
 	})
 }
+
+// TestHashingRestsAsLongAsItTook has three hash at once, 40 ms each.
+func TestHashingRestsAsLongAsItTook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newTestHashing(t)
+		began := time.Now()
+		var begun []time.Duration
+		for range 3 {
+			go func() {
+				work := func() {
+					begun = append(begun, time.Since(began))
+					time.Sleep(40 * time.Millisecond)
+				}
+				if err := p.inTurn(t.Context(), "198.51.100.7", work); err != nil {
+					t.Error(err)
+				}
+			}()
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, []time.Duration{0, 80 * time.Millisecond, 160 * time.Millisecond}, begun)
+	})
+}

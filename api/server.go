@@ -294,15 +294,9 @@ func (s *server) routes() {
 	s.mux.HandleFunc("GET /docs/docs.js", s.docsScript)
 	s.mux.HandleFunc("GET /docs/{file}", s.docsAsset)
 	s.messages()
-	documents := sync.OnceValues(s.documents)
-	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(func() ([]byte, error) {
-		d, err := documents()
-		return d.v31, err
-	}))
-	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(func() ([]byte, error) {
-		d, err := documents()
-		return d.v30, err
-	}))
+	documents := s.documents()
+	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(documents.v31))
+	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(documents.v30))
 }
 
 func get(id, path string, permission Permission, summary string) huma.Operation {
@@ -370,26 +364,38 @@ func accepted(op huma.Operation) huma.Operation {
 	return op
 }
 
-// documents are the OpenAPI document and its 3.0 form.
-type documents struct{ v31, v30 []byte }
+// documents are the OpenAPI document and its 3.0 form, which takes three times
+// as long to make. Each is made when somebody asks for it first, and kept.
+type documents struct{ v31, v30 func() ([]byte, error) }
 
-func (s *server) documents() (d documents, err error) {
-	whole := *s.api.OpenAPI()
-	if err := exemplify(&whole); err != nil {
-		return d, err
+func (s *server) documents() documents {
+	whole := sync.OnceValues(func() (huma.OpenAPI, error) {
+		whole := *s.api.OpenAPI()
+		return whole, exemplify(&whole)
+	})
+	return documents{
+		v31: sync.OnceValues(func() ([]byte, error) {
+			document, err := whole()
+			if err != nil {
+				return nil, err
+			}
+			return document.MarshalJSON()
+		}),
+		v30: sync.OnceValues(func() ([]byte, error) {
+			document, err := whole()
+			if err != nil {
+				return nil, err
+			}
+			document.Webhooks = nil // came with 3.1
+			return document.Downgrade()
+		}),
 	}
-	if d.v31, err = whole.MarshalJSON(); err != nil {
-		return d, err
-	}
-	whole.Webhooks = nil // came with 3.1
-	d.v30, err = whole.Downgrade()
-	return d, err
 }
 
 // serveDocument answers with a document that never changes while the process runs.
-func (s *server) serveDocument(render func() ([]byte, error)) http.HandlerFunc {
+func (s *server) serveDocument(document func() ([]byte, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		text, err := render()
+		text, err := document()
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -407,8 +413,12 @@ func (s *server) serveDocument(render func() ([]byte, error)) http.HandlerFunc {
 // Documents returns the OpenAPI document of an API with these providers, and
 // its 3.0 form, indented.
 func Documents(kinds providers.Registry) (v31, v30 []byte, err error) {
-	d, err := newServer(Deps{Providers: kinds}).documents()
-	return indented(d.v31), indented(d.v30), err
+	d := newServer(Deps{Providers: kinds}).documents()
+	if v31, err = d.v31(); err != nil {
+		return nil, nil, err
+	}
+	v30, err = d.v30()
+	return indented(v31), indented(v30), err
 }
 
 func indented(text []byte) []byte {

@@ -84,6 +84,9 @@ const (
 // defaultConnections of a process's pool, where the URL does not say.
 const defaultConnections = 16
 
+// lifetimeJitter keeps connections that were opened at once from being replaced at once.
+const lifetimeJitter = 15 * time.Minute
+
 // unmarshal takes over raw JSON as it is: PostgreSQL has found it to be valid.
 func unmarshal(text []byte, into any) error {
 	if raw, is := into.(*json.RawMessage); is {
@@ -96,16 +99,29 @@ func unmarshal(text []byte, into any) error {
 // Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns
 // in it bounds the pool. read reads prices of providers'; nil: of none.
 func Open(ctx context.Context, url string, read ReadPrice) (*DB, error) {
+	return open(ctx, url, read, func(config *pgxpool.Config) { byDefault(config, url) })
+}
+
+// OpenWarm is Open with the connections that tenants share always open. To open
+// one costs more than most statements: when many requests come at once, those
+// that need one, and all others beside them, would wait for that.
+func OpenWarm(ctx context.Context, url string, read ReadPrice) (*DB, error) {
 	return open(ctx, url, read, func(config *pgxpool.Config) {
-		if !strings.Contains(url, "pool_max_conns") {
-			config.MaxConns = defaultConnections
-		}
+		byDefault(config, url)
+		config.MinConns = shared(config)
 	})
 }
 
-// OpenSmall is Open with a few connections, whatever the URL says.
+// OpenSmall is OpenWarm with a few connections, whatever the URL says.
 func OpenSmall(ctx context.Context, url string, most int32) (*DB, error) {
-	return open(ctx, url, nil, func(config *pgxpool.Config) { config.MaxConns = most })
+	return open(ctx, url, nil, func(config *pgxpool.Config) { config.MaxConns, config.MinConns = most, most })
+}
+
+// byDefault bounds the connections where the URL does not.
+func byDefault(config *pgxpool.Config, url string) {
+	if !strings.Contains(url, "pool_max_conns") {
+		config.MaxConns = defaultConnections
+	}
 }
 
 func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.Config)) (*DB, error) {
@@ -121,6 +137,7 @@ func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.C
 		config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
 	}
 	bound(config)
+	config.MaxConnLifetimeJitter = lifetimeJitter
 	config.ConnConfig.RuntimeParams["timezone"] = "UTC"
 	config.ConnConfig.RuntimeParams["synchronous_commit"] = "on"
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {

@@ -24,11 +24,14 @@ type pool struct {
 	audit  auditKey
 }
 
-// newPool leaves half of the connections to what is done for nobody in
-// particular: more busy ones would make each slower. A tenant alone has a quarter.
 func newPool(of *pgxpool.Pool) *pool {
-	return &pool{Pool: of, shares: NewShares[metering.TenantID](max(1, int64(of.Config().MaxConns)/2))}
+	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config())))}
 }
+
+// shared is how many connections tenants share. Half of them are left to what is
+// done for nobody in particular: more busy ones would make each slower. A tenant
+// alone has a quarter.
+func shared(config *pgxpool.Config) int32 { return max(1, config.MaxConns/2) }
 
 type tenantKey struct{}
 

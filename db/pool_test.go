@@ -3,6 +3,7 @@ package db_test
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -19,11 +20,11 @@ import (
 // change its meter at once, and asks for another's.
 func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	t.Parallel()
-	store, url := dbtest.Fresh(t)
+	store, address := dbtest.Fresh(t)
 	busy, calm := dbtest.Tenant(t, store), dbtest.Tenant(t, store)
 	meter, err := store.Meters.Create(t.Context(), busy.ID, metering.Operator, metering.Meter{Slug: "calls", EventType: "call", Version: metering.MeterVersion{Aggregation: metering.Count}})
 	require.NoError(t, err)
-	lock, err := pgx.Connect(t.Context(), url)
+	lock, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	defer lock.Close(context.Background())
 	_, err = lock.Exec(t.Context(), `select pg_advisory_lock($1)`, busy.ID)
@@ -58,4 +59,41 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	require.NoError(t, err)
 	_, err = store.Meters.List(db.For(t.Context(), busy.ID), busy.ID, 0, 10, false)
 	require.NoError(t, err, "every turn has ended")
+}
+
+// TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded asks for nothing.
+func TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded(t *testing.T) {
+	t.Parallel()
+	_, address := dbtest.Fresh(t)
+	watching, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer watching.Close(context.Background())
+	const most = 6
+	named := func(name string) string {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		query := u.Query()
+		query.Set("application_name", name)
+		query.Set("pool_max_conns", fmt.Sprint(most))
+		u.RawQuery = query.Encode()
+		return u.String()
+	}
+	awaitOpen := func(name string, want int) {
+		dbtest.Eventually(t, 20*time.Second, func() error {
+			var n int
+			err := watching.QueryRow(t.Context(), `select count(*) from pg_stat_activity where application_name = $1 and datname = current_database()`, name).Scan(&n)
+			if err == nil && n != want {
+				return fmt.Errorf("%d connections of %s are open", n, name)
+			}
+			return err
+		})
+	}
+	warm, err := db.OpenWarm(t.Context(), named("warm"), nil)
+	require.NoError(t, err)
+	defer warm.Close()
+	small, err := db.OpenSmall(t.Context(), named("small"), 2)
+	require.NoError(t, err)
+	defer small.Close()
+	awaitOpen("warm", most/2)
+	awaitOpen("small", 2)
 }

@@ -52,14 +52,17 @@ func serveAPI(ctx context.Context, env *environment) error {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	all := registry.New(guard, stripeBase)
-	store, err := openStore(ctx, url, env.secret(), all.Price)
+	store, err := db.OpenWarm(ctx, url, all.Price)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	if err := store.SignAuditLog(env.secret()); err != nil {
+		return err
+	}
 	// Ingest has connections of its own: while it waits for a lock, keys are
 	// still checked and usage is still read.
-	ingest, err := db.Open(ctx, url, all.Price)
+	ingest, err := db.OpenWarm(ctx, url, all.Price)
 	if err != nil {
 		return err
 	}

@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // attacker does something over and over until ctx ends.
 type attacker struct {
 	times int // side by side
-	again func(ctx context.Context, d *drill, n int)
+	again func(ctx context.Context, g target, n int)
 }
 
 const (
@@ -24,70 +25,51 @@ const (
 // attacks are what was found to stop others, all of it at once.
 var attacks = []attacker{
 	// A stranger.
-	{8, func(ctx context.Context, d *drill, n int) {
-		d.stall(ctx, strangerAddress, "POST /v1/events/batch", forged(d.ours.id)+"Content-Length: 8388608\r\n", "")
+	{8, func(ctx context.Context, g target, n int) {
+		g.stall(ctx, strangerAddress, "POST /v1/events/batch", forged(g.OurID)+"Content-Length: 8388608\r\n", "")
 	}},
-	{16, func(ctx context.Context, d *drill, n int) {
-		d.stall(ctx, strangerAddress, "POST /v1/customers", forged(d.ours.id)+"Content-Length: 1048576\r\n", strings.Repeat(" ", 1<<20-1))
+	{16, func(ctx context.Context, g target, n int) {
+		g.stall(ctx, strangerAddress, "POST /v1/customers", forged(g.OurID)+"Content-Length: 1048576\r\n", strings.Repeat(" ", 1<<20-1))
 	}},
-	{4, func(ctx context.Context, d *drill, _ int) {
-		d.stall(ctx, strangerAddress, "GET /openapi.json", "", "")
+	{4, func(ctx context.Context, g target, _ int) {
+		g.stall(ctx, strangerAddress, "GET /openapi.json", "", "")
 	}},
-	{4, func(ctx context.Context, d *drill, _ int) {
-		body := fmt.Sprintf(`{"email":%q,"password":"not the password","tenant_id":%q}`, d.email, d.ours.id)
-		d.try(ctx, tenant{address: strangerAddress}, "POST", "/v1/auth/login", body)
+	{4, func(ctx context.Context, g target, _ int) {
+		body := fmt.Sprintf(`{"email":%q,"password":"not the password","tenant_id":%q}`, g.Email, g.OurID)
+		g.try(ctx, tenant{Address: strangerAddress}, "POST", "/v1/auth/login", body)
 	}},
-	{4, func(ctx context.Context, d *drill, _ int) {
-		d.try(ctx, tenant{address: strangerAddress, key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
+	{4, func(ctx context.Context, g target, _ int) {
+		g.try(ctx, tenant{Address: strangerAddress, Key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
 	}},
 	// Another tenant.
-	{4, func(ctx context.Context, d *drill, _ int) {
+	{4, func(ctx context.Context, g target, _ int) {
 		chunk := fmt.Sprintf("%x\r\n%s\r\n", 3<<20, strings.Repeat(" ", 3<<20))
-		d.stall(ctx, theirAddress, "POST /v1/events/batch", "Authorization: Bearer "+d.ingest+"\r\nTransfer-Encoding: chunked\r\n", chunk)
+		g.stall(ctx, theirAddress, "POST /v1/events/batch", "Authorization: Bearer "+g.Ingest+"\r\nTransfer-Encoding: chunked\r\n", chunk)
 	}},
-	{40, func(ctx context.Context, d *drill, n int) {
-		d.try(ctx, d.theirs, "PATCH", "/v1/meters/calls", fmt.Sprintf(`{"group_by":["p%d"]}`, n%7))
+	{40, func(ctx context.Context, g target, n int) {
+		g.try(ctx, g.Theirs, "PATCH", "/v1/meters/calls", fmt.Sprintf(`{"group_by":["p%d"]}`, n%7))
 	}},
-	{8, func(ctx context.Context, d *drill, _ int) {
-		d.try(ctx, d.theirs, "POST", "/v1/events/batch", `{"events":[`+strings.Repeat(event+",", 999)+event+`]}`)
+	{8, func(ctx context.Context, g target, _ int) {
+		g.try(ctx, g.Theirs, "POST", "/v1/events/batch", `{"events":[`+strings.Repeat(event+",", 999)+event+`]}`)
 	}},
-	{4, func(ctx context.Context, d *drill, _ int) {
-		d.try(ctx, d.theirs, "GET", "/v1/usage/summary?customer=acme", "")
+	{4, func(ctx context.Context, g target, _ int) {
+		g.try(ctx, g.Theirs, "GET", "/v1/usage/summary?customer=acme", "")
 	}},
-	{14, func(ctx context.Context, d *drill, _ int) {
-		d.stall(ctx, theirAddress, "GET /v1/usage/export?customer=acme", "Authorization: Bearer "+d.theirs.key+"\r\n", "")
+	{14, func(ctx context.Context, g target, _ int) {
+		g.stall(ctx, theirAddress, "GET /v1/usage/export?customer=acme", "Authorization: Bearer "+g.Theirs.Key+"\r\n", "")
 	}},
-	{10, func(ctx context.Context, d *drill, _ int) {
-		d.stall(ctx, theirAddress, "GET /v1/customers?page_size=1000", "Authorization: Bearer "+d.theirs.key+"\r\n", "")
+	{10, func(ctx context.Context, g target, _ int) {
+		g.stall(ctx, theirAddress, "GET /v1/customers?page_size=1000", "Authorization: Bearer "+g.Theirs.Key+"\r\n", "")
 	}},
-	{4, func(ctx context.Context, d *drill, n int) {
-		d.try(ctx, d.theirs, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":"%d-%d@example.com","role":"viewer"}`, n, time.Now().UnixNano()))
+	{4, func(ctx context.Context, g target, n int) {
+		g.try(ctx, g.Theirs, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":"%d-%d@example.com","role":"viewer"}`, n, time.Now().UnixNano()))
 	}},
-	{4, func(ctx context.Context, d *drill, _ int) { // what is hashed here is hashed in the turn of its address
-		d.try(ctx, d.theirs, "POST", "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":"not the password"}`, d.email))
+	{4, func(ctx context.Context, g target, _ int) { // what is hashed here is hashed in the turn of its address
+		g.try(ctx, g.Theirs, "POST", "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":"not the password"}`, g.Email))
 	}},
-	{4, func(ctx context.Context, d *drill, _ int) {
-		d.try(ctx, d.theirs, "POST", "/v1/webhooks/"+d.hook+"/test", "")
+	{4, func(ctx context.Context, g target, _ int) {
+		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
 	}},
-}
-
-// attack begins every attack; end ends them and waits for that.
-func (d *drill) attack(pause time.Duration) (end func()) {
-	ctx, cancel := context.WithCancel(d.Context())
-	var running sync.WaitGroup
-	for _, a := range attacks {
-		for n := range a.times {
-			running.Go(func() {
-				for wait(ctx, pause) {
-					a.again(ctx, d, n)
-				}
-			})
-		}
-	}
-	return func() {
-		cancel()
-		running.Wait()
-	}
 }
 
 func wait(ctx context.Context, pause time.Duration) bool {
@@ -106,8 +88,8 @@ func forged(tenant string) string {
 }
 
 // stall sends the beginning of a request, reads no answer, and goes away after a while.
-func (d *drill) stall(ctx context.Context, address, path, headers, body string) {
-	conn, err := net.Dial("tcp", d.api.Address)
+func (g target) stall(ctx context.Context, address, path, headers, body string) {
+	conn, err := net.Dial("tcp", g.Address)
 	if err != nil {
 		return
 	}
@@ -122,10 +104,14 @@ func (d *drill) stall(ctx context.Context, address, path, headers, body string) 
 	}
 }
 
+// brokenAnswers counts the answers that no attack may get.
+var brokenAnswers atomic.Int64
+
 // try makes a request, whatever comes of it.
-func (d *drill) try(ctx context.Context, who tenant, method, path, body string) {
-	status, _, err := d.send(ctx, who, method, path, body)
+func (g target) try(ctx context.Context, who tenant, method, path, body string) {
+	status, _, err := g.send(ctx, who, method, path, body)
 	if err == nil && status == http.StatusInternalServerError {
-		d.Errorf("%s %s: %d", method, path, status)
+		fmt.Fprintf(os.Stderr, "%s %s: %d\n", method, path, status)
+		brokenAnswers.Add(1)
 	}
 }

@@ -40,22 +40,31 @@ const (
 
 // tenant is one side of the drill.
 type tenant struct {
-	id, key, address string
+	ID, Key, Address string
+}
+
+// target is an API, and what those who attack it have and know.
+type target struct {
+	URL     string
+	Address string // what of the URL is dialled
+	OurID   string
+	Email   string // of a member of ours
+	Theirs  tenant
+	Ingest  string // an ingest key of theirs
+	Hook    string // a webhook of theirs
 }
 
 // drill is an API with a well-behaved tenant, and another.
 type drill struct {
 	testing.TB
+	target
 
 	api    *proc.Process
 	ours   tenant
-	theirs tenant
-	ingest string // an ingest key of theirs
-	hook   string // a webhook of theirs
 	secret string // ours, to sign with
-	email  string // of a member of ours
-	client *http.Client
 }
+
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 
 func newDrill(t testing.TB) *drill {
 	t.Helper()
@@ -64,20 +73,22 @@ func newDrill(t testing.TB) *drill {
 		DatabaseURL: database, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS"),
 		Env: []string{"TRUSTED_PROXIES=127.0.0.0/8", "LOG_LEVEL=error"},
 	})
-	d := &drill{TB: t, email: "ada@example.com", client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}}
-	d.ours.id, d.ours.key = system.Tenant(t)
-	d.theirs.id, d.theirs.key = system.LimitedTenant(t, 1000)
-	d.ours.address, d.theirs.address = ourAddress, theirAddress
+	d := &drill{TB: t, target: target{Email: "ada@example.com"}}
+	d.ours.ID, d.ours.Key = system.Tenant(t)
+	d.Theirs.ID, d.Theirs.Key = system.LimitedTenant(t, 1000)
+	d.ours.Address, d.Theirs.Address = ourAddress, theirAddress
+	system.Worker(t).Stop(t) // it has prepared the namespace, as that of a deployment is
 	d.api = system.API(t)
-	for _, who := range []tenant{d.ours, d.theirs} {
+	d.URL, d.Address, d.OurID = d.api.URL, d.api.Address, d.ours.ID
+	for _, who := range []tenant{d.ours, d.Theirs} {
 		d.must(who, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count"}`)
 		d.must(who, "POST", "/v1/events", event)
 	}
 	d.secret = d.must(d.ours, "POST", "/v1/hmac-secrets", `{"name":"signs","scope":"read_write"}`).Secret
-	invited := d.must(d.ours, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer"}`, d.email))
+	invited := d.must(d.ours, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer"}`, d.Email))
 	d.must(d.ours, "POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invited.Token, password))
-	d.ingest = d.must(d.theirs, "POST", "/v1/api-keys", `{"name":"ingest","scope":"ingest_only"}`).Key
-	d.hook = d.must(d.theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["billing.synced"]}`).ID
+	d.Ingest = d.must(d.Theirs, "POST", "/v1/api-keys", `{"name":"ingest","scope":"ingest_only"}`).Key
+	d.Hook = d.must(d.Theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["billing.synced"]}`).ID
 	d.fill(database)
 	return d
 }
@@ -97,7 +108,7 @@ func (d *drill) fill(database string) {
 		select t.id, n, jsonb_build_object('p', repeat('x', 2000)), now()
 		from tenants t, generate_series(1, 1000) n
 		where 'ten_' || t.id = $1`} {
-		_, err := conn.Exec(d.Context(), statement, d.theirs.id)
+		_, err := conn.Exec(d.Context(), statement, d.Theirs.ID)
 		require.NoError(d, err)
 	}
 }
@@ -120,20 +131,20 @@ func (d *drill) must(who tenant, method, path, body string) (answer made) {
 }
 
 // send makes a request; headers are names and values in turn.
-func (d *drill) send(ctx context.Context, who tenant, method, path, body string, headers ...string) (status int, text []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, d.api.URL+path, bytes.NewReader([]byte(body)))
+func (g target) send(ctx context.Context, who tenant, method, path, body string, headers ...string) (status int, text []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, g.URL+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		return 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("X-Forwarded-For", who.address)
-	if who.key != "" {
-		request.Header.Set("Authorization", "Bearer "+who.key)
+	request.Header.Set("X-Forwarded-For", who.Address)
+	if who.Key != "" {
+		request.Header.Set("Authorization", "Bearer "+who.Key)
 	}
 	for pair := range slices.Chunk(headers, 2) {
 		request.Header.Set(pair[0], pair[1])
 	}
-	response, err := d.client.Do(request)
+	response, err := client.Do(request)
 	if err != nil {
 		return 0, nil, err
 	}
@@ -185,8 +196,8 @@ func (d *drill) behave(s *seen, n int) {
 	want := http.StatusOK
 	switch {
 	case n%signInPace == signInPace/2:
-		who.key, path = "", "/v1/auth/login"
-		body = fmt.Sprintf(`{"email":%q,"password":%q,"tenant_id":%q}`, d.email, password, d.ours.id)
+		who.Key, path = "", "/v1/auth/login"
+		body = fmt.Sprintf(`{"email":%q,"password":%q,"tenant_id":%q}`, d.Email, password, d.ours.ID)
 	case n%4 == 1:
 		headers = d.signed(body)
 	case n%4 == 2:
@@ -214,6 +225,6 @@ func (d *drill) signed(body string) []string {
 	mac.Write([]byte(timestamp + ":" + id + ":" + body))
 	return []string{
 		"Authorization", "HMAC v1:" + base64.StdEncoding.EncodeToString(mac.Sum(nil)),
-		"X-Timestamp", timestamp, "X-Request-Id", id, "X-Tenant-Id", d.ours.id,
+		"X-Timestamp", timestamp, "X-Request-Id", id, "X-Tenant-Id", d.ours.ID,
 	}
 }

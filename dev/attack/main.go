@@ -27,6 +27,7 @@ const (
 )
 
 func main() {
+	attackIfOrdered()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	rounds, seconds := number("ROUNDS", 5), number("SECONDS", 60)
@@ -52,10 +53,10 @@ func measure(t testing.TB, rounds int, lasts time.Duration) {
 		calm := d.watch(lasts)
 		end := d.attack(atFullSpeed)
 		busy := d.watch(lasts)
-		end()
+		attempts := end()
 		alone, attacked = append(alone, calm.p99()), append(attacked, busy.p99())
-		fmt.Printf("round %d: p99 alone %s, under attack %s, %d requests, %d failed\n",
-			round+1, shown(calm.p99()), shown(busy.p99()), len(calm.took)+len(busy.took), len(calm.failed)+len(busy.failed))
+		fmt.Printf("round %d: p99 alone %s, under attack %s, %d requests, %d failed, %.0f attempts a second\n",
+			round+1, shown(calm.p99()), shown(busy.p99()), len(calm.took)+len(busy.took), len(calm.failed)+len(busy.failed), float64(attempts)/lasts.Seconds())
 		for _, failure := range slices.Concat(calm.failed, busy.failed) {
 			t.Errorf("round %d: %s", round+1, failure)
 		}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// orders is the variable that makes a process of this program the attackers'.
+const orders = "ATTACKERS_ORDERS"
+
+// attackers are a process of its own, of the lowest priority: in the world they have
+// machines of their own, so that what they burn themselves is to be taken from nobody.
+type attackers struct {
+	Target target
+	Pause  time.Duration // between an attacker's attempts
+}
+
+// attack begins every attack; end ends them, waits for that, and returns how many attempts there were.
+func (d *drill) attack(pause time.Duration) (end func() (attempts int)) {
+	text, err := json.Marshal(attackers{Target: d.target, Pause: pause})
+	require.NoError(d, err)
+	program, err := os.Executable()
+	require.NoError(d, err)
+	command := exec.Command("nice", "-n", "19", program)
+	command.Env = append(os.Environ(), orders+"="+string(text))
+	stdin, err := command.StdinPipe()
+	require.NoError(d, err)
+	var said, complained strings.Builder
+	command.Stdout, command.Stderr = &said, &complained
+	require.NoError(d, command.Start())
+	return func() (attempts int) {
+		require.NoError(d, stdin.Close())
+		require.NoError(d, command.Wait(), complained.String())
+		_, err := fmt.Sscan(said.String(), &attempts)
+		require.NoError(d, err)
+		return attempts
+	}
+}
+
+// attackIfOrdered makes this process the attackers', if it was started as that: it
+// attacks until its standard input ends, says how many attempts it made, and ends,
+// with 1 where one was answered with an error of the API's own.
+func attackIfOrdered() {
+	text, is := os.LookupEnv(orders)
+	if !is {
+		return
+	}
+	var a attackers
+	if err := json.Unmarshal([]byte(text), &a); err != nil {
+		fmt.Fprintln(os.Stderr, "attackers:", err)
+		os.Exit(2)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	fmt.Println(a.run(ctx))
+	if brokenAnswers.Load() > 0 {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func (a attackers) run(ctx context.Context) (attempts int64) {
+	var running sync.WaitGroup
+	var made atomic.Int64
+	for _, kind := range attacks {
+		for n := range kind.times {
+			running.Go(func() {
+				for wait(ctx, a.Pause) {
+					kind.again(ctx, a.Target, n)
+					made.Add(1)
+				}
+			})
+		}
+	}
+	running.Wait()
+	return made.Load()
+}

@@ -127,7 +127,6 @@ func (l *life) edits() bool {
 	for _, f := range l.farSides {
 		for _, it := range f.items {
 			if !it.invoice.final && it.amount.Equal(it.set) && !it.set.IsZero() && l.now.After(it.invoice.End) {
-				l.backup = nil // what it was set to since would not be found
 				it.amount = it.set.Add(metering.Whole(int64(l.rng.IntN(9) - 4)))
 				return true
 			}

@@ -78,7 +78,7 @@ func (f *farSide) foundItems(since time.Time) (all []billing.FoundCharge) {
 		all = append(all, billing.FoundCharge{
 			ReportID: it.by, MeterID: it.line.meter, Subscription: it.line.contract, Object: "item", Method: "item",
 			Closed: time.UnixMicro(it.line.period).UTC().Truncate(time.Second), Target: time.UnixMicro(it.line.window).UTC().Truncate(time.Second),
-			Late: it.line.late, Units: it.units, Amount: it.amount, Currency: it.currency,
+			Late: it.line.late, Units: it.units, Amount: it.set, Currency: it.currency,
 		})
 	}
 	return all

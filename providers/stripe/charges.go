@@ -30,19 +30,22 @@ const (
 	aboutClosed       = "odometer_closed"
 	aboutTarget       = "odometer_target"
 	aboutUnits        = "odometer_units"
+	aboutAmount       = "odometer_amount" // in Stripe's smallest unit of the currency: somebody else may make another one of the item's
 	aboutLate         = "odometer_late"
 	aboutSubscription = "odometer_subscription"
 )
 
 func (r Report) metadata() map[string]string {
-	return r.About.metadata(r.Identifier, r.SubscriptionID)
+	return r.About.metadata(r.Identifier, r.SubscriptionID, r.Value)
 }
 
-// metadata says the same of an item that a report has put on a subscription.
-func (a *About) metadata(report, subscription string) map[string]string {
+// metadata says the same of an item that a report has put on a subscription, with an
+// amount.
+func (a *About) metadata(report, subscription string, amount metering.Decimal) map[string]string {
 	all := map[string]string{reportKey: report}
 	if a != nil {
 		all[aboutMeter], all[aboutUnits], all[aboutSubscription] = strconv.FormatInt(int64(a.MeterID), 10), a.Units.String(), subscription
+		all[aboutAmount] = amount.String()
 		all[aboutClosed], all[aboutTarget], all[aboutLate] = seconds(a.Closed), seconds(a.Target), strconv.FormatBool(a.Late)
 	}
 	return all
@@ -65,7 +68,6 @@ func (p Provider) Charges(ctx context.Context, c providers.Credentials, customer
 
 type chargedItem struct {
 	ID       string            `json:"id"`
-	Amount   metering.Decimal  `json:"amount"`
 	Currency string            `json:"currency"`
 	Metadata map[string]string `json:"metadata"`
 }
@@ -79,7 +81,8 @@ func (i chargedItem) charge() (f billing.FoundCharge, ours bool) {
 	closed, err2 := strconv.ParseInt(i.Metadata[aboutClosed], 10, 64)
 	target, err3 := strconv.ParseInt(i.Metadata[aboutTarget], 10, 64)
 	units, err4 := metering.ParseDecimal(i.Metadata[aboutUnits])
-	for _, failed := range []error{err, err1, err2, err3, err4} {
+	amount, err5 := metering.ParseDecimal(i.Metadata[aboutAmount])
+	for _, failed := range []error{err, err1, err2, err3, err4, err5} {
 		if failed != nil {
 			return f, false
 		}
@@ -87,7 +90,7 @@ func (i chargedItem) charge() (f billing.FoundCharge, ours bool) {
 	currency := strings.ToUpper(i.Currency)
 	f = billing.FoundCharge{
 		ReportID: id, MeterID: metering.MeterID(meter), Subscription: i.Metadata[aboutSubscription], Closed: time.Unix(closed, 0).UTC(), Target: time.Unix(target, 0).UTC(),
-		Late: i.Metadata[aboutLate] == strconv.FormatBool(true), Units: units, Amount: Amount(i.Amount, currency), Currency: currency,
+		Late: i.Metadata[aboutLate] == strconv.FormatBool(true), Units: units, Amount: Amount(amount, currency), Currency: currency,
 	}
 	if i.Metadata[lineKey] != "" {
 		f.Method, f.Object = PendingItem, i.ID

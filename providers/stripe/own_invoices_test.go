@@ -103,6 +103,28 @@ func TestAnInvoiceOfOursIsMadeFilledAndMadeFinal(t *testing.T) {
 	require.Equal(t, billing.OwnInvoice, charges[0].Subscription)
 }
 
+// A ledger that was restored finds what a line was set to, whatever somebody has made
+// of it since.
+func TestALineThatWasEditedIsFoundAsItWasSet(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Products: []stripetest.Product{{ID: "prod_1"}}}))
+	p, at := stripe.NewProvider(b.client), providers.Credentials{Account: "acct_1", Secret: key}
+	sent := p.Send(t.Context(), at, sending(t, ownLine(1, "2.50", map[string]string{"product": "prod_1"}), ""))
+	require.NoError(t, sent.Err)
+	found := func() billing.FoundCharge {
+		charges, err := p.Charges(t.Context(), at, "cus_1", february.Start)
+		require.NoError(t, err)
+		require.Len(t, charges, 1)
+		return charges[0]
+	}
+	asSet := found()
+	require.Equal(t, "2.5", asSet.Amount.String())
+	b.post(t, "/v1/invoiceitems/"+asSet.Object, "amount=100")
+	require.Equal(t, "100", b.fake.State().Accounts[0].Invoices[0].Total.String())
+	require.Equal(t, asSet, found())
+}
+
 // Stripe's own events of the invoice name the period that it bills.
 func TestOnlyWhatWeHaveMadeIsAnInvoiceOfOurs(t *testing.T) {
 	t.Parallel()

@@ -104,7 +104,7 @@ func (c *Client) updateLine(ctx context.Context, key string, l PendingLine) (Ans
 // params are what making and setting a line have in common.
 func (l PendingLine) params(ctx context.Context, idempotencyKey string) *stripego.InvoiceItemParams {
 	amount, _ := strconv.ParseInt(l.Amount.String(), 10, 64) // checked
-	metadata := l.About.metadata(l.Identifier, l.SubscriptionID)
+	metadata := l.About.metadata(l.Identifier, l.SubscriptionID, l.Amount)
 	metadata[lineKey] = l.Key
 	params := &stripego.InvoiceItemParams{
 		Params:      stripego.Params{Context: ctx, IdempotencyKey: &idempotencyKey},

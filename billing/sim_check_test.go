@@ -183,13 +183,11 @@ func (l *life) fitTogether(meter metering.MeterID, start time.Time, test bool) b
 	return false
 }
 
-// notesMost notes what is used now, of streams that are not looked at after this step too.
+// notesMost notes what is used now.
 func (l *life) notesMost() {
-	if l.twofold {
-		for _, p := range l.periods {
-			for _, m := range l.meters {
-				l.mostOf(l.key(m.ID, p.Start), l.used(m.ID, p.Range))
-			}
+	for _, p := range l.periods {
+		for _, m := range l.meters {
+			l.mostOf(l.key(m.ID, p.Start), l.used(m.ID, p.Range))
 		}
 	}
 }
@@ -430,16 +428,28 @@ func (l *life) checkHead() {
 	}
 }
 
-// lastInvoice is when the last invoice is drafted that bills what has closed.
+// lastInvoice is when the last invoice is drafted that bills what has closed: of the
+// subscription that a period lies in, or of another one that it was reported to, since
+// as long as one of them is to come nothing is known of the others.
 func (l *life) lastInvoice() (last time.Time) {
-	for _, p := range l.allPeriods() {
-		for _, c := range l.presents() {
+	for _, c := range l.presents() {
+		for _, p := range l.allPeriods() {
 			if p.ClosedAt != nil && p.Subscription.ID == c.id && p.Subscription.End.After(last) {
 				last = p.Subscription.End
 			}
 		}
+		for _, taken := range l.farSide.calls {
+			if in := taken.invoice; slices.Contains(c.invoices, in) && in.End.After(last) && l.isOfClosed(taken) {
+				last = in.End
+			}
+		}
 	}
 	return last
+}
+
+// isOfClosed says whether a quantity that was taken is of a period that is closed.
+func (l *life) isOfClosed(c *call) bool {
+	return slices.ContainsFunc(l.allPeriods(), func(p billing.Period) bool { return p.ClosedAt != nil && c.isOf(p.Place()) })
 }
 
 // closed says whether two periods are closed, and all up to the last usage.

@@ -301,7 +301,9 @@ func live(seed uint64, steps []step, in circumstances) *life {
 			in.look(l)
 		}
 		l.noteLook()
-		l.eachStream(l.notesMost)
+		if l.twofold { // not all of its streams are looked at now
+			l.eachStream(l.notesMost)
+		}
 		if l.inSome(n, l.check); l.failure != "" {
 			l.failure = kinds[s.kind].name + ": " + l.failure
 			return l
@@ -405,6 +407,9 @@ func (l *life) shiver() {
 func (l *life) use(at time.Time, meter metering.MeterID, value metering.Decimal) bool {
 	at = metering.Instant(at)
 	l.noteUse(at, meter, value)
+	if value.IsNegative() { // what is used may have been reported since the step began
+		l.eachStream(l.notesMost)
+	}
 	for _, of := range []*ledger{l.ledger, l.neighbour} {
 		if of != nil && !of.ingest(at, meter, value, l.now) {
 			return false

@@ -392,3 +392,23 @@ func TestTermsInWords(t *testing.T) {
 		require.Equal(t, want, terms.String())
 	}
 }
+
+// What a later period carries of a closed one's charge is not set once more where
+// the former subscription is read again, whose last invoice is a draft.
+func TestALineOfWhatIsCarriedIsNotSetAgain(t *testing.T) {
+	t.Parallel()
+	for carried, set := range map[string]int{"0": 1, "2": 0} {
+		f := chargedFacts(t)
+		f.Now, f.MayClose = instant(t, "2026-02-05T00:00:00Z"), true
+		f.Stored, f.MayClose = f.Plan().Periods, false
+		f.Side.Ended = true
+		own := invoicedLine(t, f, "1", "1")
+		own.Line = nil
+		late := invoicedLine(t, f, carried, carried)
+		late.Line, late.Late, late.Target, late.Window = nil, true, "sub_2", metering.Range{Start: f.Stored[0].End, End: f.Now}
+		f.Reported = []billing.Reported{own, late}
+		f.Reconcile()
+		require.Len(t, f.Plan().Reports, set, carried)
+		require.Empty(t, billing.Adjustments(f), carried)
+	}
+}

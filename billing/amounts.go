@@ -199,6 +199,8 @@ func (m *amountPlanner) excluded() string {
 // over says why the line is not set any more, if it is not.
 func (m *amountPlanner) over() string {
 	switch sub := m.period.Subscription; {
+	case m.closed != nil && m.isCarried(m.period, *m.closed):
+		return ExcludedCarried
 	case m.period.Own():
 		return m.overOwn()
 	case sub.ID == "" || sub.ID != m.Side.Subscription || m.part.Empty():

@@ -111,6 +111,8 @@ func (f Facts) reportedOn(p Period, l ClosedLine) bool {
 		return false
 	case f.Connection.Statements:
 		return !f.saidAll(p)
+	case f.isCarried(p, l):
+		return false
 	case f.Side == nil:
 		return true // that is not known
 	case f.Connection.Invoices:
@@ -119,6 +121,24 @@ func (f Facts) reportedOn(p Period, l ClosedLine) bool {
 	i := slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == l.MeterID })
 	m := (&planner{Facts: f}).quantityOf(p, f.Meters[i])
 	return m.excluded(false) == "" && m.over() == "" && !m.value(l.Usage).Equal(m.reportedHere())
+}
+
+// isCarried says whether later periods carry something else of a closed line than
+// what came late: what the period itself lacks. Then that is not reported as its own
+// any more, although it could be again, as where the customer has the former
+// subscription once more whose last invoice is not final.
+func (f Facts) isCarried(p Period, l ClosedLine) bool {
+	carried := f.billed(p, func(r Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
+	var units, amount metering.Decimal
+	if b, known := f.bookedOf(l.MeterID, p.Start); known {
+		units, amount = b.Units.Sub(l.ownUnits()).Sub(b.OnlyReported), b.Charge.Sub(l.Charge).Sub(b.OnlyReportedCharge)
+	}
+	return !isPart(carried.quantity, units) || !isPart(carried.amounts[l.Currency], amount)
+}
+
+// isPart says whether the amount is a part of another, or all or nothing of it.
+func isPart(d, all metering.Decimal) bool {
+	return d.Equal(between(smaller(all, metering.Decimal{}), d, larger(all, metering.Decimal{})))
 }
 
 // awaitsInvoice says whether the period is one of the present subscription's

@@ -270,3 +270,69 @@ func TestWhatIsOnItsWayOfAClosedPeriodLeavesTheNextOpen(t *testing.T) {
 		require.Len(t, plan.Reported, known, quantity)
 	}
 }
+
+// carriedWith is what the customer's other subscription was charged, of what January
+// lacked.
+func carriedWith(f billing.Facts, units, amount string) billing.Reported {
+	r := lateCharge(f, amount, 2)
+	r.Target, r.Taken.Value = "sub_2", metering.MustDecimal(units)
+	r.Standing = r.Taken
+	return r
+}
+
+// What a closed period lacks is carried while the customer has another
+// subscription. Where the former one is read again, whose last invoice is a draft, it
+// is not reported to that as well.
+func TestWhatIsCarriedIsNotReportedAsItsOwnAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change   func(*billing.Facts)
+		reported string // as its own; "": nothing
+		carried  int
+	}{
+		"ItIsNot":      {func(*billing.Facts) {}, "6", 0},
+		"ItIs":         {func(f *billing.Facts) { f.Reported = append(f.Reported, carriedWith(*f, "6", "600")) }, "", 0},
+		"APartOfIt":    {func(f *billing.Facts) { f.Reported = append(f.Reported, carriedWith(*f, "2", "200")) }, "", 1},
+		"InMoneyAlone": {func(f *billing.Facts) { f.Reported = append(f.Reported, carriedWith(*f, "0", "600")) }, "", 1},
+		"InUnitsAlone": {func(f *billing.Facts) { f.Reported = append(f.Reported, carriedWith(*f, "6", "0")) }, "", 1},
+		"ItIsGivenBack": {func(f *billing.Facts) {
+			f.Reported = []billing.Reported{counted(january, "12"), carriedWith(*f, "-2", "-200")}
+		}, "", 0},
+		"ItWasRefused": {func(f *billing.Facts) {
+			refused := carriedWith(*f, "6", "600")
+			refused.State, refused.Taken, refused.Standing = billing.Rejected, billing.Sums{}, billing.Sums{}
+			f.Reported = append(f.Reported, refused)
+		}, "6", 0},
+		"ItMayBe": {func(f *billing.Facts) {
+			sending := carriedWith(*f, "6", "600")
+			sending.State, sending.Outstanding, sending.Taken = billing.Sending, true, billing.Sums{}
+			f.Reported = append(f.Reported, sending)
+		}, "", 0},
+		"WhatCameLateIs": {func(f *billing.Facts) {
+			*f = withLate(*f, january, "16", "6")
+			f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(16), Charge: metering.Whole(1600)}}
+			f.Reported = append(f.Reported, carriedWith(*f, "6", "600"))
+		}, "6", 0},
+		"WhatCameLateIsOnlyReported": {func(f *billing.Facts) {
+			*f = withLate(*f, january, "16", "6")
+			f.Booked = []billing.Booked{{
+				Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(16), Charge: metering.Whole(1600), OnlyReported: metering.Whole(6), OnlyReportedCharge: metering.Whole(600),
+			}}
+			f.Reported = append(f.Reported, carriedWith(*f, "6", "600"))
+		}, "", 0},
+	} {
+		f := atMeters(january, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), billing.Period{Range: february}))
+		f.Connection.Invoices, f.Side.Ended = true, true
+		f.Reported = []billing.Reported{counted(january, "4")}
+		c.change(&f)
+		f.Reconcile()
+		reports := reportsOf(f.Plan(), january)
+		if c.reported == "" {
+			require.Empty(t, reports, name)
+		} else {
+			require.Len(t, reports, 1, name)
+			require.Equal(t, c.reported, reports[0].Quantity.String(), name)
+		}
+		require.Len(t, billing.Adjustments(f), c.carried, name)
+	}
+}

@@ -27,8 +27,8 @@ func (p *Period) own(f Facts) {
 		return
 	}
 	begins := p.Subscription.ID == "" && !f.subscribed() && slices.ContainsFunc(f.Side.Charges, func(d Destination) bool { return d.Excluded == "" })
-	if begins || p.Own() {
-		p.Subscription = Subscription{ID: OwnInvoice, Range: p.Range, Connection: f.Connection.ID}
+	if begins || p.Own() { // whose invoice may be final before it closes, once the ledger was restored
+		p.Subscription = Subscription{ID: OwnInvoice, Range: p.Range, Connection: f.Connection.ID, Invoiced: p.Own() && p.Subscription.Invoiced}
 	}
 }
 
@@ -89,7 +89,7 @@ func (f Facts) isCharged(p Period) bool {
 	}
 	billed := f.billedOf(p)
 	return slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
-		return f.stated(l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0 && f.excludedIn(l.Currency, OwnInvoice, p) == ""
+		return f.stated(l) && !f.isCarried(p, l) && l.Charge.Cmp(l.billedIn(billed).amount) > 0 && f.excludedIn(l.Currency, OwnInvoice, p) == ""
 	})
 }
 

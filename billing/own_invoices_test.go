@@ -380,3 +380,25 @@ func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	require.True(t, plan.Reports[1].Late)
 	require.Equal(t, february.Range, plan.Reports[1].Window)
 }
+
+// Once a ledger was restored, an invoice of ours may be final before its period
+// closes. The period is compared with it as it closes: nobody looks again.
+func TestAnInvoiceOfOursMayBeFinalBeforeItsPeriodCloses(t *testing.T) {
+	t.Parallel()
+	f := unsubscribedFacts(t)
+	f.Stored = f.Plan().Periods
+	f.Stored[0].Subscription.Invoiced = true
+	f.Reported = []billing.Reported{onOwn(t, f, "3")}
+	f.Reported[0].Line = &billing.ChargeLine{Amount: decimal(t, "3"), Set: decimal(t, "3"), Currency: "USD"}
+	f.Invoices = []billing.Invoice{{ID: "in_1", Connection: 1, Customer: "cus_1", Subscription: billing.OwnInvoice, Period: f.Stored[0].Range, Renewal: true}}
+	f.Now, f.MayClose = instant(t, "2026-02-05T00:00:00Z"), true
+	f.Reconcile()
+	plan := f.Plan()
+	require.True(t, plan.Periods[0].Subscription.Invoiced)
+	require.Len(t, plan.Reconciled, 1)
+	require.Equal(t, billing.ReconciliationAgreed, plan.Reconciled[0].State)
+	require.Len(t, plan.Complete, 1)
+
+	f.Stored[0].Subscription = billing.Subscription{Invoiced: true}
+	require.False(t, billing.Periods(f)[0].Subscription.Invoiced, "that was of no invoice of ours")
+}

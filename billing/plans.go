@@ -25,7 +25,7 @@ type planner struct {
 func (f Facts) Plan() Plan {
 	p := planner{Facts: f, periods: Periods(f)}
 	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Resolved, p.plan.Bookings = p.periods, p.headOpenUntil(), f.Resolved, p.bookings()
-	p.plan.Complete = f.complete()
+	p.plan.Complete, p.plan.PartlyKnown = f.complete(), f.partlyKnown()
 	switch {
 	case f.MayClose:
 		p.close()
@@ -156,7 +156,7 @@ func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
 		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
 		switch {
-		case o.Kind == QuantityReport && o.State == InDoubt && p.isOver(o.Period): // it is for people to find out
+		case o.Kind == QuantityReport && o.State == InDoubt && (p.isOver(o.Period) || p.isInvoiced(o)): // it is for people to find out
 		case p.Unread && o.Epoch < p.Epoch && p.isReadFirst(o):
 		case p.connectedTo(o.Connection):
 			p.plan.Resume = append(p.plan.Resume, o.ID)
@@ -177,6 +177,12 @@ func (p *planner) isOver(start time.Time) bool {
 	return completes || slices.ContainsFunc(p.periods, func(period Period) bool {
 		return period.Start.Equal(start) && period.ClosedAt != nil && (period.Complete || period.Subscription.Invoiced)
 	})
+}
+
+// isInvoiced says whether final invoices show what is billed of the report's series,
+// although not what came of the report.
+func (f Facts) isInvoiced(o Open) bool {
+	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
 }
 
 // statements plans the next statement, one at a time: of the oldest period that

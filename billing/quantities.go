@@ -113,6 +113,8 @@ func (m *quantityPlanner) over() string {
 		return ExcludedEarlier
 	case sub.Invoiced:
 		return ExcludedInvoiced
+	case m.closed != nil && m.isCarried(m.period, *m.closed):
+		return ExcludedCarried
 	case m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start):
 		return ExcludedOver
 	case m.destination.Window != "" && firstWindowEnd(m.part, m.destination.Window).After(m.part.End):

@@ -203,6 +203,25 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 	return r, known
 }
 
+// partlyKnown are the starts of the closed periods of which final invoices show
+// what is billed of something that was reported, and not of all that may be on one.
+// What they show is looked at again, also if no other invoice follows: whoever
+// replaces the connection awaits none.
+func (f Facts) partlyKnown() (starts []time.Time) {
+	is := func(r Reported, l ClosedLine, p Period, shown bool) bool {
+		return !r.Late && r.MeterID == l.MeterID && r.about(p) && r.Standing.Any && (r.Invoiced != nil || r.Line != nil) == shown
+	}
+	for _, p := range f.Stored {
+		if slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
+			return slices.ContainsFunc(f.Reported, func(r Reported) bool { return is(r, l, p, true) }) &&
+				slices.ContainsFunc(f.Reported, func(r Reported) bool { return is(r, l, p, false) && f.here(r.Series) })
+		}) {
+			starts = append(starts, p.Start)
+		}
+	}
+	return starts
+}
+
 // isOnItsWay says whether a report of the series is. What was never sent to a
 // former connection is not: whoever plans withdraws it.
 func (f Facts) isOnItsWay(r Reported) bool {

@@ -484,3 +484,59 @@ func TestWhatWasNeverSentIsOnNoInvoice(t *testing.T) {
 	f.Reconcile()
 	require.Equal(t, []billing.Resolved{{ID: never.Last, State: billing.Rejected}, {ID: sent.Last, State: billing.Accepted}}, f.Resolved)
 }
+
+// What is in doubt is for people to find out once final invoices show what is
+// billed, also while something else keeps its period in sight.
+func TestWhatIsInDoubtIsNotSentAgainOnceInvoicesShowWhatIsBilled(t *testing.T) {
+	t.Parallel()
+	f := closedWith("3")
+	f.Stored[0].Subscription = billing.Subscription{ID: "sub_2", Range: january, Connection: second}
+	f.Stored[0].Complete = false
+	r, elsewhere := &f.Reported[0], stated(second, january, "5", "500")
+	r.Standing.Added, r.Outstanding, r.State = metering.Whole(4), true, billing.InDoubt
+	elsewhere.Outstanding, elsewhere.State = true, billing.InDoubt
+	f.Reported = append(f.Reported, elsewhere)
+	f.Open = []billing.Open{{ID: f.Reported[0].Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.InDoubt}}
+	require.Equal(t, []uuid.UUID{f.Reported[0].Last}, f.Plan().Resume, "it may be seen counted")
+	f.Invoices = []billing.Invoice{renewal("2")}
+	f.Reconcile()
+	plan := f.Plan()
+	require.Empty(t, plan.Resolved, "neither with it, nor without it")
+	require.Empty(t, plan.Complete)
+	require.Empty(t, plan.Resume)
+}
+
+// Invoices that show a part of what is billed of a closed period are read again
+// until others show the rest, or nobody awaits these.
+func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
+	t.Parallel()
+	rest := func(r billing.Reported) func(*billing.Facts) {
+		return func(f *billing.Facts) {
+			f.Invoices[0].Period.End = january.Start.AddDate(0, 0, 19)
+			r.Window.Start = f.Invoices[0].Period.End
+			f.Reported = append(f.Reported, r)
+		}
+	}
+	elsewhere, late, never := counted(january, "4"), counted(january, "4"), counted(january, "4")
+	elsewhere.Connection, late.Late, never.Standing = second, true, billing.Sums{}
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		again  int
+	}{
+		"TheyShowAll":          {func(*billing.Facts) {}, 0},
+		"TheyShowNothing":      {func(f *billing.Facts) { f.Invoices = nil }, 0},
+		"SomeIsOnAnother":      {rest(counted(january, "4")), 1},
+		"OfAnotherMeter":       {rest(ofMeter(2, counted(january, "4"))), 0},
+		"OfAnotherPeriod":      {rest(counted(february, "4")), 0},
+		"SomeIsElsewhere":      {rest(elsewhere), 0},
+		"SomeCameLate":         {rest(late), 0},
+		"SomeWasNotTaken":      {rest(never), 0},
+		"ThePeriodIsNotClosed": {func(f *billing.Facts) { rest(counted(january, "4"))(f); f.Stored[0] = invoiced(january) }, 0},
+	} {
+		f := closedWith("6")
+		f.Invoices = []billing.Invoice{renewal("6")}
+		c.change(&f)
+		f.Reconcile()
+		require.Len(t, f.Plan().PartlyKnown, c.again, name)
+	}
+}

@@ -150,6 +150,7 @@ const (
 	ExcludedOver        = "the period is over, and usage records are taken only while it runs; what came last is billed with the next period"
 	ExcludedWindow      = "no window of the provider's ends in the period, so that its invoice would not bill it; it is billed with the next period"
 	ExcludedShared      = "another meter goes to the same place at the provider; map each to a price of its own"
+	ExcludedCarried     = "what the closed period lacked is billed with a later one"
 	ExcludedRestored    = "the ledger was restored from a backup: what was reported since that was made is read first, once the provider has surely counted it"
 	ExcludedCurrency    = "its late usage is in another currency than the customer's subscription: that alone is left out, and stays booked"
 	neverReported       = "it went nowhere"
@@ -173,6 +174,7 @@ type Plan struct {
 	Complete      []Period          // closed periods that are complete by now
 	Unreported    bool              // the periods that close leave something to report
 	Reconciled    []Reconciliation  // of closed periods with the final invoices, to be written down
+	PartlyKnown   []time.Time       // starts of closed periods of which final invoices show a part of what is billed: they are read again
 	Waiting       bool              // a period that is due waits for a meter that is counting its past
 	More          bool              // there may be other reports once these are decided
 	LookAgain     time.Time         // when there may be something to do although no fact has changed; zero: never

@@ -140,10 +140,12 @@ func (l *ledger) billsStream(p billing.Period, i storedInvoice) bool {
 	})
 }
 
-// endedIn says whether a subscription that has ended was reported usage of the period.
+// endedIn says whether a subscription that has ended was reported usage of the
+// period, or ran at the time with which usage of it went out.
 func (l *ledger) endedIn(p billing.Period, i storedInvoice) bool {
 	return i.Subscription == p.Subscription.ID || slices.ContainsFunc(l.reports, func(r *storedReport) bool {
-		return r.Kind == billing.QuantityReport && r.Connection == i.Connection && r.Period.Equal(p.Start) && r.To.Subscription == i.Subscription
+		there := r.Kind == billing.QuantityReport && r.Connection == i.Connection && r.Period.Equal(p.Start)
+		return there && (r.To.Subscription == i.Subscription || i.Period.Contains(r.timestamp))
 	})
 }
 

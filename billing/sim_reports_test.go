@@ -256,7 +256,7 @@ func (l *ledger) store(p billing.Plan, now time.Time) {
 		l.periods[i].ID = metering.PeriodID(i + 1)
 	}
 	l.bookings = append(slices.Clone(l.bookings), p.Bookings...)
-	l.reconcile(p.Reconciled)
+	l.reconcile(p.Reconciled, p.PartlyKnown)
 	for _, w := range p.Reported {
 		l.period(w.Start).Watermark = w.Watermark
 	}
@@ -274,8 +274,9 @@ func (l *ledger) store(p billing.Plan, now time.Time) {
 	}
 }
 
-// reconcile keeps what invoices were seen to bill of closed periods.
-func (l *ledger) reconcile(all []billing.Reconciliation) {
+// reconcile keeps what invoices were seen to bill of closed periods. Those of which
+// not all is known are compared with the same invoices again.
+func (l *ledger) reconcile(all []billing.Reconciliation, partlyKnown []time.Time) {
 	l.reconciled = append(slices.Clone(l.reconciled), all...)
 	for _, r := range all {
 		p := l.period(r.Period)
@@ -285,7 +286,7 @@ func (l *ledger) reconcile(all []billing.Reconciliation) {
 	}
 	l.through = maps.Clone(l.through)
 	for _, p := range l.periods {
-		if p.ClosedAt != nil {
+		if p.ClosedAt != nil && !slices.ContainsFunc(partlyKnown, p.Start.Equal) {
 			l.through[p.Start.UnixMicro()] = len(l.invoices)
 		}
 	}

@@ -61,15 +61,20 @@ func aboutPeriod(p, id string) string {
 }
 
 // endedInPeriod says that a subscription i that has ended, none of whose invoices
-// follows, was reported usage of a period p, as SQL. By now p may lie in another
-// one, to which a part of it was reported.
+// follows, was reported usage of a period p, or ran at the time with which usage of
+// it went out, as SQL. By now p may lie in another one, to which a part of it was
+// reported.
 var endedInPeriod = `p.starts_at < i.period_end
 	  and p.ends_at > i.period_start
-	  and (i.subscription = p.subscription or ` + reportedTo("p.id") + `)`
+	  and (i.subscription = p.subscription or ` + reported("p.id", `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end)`) + `)`
 
 // reportedTo says that usage of the period of an id was reported to the subscription
 // i, as SQL.
-func reportedTo(period string) string {
+func reportedTo(period string) string { return reported(period, `r.subscription = i.subscription`) }
+
+// reported says that a report r for which something holds has usage of the period of
+// an id, and went to the customer of a subscription i, as SQL.
+func reported(period, holds string) string {
 	return `exists (
 	    select
 	    from billing_series s
@@ -78,7 +83,7 @@ func reportedTo(period string) string {
 	    where s.tenant_id = i.tenant_id
 	      and s.period_id = ` + period + `
 	      and s.kind = 'quantity'
-	      and r.subscription = i.subscription
+	      and ` + holds + `
 	      and d.connection_id = i.connection_id
 	      and d.provider_customer = i.provider_customer)`
 }
@@ -210,7 +215,7 @@ func (w *planWriter) reconcile(plan billing.Plan) error {
 		})
 	}
 	w.unreconciled(plan)
-	done := w.reconciledPeriods(plan.Reconciled)
+	done := w.reconciledPeriods(plan)
 	if len(done) > 0 && len(w.facts.Invoices) > 0 {
 		w.batch.Queue(`
 			update billing_periods
@@ -264,9 +269,10 @@ func (w *planWriter) unreconciled(plan billing.Plan) {
 	}
 }
 
-// reconciledPeriods are the starts of those that have been compared with the invoices.
-func (w *planWriter) reconciledPeriods(rows []billing.Reconciliation) (starts []time.Time) {
-	for _, n := range rows {
+// reconciledPeriods are the starts of those that have been compared with the invoices,
+// and of which these show all.
+func (w *planWriter) reconciledPeriods(plan billing.Plan) (starts []time.Time) {
+	for _, n := range plan.Reconciled {
 		starts = append(starts, n.Period)
 	}
 	for _, p := range w.facts.Stored {
@@ -275,5 +281,5 @@ func (w *planWriter) reconciledPeriods(rows []billing.Reconciliation) (starts []
 			starts = append(starts, p.Start)
 		}
 	}
-	return starts
+	return slices.DeleteFunc(starts, func(start time.Time) bool { return slices.ContainsFunc(plan.PartlyKnown, start.Equal) })
 }

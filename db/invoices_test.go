@@ -422,10 +422,48 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 		b.use("2")
 		require.Equal(t, []string{"meter_last " + c.next}, b.reportEach(), name)
 		if c.between {
-			b.end("sub_between", metering.Range{Start: began, End: next.BeganAt})
 			require.Equal(t, billing.InvoicedBy{Subscription: "sub_between", Start: began}, b.facts().Reported[0].To)
 		}
 		read("sub_2", metering.Range{Start: next.BeganAt, End: month.End}, running, next)
 		require.Empty(t, b.reportEach(), "%s: what was read before that changes nothing", name)
+		if c.between {
+			b.end("sub_between", metering.Range{Start: began, End: next.BeganAt})
+			require.Equal(t, []string{"meter_last 12"}, b.reportEach(), "it has ended, and bills nothing of it")
+		}
 	}
+}
+
+// An invoice that shows a part of what is billed is read again, also once the period
+// is complete: whoever replaces the connection awaits the rest no longer.
+func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	b.sendAccepted("4")
+	b.now = b.now.Add(time.Hour)
+	swapped := b.now
+	b.link("sub_2", metering.Range{Start: swapped, End: month.End}, asDelta)
+	b.sendAccepted("6")
+	b.now = over(month)
+	b.link("sub_3", nextMonth(month), asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.plan(anew)
+	require.True(t, b.facts().Stored[0].Complete)
+
+	part := metering.Range{Start: month.Start, End: swapped}
+	in := b.bill("in_1", part, b.line("3", "3"))
+	in.Renewal = false
+	b.save(b.final(in), b.now)
+	b.end("sub_1", part)
+	for range 2 {
+		b.plan(anew)
+		require.Len(t, b.facts().Invoices, 2)
+	}
+	b.useStripe("acct_2")
+	b.link("sub_4", nextMonth(month), asDelta)
+	b.plan(anew)
+	facts := b.facts()
+	require.Equal(t, "9", facts.Stored[0].Closed[0].Reconciled.Billed.String())
+	require.Empty(t, facts.Invoices)
 }

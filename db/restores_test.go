@@ -18,11 +18,12 @@ import (
 type billedThere struct {
 	sequence map[time.Time]int64
 	usage    map[time.Time]string
+	amount   map[time.Time]metering.Decimal // with what it carries of closed periods
 	bodies   map[int64]message
 }
 
 func newBilledThere() *billedThere {
-	return &billedThere{map[time.Time]int64{}, map[time.Time]string{}, map[int64]message{}}
+	return &billedThere{map[time.Time]int64{}, map[time.Time]string{}, map[time.Time]metering.Decimal{}, map[int64]message{}}
 }
 
 func (r *billedThere) take(t testing.TB, m message) {
@@ -34,6 +35,18 @@ func (r *billedThere) take(t testing.TB, m message) {
 	start := m.Data.Period.Start
 	if m.Data.Sequence >= r.sequence[start] {
 		r.sequence[start], r.usage[start] = m.Data.Sequence, m.Data.Meters[0].Usage.String()
+		r.amount[start] = metering.MustDecimal(m.Data.Meters[0].Amount.String())
+		for _, a := range adjustments(t, m) {
+			r.amount[start] = r.amount[start].Add(metering.MustDecimal(a.Amount.String()))
+		}
+	}
+}
+
+// takeAll has the receiver take all that there is to report.
+func (r *billedThere) takeAll(b *biller) {
+	b.Helper()
+	for planned := b.plan(anew); len(planned.Send) > 0; planned = b.plan(anew) {
+		r.take(b, b.acceptOf(planned))
 	}
 }
 
@@ -112,6 +125,50 @@ func TestAReceiverIsPutRightOnceTheDatabaseWasRestored(t *testing.T) {
 			require.Equal(t, c.usage, there.usage[first.Data.Period.Start])
 		})
 	}
+}
+
+// The statement that carries late usage was on its way when its period closed and
+// the backup was made, and arrived since. The next period carries that usage now, so
+// the closed one is stated once more, without it.
+func TestLateUsageOfAStatementThatARestoreHasWithdrawnIsBilledOnce(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := newBillerAt(t, store, address)
+	there := newBilledThere()
+	first := billing.CalendarPeriod(b.now.AddDate(0, -4, 0), time.UTC)
+	second := nextMonth(first)
+	b.created(first.Start)
+	b.price("0", "0", "100")
+	b.now = first.Start.AddDate(0, 0, 9)
+	b.use("10")
+	there.takeAll(b)
+	b.now = over(first)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.use("5")
+	there.takeAll(b)
+	b.useAt("3", first.Start)
+	planned := b.plan(anew)
+	b.now = over(second)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	b.writer.Close()
+	b.store.Close()
+	backup := dbtest.Copy(t, address)
+	store, err := dbtest.Connect(t.Context(), address)
+	require.NoError(t, err)
+	b.store, b.writer = store, db.NewWriter(store, db.WriterOptions{})
+	there.take(t, b.acceptOf(planned))
+	require.Equal(t, "800", there.amount[second.Start].String(), "it has arrived")
+
+	b.now = b.now.Add(time.Minute)
+	raised, after := b.restored(backup, nil)
+	require.EqualValues(t, 1, raised.Withdrawn)
+	there.takeAll(after)
+	billed := make(map[time.Time]string)
+	for start, amount := range there.amount {
+		billed[start] = amount.String()
+	}
+	require.Equal(t, map[time.Time]string{first.Start: "1000", second.Start: "500", second.End: "300"}, billed)
+	require.Empty(t, after.outOfSync())
 }
 
 // A period takes what is sent again for the grace, before it closes.

@@ -42,7 +42,8 @@ type exportCursor struct {
 	After *db.EventCursor
 }
 
-type exportedEvent struct {
+// ExportedEvent is an event as it was sent.
+type ExportedEvent struct {
 	ID             string           `json:"id"`
 	EventType      string           `json:"event_type"`
 	CustomerID     string           `json:"customer_id" doc:"The customer's external ID"`
@@ -52,8 +53,8 @@ type exportedEvent struct {
 	Properties     json.RawMessage  `json:"properties"`
 }
 
-func showEvent(e metering.Event, c metering.Customer) exportedEvent {
-	shown := exportedEvent{
+func showEvent(e metering.Event, c metering.Customer) ExportedEvent {
+	shown := ExportedEvent{
 		ID: e.ID.String(), EventType: e.EventType, CustomerID: c.ExternalID, Timestamp: e.At.UTC(),
 		Value: e.Value, Properties: e.Properties,
 	}
@@ -87,7 +88,7 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 		return nil, err
 	}
 	e := &export{server: s, customer: c, rows: in.PageSize, chunk: firstRows}
-	if e.at.Range, err = exportRange(in, s.Now()); err != nil {
+	if e.at.Range, err = rangeBefore(in.Start, in.End, s.Now(), exportWindow); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &e.at); err != nil {
@@ -110,14 +111,14 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 	return &huma.StreamResponse{Body: func(hc huma.Context) { e.stream(ctx, hc, write) }}, nil
 }
 
-// exportRange defaults to the 30 days before the end, and the end to the
+// rangeBefore defaults to the window before the end, and the end to the
 // furthest instant an event can have now.
-func exportRange(in *exportInput, now time.Time) (metering.Range, error) {
-	end := metering.Instant(now.Add(exportLead))
-	if !in.End.IsZero() {
-		end = metering.Instant(in.End)
+func rangeBefore(start, end, now time.Time, window time.Duration) (metering.Range, error) {
+	last := metering.Instant(now.Add(exportLead))
+	if !end.IsZero() {
+		last = metering.Instant(end)
 	}
-	return Span{in.Start, in.End}.within(metering.Range{Start: end.Add(-exportWindow), End: end})
+	return Span{start, end}.within(metering.Range{Start: last.Add(-window), End: last})
 }
 
 // read returns the next rows of the page.
@@ -140,7 +141,7 @@ func (e *export) read(ctx context.Context) ([]metering.Event, error) {
 }
 
 // each calls write for every event of the page.
-func (e *export) each(ctx context.Context, flush func() error, write func(exportedEvent) error) error {
+func (e *export) each(ctx context.Context, flush func() error, write func(ExportedEvent) error) error {
 	for events := e.first; len(events) > 0; {
 		for _, event := range events {
 			if err := write(showEvent(event, e.customer)); err != nil {
@@ -195,7 +196,7 @@ func (e *export) writeJSON(ctx context.Context, hc huma.Context, out *bufio.Writ
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	separator := `{"data":[`
-	err := e.each(ctx, flush, func(event exportedEvent) error {
+	err := e.each(ctx, flush, func(event ExportedEvent) error {
 		_, err := io.WriteString(out, separator)
 		separator = ","
 		if err != nil {
@@ -235,7 +236,7 @@ func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Write
 	if err := rows.Write(header); err != nil {
 		return err
 	}
-	err := e.each(ctx, flushRows, func(event exportedEvent) error {
+	err := e.each(ctx, flushRows, func(event ExportedEvent) error {
 		key := ""
 		if event.IdempotencyKey != nil {
 			key = *event.IdempotencyKey
@@ -280,7 +281,7 @@ func nextPage(ctx context.Context, token string) string {
 func (s *server) describeExport() {
 	schemas := s.api.OpenAPI().Components.Schemas
 	op := s.api.OpenAPI().Paths[exportPath].Get
-	page := schemas.Schema(reflect.TypeFor[List[exportedEvent]](), true, "")
+	page := schemas.Schema(reflect.TypeFor[List[ExportedEvent]](), true, "")
 	op.Responses["200"] = &huma.Response{
 		Description: "A page of events",
 		Headers: map[string]*huma.Param{

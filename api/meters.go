@@ -26,6 +26,14 @@ type meter struct {
 
 	// Current is how usage is counted until status is complete, where it was counted in another way before.
 	Current *counting `json:"current,omitempty"`
+
+	// Backfill is how far the counting of earlier events is.
+	Backfill *backfill `json:"backfill,omitempty"`
+}
+
+type backfill struct {
+	CountedDays int `json:"counted_days" doc:"Of the days that may hold earlier events, how many are counted"`
+	Days        int `json:"days"`
 }
 
 // counting is how a meter counts.
@@ -34,17 +42,36 @@ type counting struct {
 	GroupBy     []string             `json:"group_by" doc:"What usage is grouped by until status is complete"`
 }
 
-// showChanged shows a meter as it will count once it is backfilled, if it is
-// about to count in another way.
-func showChanged(m metering.Meter, next map[metering.MeterID]metering.MeterVersion) meter {
-	to, changes := next[m.ID]
-	if !changes {
-		return showMeter(m)
+// backfills are what of a tenant is being counted: the versions that meters will
+// have, and how far each is.
+type backfills struct {
+	next     map[metering.MeterID]metering.MeterVersion
+	progress map[metering.MeterVersionID]db.BackfillProgress
+}
+
+func (s *server) backfills(ctx context.Context) (b backfills, err error) {
+	tenant := principalOf(ctx).Tenant.ID
+	if b.next, err = s.Store.Meters.Next(ctx, tenant); err != nil {
+		return b, err
 	}
-	now := counting{m.Version.Aggregation, append([]string{}, m.Version.GroupBy...)}
-	m.Version = to
+	b.progress, err = s.Store.Backfills.Progress(ctx, tenant)
+	return b, err
+}
+
+// show shows a meter as it will count once it is backfilled, if it is about to
+// count in another way.
+func (b backfills) show(m metering.Meter) meter {
+	current := m.Version
+	if to, changes := b.next[m.ID]; changes {
+		m.Version = to
+	}
 	shown := showMeter(m)
-	shown.Current = &now
+	if current.ID != m.Version.ID {
+		shown.Current = &counting{current.Aggregation, append([]string{}, current.GroupBy...)}
+	}
+	if p, counts := b.progress[m.Version.ID]; counts {
+		shown.Backfill = &backfill{p.Counted, p.Days}
+	}
 	return shown
 }
 
@@ -76,13 +103,12 @@ func (s *server) listMeters(ctx context.Context, in *struct {
 	if err != nil {
 		return nil, err
 	}
-	next, err := s.Store.Meters.Next(ctx, principalOf(ctx).Tenant.ID)
+	counts, err := s.backfills(ctx)
 	if err != nil {
 		return nil, err
 	}
-	show := func(m metering.Meter) meter { return showChanged(m, next) }
 	cursorOf := func(m metering.Meter) metering.MeterID { return m.ID }
-	return &listMetersOutput{listOf(ctx, s, meters, in.PageSize, show, cursorOf)}, nil
+	return &listMetersOutput{listOf(ctx, s, meters, in.PageSize, counts.show, cursorOf)}, nil
 }
 
 type createMeterInput struct {
@@ -132,11 +158,11 @@ func (s *server) getMeter(ctx context.Context, in *meterSlug) (*meterOutput, err
 	if err != nil {
 		return nil, err
 	}
-	next, err := s.Store.Meters.Next(ctx, principalOf(ctx).Tenant.ID)
+	counts, err := s.backfills(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &meterOutput{showChanged(m, next)}, nil
+	return &meterOutput{counts.show(m)}, nil
 }
 
 // meter returns the tenant's meter of that slug.
@@ -178,9 +204,9 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 	if backfilling != nil {
 		s.startBackfill(ctx, backfilling.ID)
 	}
-	next, err := s.Store.Meters.Next(ctx, who.Tenant.ID)
+	counts, err := s.backfills(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &meterOutput{showChanged(m, next)}, nil
+	return &meterOutput{counts.show(m)}, nil
 }

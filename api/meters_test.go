@@ -95,5 +95,18 @@ func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/meters", "").body), &list))
 	require.Equal(t, patched, list.Data[0])
 	require.Nil(t, list.Data[1].Current)
+	require.Nil(t, list.Data[1].Backfill)
+	require.EqualValues(t, 0, patched.Backfill.CountedDays)
+	require.Positive(t, patched.Backfill.Days)
+	next, err := b.store.Meters.Next(t.Context(), b.tenant.ID)
+	require.NoError(t, err)
+	for _, version := range next {
+		days, err := b.store.Backfills.Days(t.Context(), b.tenant.ID, version.ID)
+		require.NoError(t, err)
+		require.EqualValues(t, patched.Backfill.Days, len(days))
+		_, err = b.store.Backfills.CountDay(t.Context(), b.tenant.ID, version.ID, days[0])
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 1, b.sent(t, 200, "GET", "/v1/meters/calls", "").Backfill.CountedDays)
 	require.Equal(t, 200, b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group.model=a", "").status, "that is how it counts until then")
 }

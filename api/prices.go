@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -51,21 +52,57 @@ func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput,
 
 // pricingOf is a meter's price in a product, or its own (0).
 func (s *server) pricingOf(ctx context.Context, m metering.Meter, product metering.ProductID) (*pricingOutput, error) {
-	tenant := principalOf(ctx).Tenant
-	versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, product)
+	versions, err := s.Store.Prices.Versions(ctx, principalOf(ctx).Tenant.ID, m.ID, product)
 	if err != nil {
 		return nil, err
 	}
-	out := &pricingOutput{pricing{MeterID: m.ID.String(), MeterSlug: m.Slug, Versions: []price{}}}
+	return &pricingOutput{s.showPricing(ctx, m.ID, m.Slug, versions)}, nil
+}
+
+// showPricing shows the versions of one price.
+func (s *server) showPricing(ctx context.Context, meter metering.MeterID, slug string, versions []billing.Price) pricing {
+	shown := pricing{MeterID: meter.String(), MeterSlug: slug, Versions: []price{}}
 	for _, p := range versions {
-		out.Body.Versions = append(out.Body.Versions, showPrice(p))
+		shown.Versions = append(shown.Versions, showPrice(p))
 	}
-	period := billing.CalendarPeriod(s.Now(), tenant.Location())
-	if p, ok := billing.PriceAt(versions, product, period.Start); ok {
-		current := showPrice(p)
-		out.Body.Current = &current
+	period := billing.CalendarPeriod(s.Now(), principalOf(ctx).Tenant.Location())
+	if len(versions) == 0 {
+		return shown
 	}
-	return out, nil
+	if p, ok := billing.PriceAt(versions, versions[0].ProductID, period.Start); ok {
+		shown.Current = new(showPrice(p))
+	}
+	return shown
+}
+
+type listPricingInput struct {
+	Paging
+
+	Product string `query:"product" maxLength:"64" doc:"A plan's slug: the prices in the plan instead of the meters' own"`
+}
+
+type listPricingOutput struct{ Body List[pricing] }
+
+func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPricingOutput, error) {
+	var product metering.ProductID
+	if in.Product != "" {
+		p, err := s.product(ctx, in.Product)
+		if err != nil {
+			return nil, err
+		}
+		product = p.ID
+	}
+	var after metering.MeterID
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	prices, err := s.Store.Prices.List(ctx, principalOf(ctx).Tenant.ID, product, after, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	show := func(p db.MeterPrices) pricing { return s.showPricing(ctx, p.MeterID, p.MeterSlug, p.Versions) }
+	cursorOf := func(p db.MeterPrices) metering.MeterID { return p.MeterID }
+	return &listPricingOutput{listOf(ctx, s, prices, in.PageSize, show, cursorOf)}, nil
 }
 
 // NewPrice is a price that is to hold.
@@ -94,26 +131,9 @@ func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingO
 
 func (s *server) setPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricingOutput, error) {
 	who := principalOf(ctx)
-	p := billing.Price{
-		MeterID: m.ID, ProductID: product, EffectiveFrom: billing.CalendarPeriod(s.Now(), who.Tenant.Location()).End,
-		Terms: billing.Terms{
-			BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal, Currency: in.Currency,
-		},
-	}
-	if p.Currency == "" {
-		p.Currency = who.Tenant.Currency
-	}
-	if in.EffectiveFrom != nil {
-		if err := metering.ValidInstant("body.effective_from", *in.EffectiveFrom); err != nil {
-			return nil, err
-		}
-		p.EffectiveFrom = metering.Instant(*in.EffectiveFrom)
-	}
-	if err := p.Validate(); err != nil {
+	p, err := s.priceIn(ctx, m, product, in)
+	if err != nil {
 		return nil, err
-	}
-	if !in.BasePrice.sent && !in.OverageRate.sent {
-		return nil, metering.Invalid("body", "must have a base_price or an overage_rate; 0 is free")
 	}
 	if !in.ConfirmRetroactive {
 		if err := s.refuseRetroactive(ctx, p); err != nil {
@@ -124,6 +144,31 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, product meterin
 		return nil, err
 	}
 	return s.pricingOf(ctx, m, product)
+}
+
+// priceIn is the price that a body asks for.
+func (s *server) priceIn(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (p billing.Price, err error) {
+	tenant := principalOf(ctx).Tenant
+	p = billing.Price{
+		MeterID: m.ID, ProductID: product, EffectiveFrom: billing.CalendarPeriod(s.Now(), tenant.Location()).End,
+		Terms: billing.Terms{
+			BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal,
+			Currency: cmp.Or(in.Currency, tenant.Currency),
+		},
+	}
+	if in.EffectiveFrom != nil {
+		if err := metering.ValidInstant("body.effective_from", *in.EffectiveFrom); err != nil {
+			return p, err
+		}
+		p.EffectiveFrom = metering.Instant(*in.EffectiveFrom)
+	}
+	if err := p.Validate(); err != nil {
+		return p, err
+	}
+	if !in.BasePrice.sent && !in.OverageRate.sent {
+		return p, metering.Invalid("body", "must have a base_price or an overage_rate; 0 is free")
+	}
+	return p, nil
 }
 
 // refuseRetroactive refuses a price from an instant that has been, and says

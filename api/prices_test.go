@@ -102,3 +102,73 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	require.Equal(t, []int64{1, 3}, versionsOf(b.pricing(t, "PUT", path, `{"overage_rate":0.5`+confirmed)), "what was wrong from the period's start on can be mended")
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":103.5`)
 }
+
+// TestAPriceIsPreviewed: by the rules that charge it, and nothing is set.
+func TestAPriceIsPreviewed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	b.ingest(t, "/v1/events/batch", `{"events":[{"customer_id":"a","event_type":"call","value":4},{"customer_id":"b","event_type":"call","value":3}]}`)
+	b.send(t, "PUT", "/v1/customers/b/product", `{"product":"pro"}`)
+	const path = "/v1/meters/calls/pricing"
+	preview := func(path, body string) (p client.PricePreview) {
+		t.Helper()
+		a := b.send(t, "POST", path+"/preview", body)
+		require.Equal(t, 200, a.status, a.body)
+		require.NoError(t, json.Unmarshal([]byte(a.body), &p))
+		return p
+	}
+	impact := func(currency, before, after string, customers int64) []client.PriceImpact {
+		return []client.PriceImpact{{Currency: currency, Before: json.Number(before), After: json.Number(after), Customers: customers}}
+	}
+	first := preview(path, `{"overage_rate":0.125}`)
+	require.Nil(t, first.EffectiveFrom, "a first price holds from the beginning")
+	require.Equal(t, impact("USD", "0", "0.88", 2), first.Changes) // 0.5 and 0.375, which is 0.38
+	require.Equal(t, first.Changes, first.IfInForce)
+	require.Empty(t, b.pricing(t, "GET", path, "").Versions, "nothing is set")
+
+	b.pricing(t, "PUT", path, `{"overage_rate":0.125}`)
+	next := preview(path, `{"overage_rate":0.25}`)
+	require.True(t, billing.CalendarPeriod(b.now(), time.UTC).End.Equal(*next.EffectiveFrom))
+	require.Empty(t, next.Changes, "it begins with the next period")
+	require.Equal(t, impact("USD", "0.88", "1.75", 2), next.IfInForce)
+	start := billing.CalendarPeriod(b.now(), time.UTC).Start.Format(time.RFC3339)
+	require.Equal(t, next.IfInForce, preview(path, `{"overage_rate":0.25,"effective_from":"`+start+`"}`).Changes)
+	require.Equal(t, impact("USD", "0.38", "3", 1), preview("/v1/products/pro/pricing/calls", `{"overage_rate":1}`).Changes, "of who has the plan")
+
+	p := b.send(t, "POST", path+"/preview", `{"included_units":1}`).problem(t, 422, "invalid")
+	require.Equal(t, "body", p.Errors[0].Location)
+}
+
+func TestThePricesOfMetersAreListed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, slug := range []string{"a", "b", "c", "free"} {
+		b.meter(t, slug, "call")
+	}
+	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	for i, slug := range []string{"c", "a", "b"} {
+		b.pricing(t, "PUT", "/v1/meters/"+slug+"/pricing", fmt.Sprintf(`{"overage_rate":%d}`, i))
+		b.pricing(t, "PUT", "/v1/meters/"+slug+"/pricing", `{"overage_rate":9}`)
+	}
+	b.pricing(t, "PUT", "/v1/products/pro/pricing/b", `{"base_price":5}`)
+	list := func(query string) (page client.ListPricing) {
+		t.Helper()
+		a := b.send(t, "GET", "/v1/pricing"+query, "")
+		require.Equal(t, 200, a.status, a.body)
+		require.NoError(t, json.Unmarshal([]byte(a.body), &page))
+		return page
+	}
+	shown := func(page client.ListPricing) (lines []string) {
+		for _, p := range page.Data {
+			lines = append(lines, fmt.Sprintf("%s %s of %d", p.MeterSlug, p.Current.OverageRate, len(p.Versions)))
+		}
+		return lines
+	}
+	first := list("?page_size=2")
+	require.Equal(t, []string{"a 1 of 2", "b 2 of 2"}, shown(first))
+	require.Equal(t, []string{"c 0 of 2"}, shown(list("?page_size=2&page_token="+*first.NextPageToken)))
+	require.Equal(t, []string{"b 0 of 1"}, shown(list("?product=pro")))
+	b.send(t, "GET", "/v1/pricing?product=none", "").problem(t, 404, "not_found")
+}

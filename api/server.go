@@ -153,8 +153,12 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter")), s.createMeter)
 	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter"), s.getMeter)
 	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter"), s.updateMeter)
+	huma.Register(s.api, described(get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters"),
+		"Of the meters that have one of their own, or in a plan, by id, archived ones too."), s.listPricing)
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices"), s.getPricing)
 	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price"), s.setPricing)
+	huma.Register(s.api, described(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview what a price would change"),
+		"Nothing is set. It takes the body that sets a price."), s.previewPricing)
 	huma.Register(s.api, described(remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's price that has not begun"),
 		"409 where it has."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-product", "/v1/products", PricingWrite, "Create a plan")), s.createProduct)
@@ -162,6 +166,8 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-product", "/v1/products/{slug}", PricingRead, "Get a plan"), s.getProduct)
 	huma.Register(s.api, get("get-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan"), s.getProductPricing)
 	huma.Register(s.api, put("set-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan"), s.setProductPricing)
+	huma.Register(s.api, described(post("preview-product-pricing", "/v1/products/{slug}/pricing/{meter}/preview", PricingWrite, "Preview what a price in a plan would change"),
+		"Nothing is set. It takes the body that sets a price."), s.previewProductPricing)
 	huma.Register(s.api, described(remove("withdraw-product-pricing", "/v1/products/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's price in a plan that has not begun"),
 		"409 where it has."), s.withdrawProductPricing)
 	huma.Register(s.api, get("get-customer-product", "/v1/customers/{external_id}/product", PricingRead, "Get a customer's plan"), s.getCustomerProduct)
@@ -170,6 +176,9 @@ func (s *server) routes() {
 	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event")), s.ingestEvent)
 	huma.Register(s.api, limited(post("ingest-events", eventsPath+"/batch", EventsWrite, "Send up to 1,000 events")), s.ingestEvents)
 	s.describeEvents()
+	huma.Register(s.api, described(get("list-events", eventsPath, EventsRead, "List events"),
+		"Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. "+
+			"Events that were rejected are not stored."), s.listEvents)
 
 	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series")), s.usage)
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter"), s.usageSummary)

@@ -2332,6 +2332,13 @@ type AutoSyncRun struct {
 	WorkflowId string    `json:"workflow_id"`
 }
 
+// Backfill defines model for Backfill.
+type Backfill struct {
+	// CountedDays Of the days that may hold earlier events, how many are counted
+	CountedDays int64 `json:"counted_days"`
+	Days        int64 `json:"days"`
+}
+
 // Because defines model for Because.
 type Because struct {
 	// Reason Why, in your words: the audit log keeps it
@@ -2870,6 +2877,23 @@ type EventBatch struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// EventCounter defines model for EventCounter.
+type EventCounter struct {
+	// Late It came when its billing period was closed: its usage is billed as an adjustment
+	Late      bool         `json:"late"`
+	MeterSlug string       `json:"meter_slug"`
+	Period    *EventPeriod `json:"period,omitempty"`
+}
+
+// EventPeriod defines model for EventPeriod.
+type EventPeriod struct {
+	End time.Time `json:"end"`
+
+	// Id Examples: per_3
+	Id    string    `json:"id"`
+	Start time.Time `json:"start"`
+}
+
 // ExcludedMeter defines model for ExcludedMeter.
 type ExcludedMeter struct {
 	MeterId   string `json:"meter_id"`
@@ -3328,6 +3352,17 @@ type ListMeter struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListPricing defines model for ListPricing.
+type ListPricing struct {
+	Data []Pricing `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListProduct defines model for ListProduct.
 type ListProduct struct {
 	Data []Product `json:"data"`
@@ -3353,6 +3388,17 @@ type ListReconciliation struct {
 // ListStatementReport defines model for ListStatementReport.
 type ListStatementReport struct {
 	Data []StatementReport `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListStoredEvent defines model for ListStoredEvent.
+type ListStoredEvent struct {
+	Data []StoredEvent `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -3597,6 +3643,7 @@ type Meter struct {
 
 	// ArchivedAt Since when lists leave it out, and no event that comes is counted; null: it is not archived
 	ArchivedAt *time.Time `json:"archived_at"`
+	Backfill   *Backfill  `json:"backfill,omitempty"`
 
 	// CountedFrom Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
 	CountedFrom *time.Time `json:"counted_from"`
@@ -3861,6 +3908,33 @@ type PriceDifference struct {
 	//
 	// Examples: 0.03 USD for each unit
 	TheirPrice string `json:"their_price"`
+}
+
+// PriceImpact defines model for PriceImpact.
+type PriceImpact struct {
+	// After What they would come to
+	After json.Number `json:"after"`
+
+	// Before What those customers' charges come to now
+	Before json.Number `json:"before"`
+
+	// Currency Examples: USD
+	Currency string `json:"currency"`
+
+	// Customers How many customers' charges differ
+	Customers int64 `json:"customers"`
+}
+
+// PricePreview defines model for PricePreview.
+type PricePreview struct {
+	// Changes What it would change of the charges of billing periods that are not closed, as of now, by currency; empty: nothing
+	Changes []PriceImpact `json:"changes"`
+
+	// EffectiveFrom From when it would hold; null: from the beginning
+	EffectiveFrom *time.Time `json:"effective_from"`
+
+	// IfInForce The same if it had been in force at the start of those periods, whenever it is to hold
+	IfInForce []PriceImpact `json:"if_in_force"`
 }
 
 // Pricing defines model for Pricing.
@@ -4666,6 +4740,26 @@ type StepSeries struct {
 // StepSeriesKind defines model for StepSeries.Kind.
 type StepSeriesKind string
 
+// StoredEvent defines model for StoredEvent.
+type StoredEvent struct {
+	// CountedBy The meters in whose usage it is. A meter whose past is being counted is not here yet
+	CountedBy []EventCounter `json:"counted_by"`
+
+	// CustomerId The customer's external ID
+	CustomerId     string  `json:"customer_id"`
+	EventType      string  `json:"event_type"`
+	Id             string  `json:"id"`
+	IdempotencyKey *string `json:"idempotency_key"`
+
+	// IngestedAt When it came
+	IngestedAt time.Time              `json:"ingested_at"`
+	Properties map[string]interface{} `json:"properties"`
+	Timestamp  time.Time              `json:"timestamp"`
+
+	// Value An exact decimal number
+	Value json.Number `json:"value"`
+}
+
 // StoredPeriod defines model for StoredPeriod.
 type StoredPeriod struct {
 	End time.Time `json:"end"`
@@ -5258,6 +5352,28 @@ type GetCustomerByIdParams struct {
 	Id string `form:"id" json:"id"`
 }
 
+// ListEventsParams defines parameters for ListEvents.
+type ListEventsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Customer The customer's external ID
+	Customer  *string `form:"customer,omitempty" json:"customer,omitempty"`
+	EventType *string `form:"event_type,omitempty" json:"event_type,omitempty"`
+
+	// IdempotencyKey The whole key
+	IdempotencyKey *string `form:"idempotency_key,omitempty" json:"idempotency_key,omitempty"`
+
+	// Start The first instant; when absent, 24 hours before the end, or before now
+	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
+
+	// End The instant after the last; when absent, that after the latest that an event can have now
+	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
+}
+
 // CreateHmacSecretParams defines parameters for CreateHmacSecret.
 type CreateHmacSecretParams struct {
 	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
@@ -5286,6 +5402,18 @@ type ListMetersParams struct {
 type CreateMeterParams struct {
 	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// ListPricingParams defines parameters for ListPricing.
+type ListPricingParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Product A plan's slug: the prices in the plan instead of the meters' own
+	Product *string `form:"product,omitempty" json:"product,omitempty"`
 }
 
 // ListProductsParams defines parameters for ListProducts.
@@ -5542,6 +5670,9 @@ type UpdateMeterJSONRequestBody = UpdateMeter
 // SetPricingJSONRequestBody defines body for SetPricing for application/json ContentType.
 type SetPricingJSONRequestBody = SetPricing
 
+// PreviewPricingJSONRequestBody defines body for PreviewPricing for application/json ContentType.
+type PreviewPricingJSONRequestBody = SetPricing
+
 // AskForResetJSONRequestBody defines body for AskForReset for application/json ContentType.
 type AskForResetJSONRequestBody = AskForReset
 
@@ -5550,6 +5681,9 @@ type CreateProductJSONRequestBody = CreateProduct
 
 // SetProductPricingJSONRequestBody defines body for SetProductPricing for application/json ContentType.
 type SetProductPricingJSONRequestBody = SetProductPricing
+
+// PreviewProductPricingJSONRequestBody defines body for PreviewProductPricing for application/json ContentType.
+type PreviewProductPricingJSONRequestBody = SetProductPricing
 
 // ReceiveProviderEventJSONRequestBody defines body for ReceiveProviderEvent for application/json ContentType.
 type ReceiveProviderEventJSONRequestBody = ReceivedEvent
@@ -6460,6 +6594,13 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
 	UpsertCustomer(ctx context.Context, externalId string, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListEvents List events
+	//
+	// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+	//
+	// Corresponds with GET /v1/events (the `ListEvents` operationId).
+	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// IngestEventWithBody Send one event
 	//
 	// Takes any type of body and a specified content type.
@@ -6626,6 +6767,24 @@ type ClientInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricing(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// PreviewPricingWithBody Preview what a price would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
+	PreviewPricingWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewPricing Preview what a price would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
+	PreviewPricing(ctx context.Context, slug string, body PreviewPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// WithdrawPricing Withdraw a meter's price that has not begun
 	//
 	// 409 where it has.
@@ -6657,6 +6816,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
 	AskForReset(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListPricing List the prices of meters
+	//
+	// Of the meters that have one of their own, or in a plan, by id, archived ones too.
+	//
+	// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
+	ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListProducts List plans
 	//
@@ -6707,6 +6873,24 @@ type ClientInterface interface {
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewProductPricingWithBody Preview what a price in a plan would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
+	PreviewProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewProductPricing Preview what a price in a plan would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
+	PreviewProductPricing(ctx context.Context, slug string, meter string, body PreviewProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// WithdrawProductPricing Withdraw a meter's price in a plan that has not begun
 	//
@@ -8216,6 +8400,23 @@ func (c *Client) UpsertCustomer(ctx context.Context, externalId string, body Ups
 	return c.Client.Do(req)
 }
 
+// ListEvents List events
+//
+// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+//
+// Corresponds with GET /v1/events (the `ListEvents` operationId).
+func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEventsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // IngestEventWithBody Send one event
 //
 // Takes any type of body and a specified content type.
@@ -8622,6 +8823,44 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 	return c.Client.Do(req)
 }
 
+// PreviewPricingWithBody Preview what a price would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
+func (c *Client) PreviewPricingWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewPricingRequestWithBody(c.Server, slug, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewPricing Preview what a price would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
+func (c *Client) PreviewPricing(ctx context.Context, slug string, body PreviewPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewPricingRequest(c.Server, slug, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // WithdrawPricing Withdraw a meter's price that has not begun
 //
 // 409 where it has.
@@ -8684,6 +8923,23 @@ func (c *Client) AskForResetWithBody(ctx context.Context, contentType string, bo
 // Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
 func (c *Client) AskForReset(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewAskForResetRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListPricing List the prices of meters
+//
+// Of the meters that have one of their own, or in a plan, by id, archived ones too.
+//
+// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
+func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListPricingRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8814,6 +9070,44 @@ func (c *Client) SetProductPricingWithBody(ctx context.Context, slug string, met
 // Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 func (c *Client) SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSetProductPricingRequest(c.Server, slug, meter, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewProductPricingWithBody Preview what a price in a plan would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
+func (c *Client) PreviewProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewProductPricingRequestWithBody(c.Server, slug, meter, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewProductPricing Preview what a price in a plan would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
+func (c *Client) PreviewProductPricing(ctx context.Context, slug string, meter string, body PreviewProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewProductPricingRequest(c.Server, slug, meter, body)
 	if err != nil {
 		return nil, err
 	}
@@ -12066,6 +12360,132 @@ func NewUpsertCustomerRequestWithBody(server string, externalId string, contentT
 	return req, nil
 }
 
+// NewListEventsRequest constructs an http.Request for the ListEvents method
+func NewListEventsRequest(server string, params *ListEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Customer != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", *params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.EventType != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "event_type", *params.EventType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.IdempotencyKey != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "idempotency_key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Start != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "start", *params.Start, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.End != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "end", *params.End, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewIngestEventRequest calls the generic IngestEvent builder with application/json body
 func NewIngestEventRequest(server string, body IngestEventJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -12733,6 +13153,53 @@ func NewSetPricingRequestWithBody(server string, slug string, contentType string
 	return req, nil
 }
 
+// NewPreviewPricingRequest calls the generic PreviewPricing builder with application/json body
+func NewPreviewPricingRequest(server string, slug string, body PreviewPricingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPreviewPricingRequestWithBody(server, slug, "application/json", bodyReader)
+}
+
+// NewPreviewPricingRequestWithBody constructs an http.Request for the PreviewPricing method, with any body, and a specified content type
+func NewPreviewPricingRequestWithBody(server string, slug string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/meters/%s/pricing/preview", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewWithdrawPricingRequest constructs an http.Request for the WithdrawPricing method
 func NewWithdrawPricingRequest(server string, slug string, version int64) (*http.Request, error) {
 	var err error
@@ -12844,6 +13311,84 @@ func NewAskForResetRequestWithBody(server string, contentType string, body io.Re
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListPricingRequest constructs an http.Request for the ListPricing method
+func NewListPricingRequest(server string, params *ListPricingParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/pricing")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Product != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "product", *params.Product, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -13135,6 +13680,60 @@ func NewSetProductPricingRequestWithBody(server string, slug string, meter strin
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewPreviewProductPricingRequest calls the generic PreviewProductPricing builder with application/json body
+func NewPreviewProductPricingRequest(server string, slug string, meter string, body PreviewProductPricingJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPreviewProductPricingRequestWithBody(server, slug, meter, "application/json", bodyReader)
+}
+
+// NewPreviewProductPricingRequestWithBody constructs an http.Request for the PreviewProductPricing method, with any body, and a specified content type
+func NewPreviewProductPricingRequestWithBody(server string, slug string, meter string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "meter", meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/products/%s/pricing/%s/preview", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
@@ -15424,6 +16023,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
 	UpsertCustomerWithResponse(ctx context.Context, externalId string, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error)
 
+	// ListEventsWithResponse List events
+	//
+	// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/events (the `ListEvents` operationId).
+	ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error)
+
 	// IngestEventWithBodyWithResponse Send one event
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -15602,6 +16210,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricingWithResponse(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPricingResponse, error)
 
+	// PreviewPricingWithBodyWithResponse Preview what a price would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
+	PreviewPricingWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPricingResponse, error)
+
+	// PreviewPricingWithResponse Preview what a price would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
+	PreviewPricingWithResponse(ctx context.Context, slug string, body PreviewPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPricingResponse, error)
+
 	// WithdrawPricingWithResponse Withdraw a meter's price that has not begun
 	//
 	// 409 where it has.
@@ -15637,6 +16263,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
 	AskForResetWithResponse(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*AskForResetResponse, error)
+
+	// ListPricingWithResponse List the prices of meters
+	//
+	// Of the meters that have one of their own, or in a plan, by id, archived ones too.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
+	ListPricingWithResponse(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*ListPricingResponse, error)
 
 	// ListProductsWithResponse List plans
 	//
@@ -15695,6 +16330,24 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
+
+	// PreviewProductPricingWithBodyWithResponse Preview what a price in a plan would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
+	PreviewProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewProductPricingResponse, error)
+
+	// PreviewProductPricingWithResponse Preview what a price in a plan would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
+	PreviewProductPricingWithResponse(ctx context.Context, slug string, meter string, body PreviewProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewProductPricingResponse, error)
 
 	// WithdrawProductPricingWithResponse Withdraw a meter's price in a plan that has not begun
 	//
@@ -18569,6 +19222,54 @@ func (r UpsertCustomerResponse) ContentType() string {
 	return ""
 }
 
+type ListEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListStoredEvent
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListEventsResponse) GetJSON200() *ListStoredEvent {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListEventsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // IngestEventResponse200Headers the declared response headers of an HTTP 200 response for IngestEvent
 type IngestEventResponse200Headers struct {
 	XRateLimitLimit     *int
@@ -19367,6 +20068,54 @@ func (r SetPricingResponse) ContentType() string {
 	return ""
 }
 
+type PreviewPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PricePreview
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewPricingResponse) GetJSON200() *PricePreview {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PreviewPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type WithdrawPricingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -19505,6 +20254,54 @@ func (r AskForResetResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r AskForResetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListPricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListPricingResponse) GetJSON200() *ListPricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListPricingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -19793,6 +20590,54 @@ func (r SetProductPricingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SetProductPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PreviewProductPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PricePreview
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewProductPricingResponse) GetJSON200() *PricePreview {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PreviewProductPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewProductPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewProductPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewProductPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewProductPricingResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -22389,6 +23234,21 @@ func (c *ClientWithResponses) UpsertCustomerWithResponse(ctx context.Context, ex
 	return ParseUpsertCustomerResponse(rsp)
 }
 
+// ListEventsWithResponse List events
+//
+// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/events (the `ListEvents` operationId).
+func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*ListEventsResponse, error) {
+	rsp, err := c.ListEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEventsResponse(rsp)
+}
+
 // IngestEventWithBodyWithResponse Send one event
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -22711,6 +23571,36 @@ func (c *ClientWithResponses) SetPricingWithResponse(ctx context.Context, slug s
 	return ParseSetPricingResponse(rsp)
 }
 
+// PreviewPricingWithBodyWithResponse Preview what a price would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
+func (c *ClientWithResponses) PreviewPricingWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPricingResponse, error) {
+	rsp, err := c.PreviewPricingWithBody(ctx, slug, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewPricingResponse(rsp)
+}
+
+// PreviewPricingWithResponse Preview what a price would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
+func (c *ClientWithResponses) PreviewPricingWithResponse(ctx context.Context, slug string, body PreviewPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPricingResponse, error) {
+	rsp, err := c.PreviewPricing(ctx, slug, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewPricingResponse(rsp)
+}
+
 // WithdrawPricingWithResponse Withdraw a meter's price that has not begun
 //
 // 409 where it has.
@@ -22769,6 +23659,21 @@ func (c *ClientWithResponses) AskForResetWithResponse(ctx context.Context, body 
 		return nil, err
 	}
 	return ParseAskForResetResponse(rsp)
+}
+
+// ListPricingWithResponse List the prices of meters
+//
+// Of the meters that have one of their own, or in a plan, by id, archived ones too.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
+func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*ListPricingResponse, error) {
+	rsp, err := c.ListPricing(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListPricingResponse(rsp)
 }
 
 // ListProductsWithResponse List plans
@@ -22875,6 +23780,36 @@ func (c *ClientWithResponses) SetProductPricingWithResponse(ctx context.Context,
 		return nil, err
 	}
 	return ParseSetProductPricingResponse(rsp)
+}
+
+// PreviewProductPricingWithBodyWithResponse Preview what a price in a plan would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
+func (c *ClientWithResponses) PreviewProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewProductPricingResponse, error) {
+	rsp, err := c.PreviewProductPricingWithBody(ctx, slug, meter, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewProductPricingResponse(rsp)
+}
+
+// PreviewProductPricingWithResponse Preview what a price in a plan would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
+func (c *ClientWithResponses) PreviewProductPricingWithResponse(ctx context.Context, slug string, meter string, body PreviewProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewProductPricingResponse, error) {
+	rsp, err := c.PreviewProductPricing(ctx, slug, meter, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewProductPricingResponse(rsp)
 }
 
 // WithdrawProductPricingWithResponse Withdraw a meter's price in a plan that has not begun
@@ -25251,6 +26186,39 @@ func ParseUpsertCustomerResponse(rsp *http.Response) (*UpsertCustomerResponse, e
 	return response, nil
 }
 
+// ParseListEventsResponse parses an HTTP response from a ListEventsWithResponse call
+func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListStoredEvent
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseIngestEventResponse parses an HTTP response from a IngestEventWithResponse call
 func ParseIngestEventResponse(rsp *http.Response) (*IngestEventResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -25908,6 +26876,39 @@ func ParseSetPricingResponse(rsp *http.Response) (*SetPricingResponse, error) {
 	return response, nil
 }
 
+// ParsePreviewPricingResponse parses an HTTP response from a PreviewPricingWithResponse call
+func ParsePreviewPricingResponse(rsp *http.Response) (*PreviewPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PricePreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseWithdrawPricingResponse parses an HTTP response from a WithdrawPricingWithResponse call
 func ParseWithdrawPricingResponse(rsp *http.Response) (*WithdrawPricingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -25994,6 +26995,39 @@ func ParseAskForResetResponse(rsp *http.Response) (*AskForResetResponse, error) 
 			return nil, err
 		}
 		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListPricingResponse parses an HTTP response from a ListPricingWithResponse call
+func ParseListPricingResponse(rsp *http.Response) (*ListPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListPricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem
@@ -26188,6 +27222,39 @@ func ParseSetProductPricingResponse(rsp *http.Response) (*SetProductPricingRespo
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePreviewProductPricingResponse parses an HTTP response from a PreviewProductPricingWithResponse call
+func ParsePreviewProductPricingResponse(rsp *http.Response) (*PreviewProductPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewProductPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest PricePreview
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -56,6 +56,34 @@ func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, version m
 	return days, coded(err)
 }
 
+// BackfillProgress is how many of the days that may hold a meter version's past
+// are counted, and how many there are.
+type BackfillProgress struct{ Counted, Days int }
+
+// Progress returns how far the tenant's backfills are.
+func (s Backfills) Progress(ctx context.Context, tenant metering.TenantID) (map[metering.MeterVersionID]BackfillProgress, error) {
+	progress := make(map[metering.MeterVersionID]BackfillProgress)
+	rows, err := s.pool.Query(ctx, `
+		select g.id, count(b.day), count(*)
+		from meter_versions g
+		cross join timescaledb_information.chunks c
+		cross join lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as held (day)
+		left join backfill_days b on b.tenant_id = $1 and b.meter_version_id = g.id and b.day = (held.day at time zone 'UTC')::date
+		where g.tenant_id = $1
+		  and g.status = 'backfilling'
+		  and c.hypertable_schema = current_schema
+		  and c.hypertable_name = 'events'
+		  and held.day >= coalesce(g.counted_from, '-infinity')
+		group by g.id`, tenant)
+	if err != nil {
+		return nil, coded(err)
+	}
+	var version metering.MeterVersionID
+	var p BackfillProgress
+	_, err = pgx.ForEachRow(rows, []any{&version, &p.Counted, &p.Days}, func() error { progress[version] = p; return nil })
+	return progress, coded(err)
+}
+
 // countedAtOnce is how many events of a day one transaction counts. Ingest
 // waits for the rows that it raises; busier days are counted by the hour.
 const countedAtOnce = 100_000

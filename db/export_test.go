@@ -85,3 +85,16 @@ func (c *counting) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	c.statements += b.Len()
 	return c.Tx.SendBatch(ctx, b)
 }
+
+// PlanOfEvents is how the database lists events: the chunks that it reads, and by
+// which indexes.
+func PlanOfEvents(ctx context.Context, store *DB, tenant metering.TenantID, f EventFilter) (lines []string, err error) {
+	rows, err := store.pool.Query(ctx, `explain (costs off) `+selectEvents(f), pgx.NamedArgs{
+		"tenant": tenant, "start": f.Start, "end": f.End, "customer": f.Customer, "event_type": f.EventType, "key": f.IdempotencyKey,
+		"before": f.End, "before_id": [16]byte{}, "limit": 51,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}

@@ -84,6 +84,10 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		versions, err := store.Prices.Versions(ctx, ours.tenant, theirs.meter.ID, 0)
 		require.NoError(t, err)
 		require.Empty(t, versions)
+		list, err := store.Prices.List(ctx, ours.tenant, 0, 0, 100)
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		require.Equal(t, ours.meter.ID, list[0].MeterID)
 		preview, err := store.Ledger.Preview(ctx, ours.tenant, ours.customer.ID, november)
 		require.NoError(t, err)
 		require.Len(t, preview, 1)
@@ -214,11 +218,25 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		boundary, err := store.Events.Boundary(ctx, ours.tenant, theirs.customer.ID, month, nil, 1)
 		require.NoError(t, err)
 		require.Nil(t, boundary)
+		for customer, want := range map[metering.CustomerID]int{0: 2, ours.customer.ID: 2, theirs.customer.ID: 0} {
+			events, more, err := store.Events.List(ctx, ours.tenant, db.EventFilter{Range: month, Customer: customer}, nil, 100)
+			require.NoError(t, err)
+			require.False(t, more)
+			require.Len(t, events, want)
+			for _, e := range events {
+				require.Equal(t, "1", e.Value.String())
+				require.Len(t, e.CountedBy, 1)
+			}
+		}
 	})
 
 	t.Run("Backfills", func(t *testing.T) {
+		progress, err := store.Backfills.Progress(ctx, ours.tenant)
+		require.NoError(t, err)
+		require.Len(t, progress, 1)
+		require.Contains(t, progress, ours.backfilling)
 		day := metering.WindowOf(november, metering.Day, time.UTC).Start
-		_, err := store.Backfills.CountDay(ctx, ours.tenant, theirs.backfilling, day)
+		_, err = store.Backfills.CountDay(ctx, ours.tenant, theirs.backfilling, day)
 		require.Error(t, err)
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err), "%v", err)
 		err = store.Backfills.Complete(ctx, ours.tenant, theirs.backfilling)

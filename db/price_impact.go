@@ -26,16 +26,28 @@ type PriceImpact struct {
 
 // PriceImpact works out what a price would change if it were set, for each
 // customer by the rules that charge them.
-func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (impact []PriceImpact, err error) {
+func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) ([]PriceImpact, error) {
+	return l.impactOf(ctx, tenant, p.MeterID, now, func(versions []billing.Price) []billing.Price { return withPrice(versions, p) })
+}
+
+// InForceImpact works out the same for a price that had been in force from the
+// beginning, in place of every other of the meter's in that product, or of its own.
+func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) ([]PriceImpact, error) {
+	return l.impactOf(ctx, tenant, p.MeterID, now, func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) })
+}
+
+// impactOf works out what another price of a meter would change, given the
+// versions that it would have.
+func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, now time.Time, then func([]billing.Price) []billing.Price) (impact []PriceImpact, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		r := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), theirs: make(providerPrices), read: l.read}
 		if err := r.catalog(); err != nil {
 			return err
 		}
 		r.months = []time.Time{{}} // all
-		r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return m.ID != p.MeterID })
+		r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return m.ID != meter })
 		after := maps.Clone(r.prices)
-		after[p.MeterID] = withPrice(r.prices[p.MeterID], p)
+		after[meter] = then(r.prices[meter])
 		compared := priceComparison{change: func(f *billing.Facts) { f.Prices = after }, changed: make(map[string]*PriceImpact)}
 		err := r.batches(func(b *openBatch) error {
 			b.each(compared.add)
@@ -95,6 +107,12 @@ func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 		return v.ProductID == p.ProductID && v.EffectiveFrom.Equal(p.EffectiveFrom)
 	})
 	return append(rest, p)
+}
+
+// withPriceAlone are a meter's versions if p had been the only one of its product.
+func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
+	p.EffectiveFrom = time.Time{}
+	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.ProductID == p.ProductID }), p)
 }
 
 // priceComparison adds up what differs once something is changed.

@@ -3,6 +3,8 @@ package db
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -183,6 +185,51 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 // Versions returns a meter's prices in a product, or its own (0), oldest first.
 func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, product metering.ProductID) ([]billing.Price, error) {
 	return collectPrices(ctx, s.pool, `and p.meter_id = $2 and coalesce(p.product_id, 0) = $3 order by p.version`, tenant, meter, product)
+}
+
+// MeterPrices are the prices of a meter, its own or in a product, oldest first.
+type MeterPrices struct {
+	MeterID   metering.MeterID
+	MeterSlug string
+	Versions  []billing.Price
+}
+
+// List returns up to limit meters with an id above after that have prices in a
+// product, or of their own (0), with them.
+func (s Prices) List(ctx context.Context, tenant metering.TenantID, product metering.ProductID, after metering.MeterID, limit int) (list []MeterPrices, err error) {
+	slugs := make(map[metering.MeterID]string)
+	var meter metering.MeterID
+	var slug string
+	rows, err := s.pool.Query(ctx, `
+		select m.id, m.slug
+		from meters m
+		where m.tenant_id = $1
+		  and m.id > $3
+		  and exists (
+		    select
+		    from meter_prices p
+		    where p.tenant_id = m.tenant_id
+		      and p.meter_id = m.id
+		      and coalesce(p.product_id, 0) = $2
+		      and p.withdrawn_at is null)
+		order by m.id
+		limit $4`, tenant, int64(product), after, limit)
+	if err != nil {
+		return nil, coded(err)
+	}
+	if _, err := pgx.ForEachRow(rows, []any{&meter, &slug}, func() error { slugs[meter] = slug; return nil }); err != nil {
+		return nil, coded(err)
+	}
+	prices, err := collectPrices(ctx, s.pool, `and p.meter_id = any($2) and coalesce(p.product_id, 0) = $3 order by p.meter_id, p.version`,
+		tenant, slices.Collect(maps.Keys(slugs)), int64(product))
+	for _, p := range prices {
+		if len(list) == 0 || list[len(list)-1].MeterID != p.MeterID {
+			list = append(list, MeterPrices{MeterID: p.MeterID, MeterSlug: slugs[p.MeterID]})
+		}
+		of := &list[len(list)-1]
+		of.Versions = append(of.Versions, p)
+	}
+	return list, err
 }
 
 func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {

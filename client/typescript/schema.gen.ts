@@ -888,7 +888,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List events
+         * @description Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+         */
+        get: operations["list-events"];
         put?: never;
         /** Send one event */
         post: operations["ingest-event"];
@@ -1081,6 +1085,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/meters/{slug}/pricing/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview what a price would change
+         * @description Nothing is set. It takes the body that sets a price.
+         */
+        post: operations["preview-pricing"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/meters/{slug}/pricing/{version}": {
         parameters: {
             query?: never;
@@ -1135,6 +1159,26 @@ export interface paths {
          * @description Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
          */
         post: operations["ask-for-reset"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/pricing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the prices of meters
+         * @description Of the meters that have one of their own, or in a plan, by id, archived ones too.
+         */
+        get: operations["list-pricing"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1208,6 +1252,26 @@ export interface paths {
         /** Set a meter's price in a plan */
         put: operations["set-product-pricing"];
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/products/{slug}/pricing/{meter}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview what a price in a plan would change
+         * @description Nothing is set. It takes the body that sets a price.
+         */
+        post: operations["preview-product-pricing"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2053,6 +2117,15 @@ export interface components {
             started_at: string;
             workflow_id: string;
         };
+        Backfill: {
+            /**
+             * Format: int64
+             * @description Of the days that may hold earlier events, how many are counted
+             */
+            counted_days: number;
+            /** Format: int64 */
+            days: number;
+        };
         Because: {
             /**
              * @description Why, in your words: the audit log keeps it
@@ -2543,6 +2616,20 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        EventCounter: {
+            /** @description It came when its billing period was closed: its usage is billed as an adjustment */
+            late: boolean;
+            meter_slug: string;
+            period?: components["schemas"]["EventPeriod"];
+        };
+        EventPeriod: {
+            /** Format: date-time */
+            end: string;
+            /** @example per_3 */
+            id: string;
+            /** Format: date-time */
+            start: string;
+        };
         ExcludedMeter: {
             meter_id: string;
             meter_slug: string;
@@ -2950,6 +3037,13 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
+        ListPricing: {
+            data: components["schemas"]["Pricing"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
         ListProduct: {
             data: components["schemas"]["Product"][];
             /** @description Whether another page follows */
@@ -2966,6 +3060,13 @@ export interface components {
         };
         ListStatementReport: {
             data: components["schemas"]["StatementReport"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
+        ListStoredEvent: {
+            data: components["schemas"]["StoredEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -3158,6 +3259,7 @@ export interface components {
              * @description Since when lists leave it out, and no event that comes is counted; null: it is not archived
              */
             archived_at: string | null;
+            backfill?: components["schemas"]["Backfill"];
             /**
              * Format: date-time
              * @description Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
@@ -3444,6 +3546,36 @@ export interface components {
              * @example 0.03 USD for each unit
              */
             their_price: string;
+        };
+        PriceImpact: {
+            /**
+             * Format: decimal
+             * @description What they would come to
+             */
+            after: string;
+            /**
+             * Format: decimal
+             * @description What those customers' charges come to now
+             */
+            before: string;
+            /** @example USD */
+            currency: string;
+            /**
+             * Format: int64
+             * @description How many customers' charges differ
+             */
+            customers: number;
+        };
+        PricePreview: {
+            /** @description What it would change of the charges of billing periods that are not closed, as of now, by currency; empty: nothing */
+            changes: components["schemas"]["PriceImpact"][];
+            /**
+             * Format: date-time
+             * @description From when it would hold; null: from the beginning
+             */
+            effective_from: string | null;
+            /** @description The same if it had been in force at the start of those periods, whenever it is to hold */
+            if_in_force: components["schemas"]["PriceImpact"][];
         };
         Pricing: {
             current?: components["schemas"]["Price"];
@@ -4218,6 +4350,30 @@ export interface components {
             /** @example si_Na6dzxczY5fwHx */
             target?: string;
             window: components["schemas"]["UsagePeriod"];
+        };
+        StoredEvent: {
+            /** @description The meters in whose usage it is. A meter whose past is being counted is not here yet */
+            counted_by: components["schemas"]["EventCounter"][];
+            /** @description The customer's external ID */
+            customer_id: string;
+            event_type: string;
+            id: string;
+            idempotency_key: string | null;
+            /**
+             * Format: date-time
+             * @description When it came
+             */
+            ingested_at: string;
+            properties: {
+                [key: string]: unknown;
+            };
+            /** Format: date-time */
+            timestamp: string;
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            value: string;
         };
         StoredPeriod: {
             /** Format: date-time */
@@ -6418,6 +6574,49 @@ export interface operations {
             };
         };
     };
+    "list-events": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description The customer's external ID */
+                customer?: string;
+                event_type?: string;
+                /** @description The whole key */
+                idempotency_key?: string;
+                /** @description The first instant; when absent, 24 hours before the end, or before now */
+                start?: string;
+                /** @description The instant after the last; when absent, that after the latest that an event can have now */
+                end?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListStoredEvent"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "ingest-event": {
         parameters: {
             query?: never;
@@ -6967,6 +7166,41 @@ export interface operations {
             };
         };
     };
+    "preview-pricing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetPricing"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PricePreview"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "withdraw-pricing": {
         parameters: {
             query?: never;
@@ -7050,6 +7284,42 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AskForReset1"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-pricing": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description A plan's slug: the prices in the plan instead of the meters' own */
+                product?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListPricing"];
                 };
             };
             /** @description Error */
@@ -7254,6 +7524,43 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Pricing"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "preview-product-pricing": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                slug: string;
+                /** @description The meter's slug */
+                meter: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetProductPricing"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PricePreview"];
                 };
             };
             /** @description Error */
@@ -8817,8 +9124,10 @@ export interface operations {
 export const decimals: ReadonlySet<string> = new Set([
   "accepted_quantity",
   "adjustments",
+  "after",
   "amount",
   "base_price",
+  "before",
   "billed",
   "billed_quantity",
   "charge",

@@ -11,8 +11,10 @@ DECIMALS = frozenset(
     [
         "accepted_quantity",
         "adjustments",
+        "after",
         "amount",
         "base_price",
+        "before",
         "billed",
         "billed_quantity",
         "charge",
@@ -394,6 +396,33 @@ class Operations:
         )
         return answer
 
+    def list_events(
+        self,
+        *,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        customer: str | None = None,
+        event_type: str | None = None,
+        idempotency_key: str | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> schema.ListStoredEvent:
+        """List events."""
+        answer: schema.ListStoredEvent = self.call(
+            "GET",
+            "/v1/events",
+            query={
+                "page_size": page_size,
+                "page_token": page_token,
+                "customer": customer,
+                "event_type": event_type,
+                "idempotency_key": idempotency_key,
+                "start": start,
+                "end": end,
+            },
+        )
+        return answer
+
     def ingest_event(self, body: schema.Event) -> schema.IngestResult:
         """Send one event."""
         answer: schema.IngestResult = self.call("POST", "/v1/events", body=body)
@@ -475,6 +504,11 @@ class Operations:
         answer: schema.Pricing = self.call("PUT", "/v1/meters/{slug}/pricing", path_parameters={"slug": slug}, body=body)
         return answer
 
+    def preview_pricing(self, slug: str, body: schema.SetPricing) -> schema.PricePreview:
+        """Preview what a price would change."""
+        answer: schema.PricePreview = self.call("POST", "/v1/meters/{slug}/pricing/preview", path_parameters={"slug": slug}, body=body)
+        return answer
+
     def withdraw_pricing(self, slug: str, version: str) -> schema.Pricing:
         """Withdraw a meter's price that has not begun."""
         answer: schema.Pricing = self.call(
@@ -490,6 +524,15 @@ class Operations:
     def ask_for_reset(self, body: schema.AskForReset) -> schema.AskForReset1:
         """Ask for another password."""
         answer: schema.AskForReset1 = self.call("POST", "/v1/password-resets", body=body)
+        return answer
+
+    def list_pricing(
+        self, *, page_size: int | None = None, page_token: str | None = None, product: str | None = None
+    ) -> schema.ListPricing:
+        """List the prices of meters."""
+        answer: schema.ListPricing = self.call(
+            "GET", "/v1/pricing", query={"page_size": page_size, "page_token": page_token, "product": product}
+        )
         return answer
 
     def list_products(
@@ -525,6 +568,13 @@ class Operations:
         """Set a meter's price in a plan."""
         answer: schema.Pricing = self.call(
             "PUT", "/v1/products/{slug}/pricing/{meter}", path_parameters={"slug": slug, "meter": meter}, body=body
+        )
+        return answer
+
+    def preview_product_pricing(self, slug: str, meter: str, body: schema.SetProductPricing) -> schema.PricePreview:
+        """Preview what a price in a plan would change."""
+        answer: schema.PricePreview = self.call(
+            "POST", "/v1/products/{slug}/pricing/{meter}/preview", path_parameters={"slug": slug, "meter": meter}, body=body
         )
         return answer
 

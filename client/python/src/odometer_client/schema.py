@@ -81,6 +81,11 @@ class AutoSyncRun(TypedDict):
     workflow_id: str
 
 
+class Backfill(TypedDict):
+    counted_days: int
+    days: int
+
+
 class Because(TypedDict):
     reason: str
 
@@ -340,6 +345,12 @@ class Event(TypedDict):
 
 class EventBatch(TypedDict):
     events: list[Event]
+
+
+class EventPeriod(TypedDict):
+    end: str
+    id: str
+    start: str
 
 
 class ExcludedMeter(TypedDict):
@@ -617,6 +628,7 @@ class MessagePeriod(TypedDict):
 class Meter(TypedDict):
     aggregation: Literal["sum", "count"]
     archived_at: str | None
+    backfill: NotRequired[Backfill]
     counted_from: str | None
     created_at: str
     current: NotRequired[Counting]
@@ -695,6 +707,19 @@ class PriceDifference(TypedDict):
     meter_slug: str
     our_price: str
     their_price: str
+
+
+class PriceImpact(TypedDict):
+    after: Decimal
+    before: Decimal
+    currency: str
+    customers: int
+
+
+class PricePreview(TypedDict):
+    changes: list[PriceImpact]
+    effective_from: str | None
+    if_in_force: list[PriceImpact]
 
 
 class Pricing(TypedDict):
@@ -1144,6 +1169,12 @@ class BillingPeriod(TypedDict):
     stream: NotRequired[int]
 
 
+class EventCounter(TypedDict):
+    late: bool
+    meter_slug: str
+    period: NotRequired[EventPeriod]
+
+
 class InvoiceDisagrees(TypedDict):
     customer_external_id: str
     customer_id: str
@@ -1169,6 +1200,12 @@ class ListMember(TypedDict):
 
 class ListMeter(TypedDict):
     data: list[Meter]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListPricing(TypedDict):
+    data: list[Pricing]
     has_more: bool
     next_page_token: str | None
 
@@ -1303,6 +1340,18 @@ class StepSeries(TypedDict):
     window: UsagePeriod
 
 
+class StoredEvent(TypedDict):
+    counted_by: list[EventCounter]
+    customer_id: str
+    event_type: str
+    id: str
+    idempotency_key: str | None
+    ingested_at: str
+    properties: dict[str, Any]
+    timestamp: str
+    value: Decimal
+
+
 class SyncLine(TypedDict):
     amount: Decimal
     component: Literal["usage", "adjustment"]
@@ -1378,6 +1427,12 @@ class Customer(TypedDict):
 
 class ListCustomer(TypedDict):
     data: list[Customer]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListStoredEvent(TypedDict):
+    data: list[StoredEvent]
     has_more: bool
     next_page_token: str | None
 

@@ -1,0 +1,107 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const eventsWindow = 24 * time.Hour
+
+type listEventsInput struct {
+	Paging
+
+	Customer       string    `query:"customer" maxLength:"255" doc:"The customer's external ID"`
+	EventType      string    `query:"event_type" maxLength:"255"`
+	IdempotencyKey string    `query:"idempotency_key" maxLength:"255" doc:"The whole key"`
+	Start          time.Time `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now"`
+	End            time.Time `query:"end" doc:"The instant after the last; when absent, that after the latest that an event can have now"`
+}
+
+// storedEvent is an event, and what has come of it.
+type storedEvent struct {
+	ExportedEvent
+
+	IngestedAt time.Time      `json:"ingested_at" doc:"When it came"`
+	CountedBy  []eventCounter `json:"counted_by" doc:"The meters in whose usage it is. A meter whose past is being counted is not here yet"`
+}
+
+type eventCounter struct {
+	MeterSlug string `json:"meter_slug"`
+	Late      bool   `json:"late" doc:"It came when its billing period was closed: its usage is billed as an adjustment"`
+
+	Period *eventPeriod `json:"period,omitempty"`
+}
+
+// eventPeriod is the billing period that an event's timestamp is in. It is stored
+// with the first sync in it or after it, and absent before.
+type eventPeriod struct {
+	ID    string    `json:"id" example:"per_3"`
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+}
+
+func showStored(e db.ListedEvent) storedEvent {
+	shown := storedEvent{ExportedEvent: showEvent(e.Event, metering.Customer{ExternalID: e.ExternalID}), IngestedAt: e.IngestedAt, CountedBy: []eventCounter{}}
+	for _, c := range e.CountedBy {
+		counter := eventCounter{MeterSlug: c.MeterSlug, Late: c.Late}
+		if p := c.Period; p != nil {
+			counter.Period = &eventPeriod{p.ID.String(), p.Start.UTC(), p.End.UTC()}
+		}
+		shown.CountedBy = append(shown.CountedBy, counter)
+	}
+	return shown
+}
+
+type listEventsOutput struct{ Body List[storedEvent] }
+
+func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEventsOutput, error) {
+	filter, err := s.eventFilter(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	at := exportCursor{Range: filter.Range}
+	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
+		return nil, err
+	}
+	filter.Range = at.Range
+	events, more, err := s.Store.Events.List(ctx, principalOf(ctx).Tenant.ID, filter, at.After, in.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	list := List[storedEvent]{Data: make([]storedEvent, 0, len(events)), HasMore: more}
+	for _, e := range events {
+		list.Data = append(list.Data, showStored(e))
+	}
+	if more {
+		last := events[len(events)-1]
+		list.NextPageToken = new(s.pageToken(ctx, exportCursor{filter.Range, &db.EventCursor{At: last.At, ID: last.ID}}))
+	}
+	return &listEventsOutput{list}, nil
+}
+
+func (s *server) eventFilter(ctx context.Context, in *listEventsInput) (f db.EventFilter, err error) {
+	for _, q := range []struct{ name, text string }{{"event_type", in.EventType}, {"idempotency_key", in.IdempotencyKey}} {
+		if !storable(q.text) {
+			return f, metering.Invalid("query."+q.name, "must be UTF-8 without NUL")
+		}
+	}
+	f.EventType, f.IdempotencyKey = in.EventType, in.IdempotencyKey
+	start := in.Start
+	if start.IsZero() && in.End.IsZero() {
+		start = metering.Instant(s.Now().Add(-eventsWindow))
+	}
+	if f.Range, err = rangeBefore(start, in.End, s.Now(), eventsWindow); err != nil {
+		return f, err
+	}
+	if in.Customer != "" {
+		c, err := s.customer(ctx, in.Customer)
+		if err != nil {
+			return f, err
+		}
+		f.Customer = c.ID
+	}
+	return f, nil
+}

@@ -1,0 +1,79 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func TestEventsOfTheLastDayAreListedNewestFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	at := func(ago time.Duration) string { return b.now().Add(-ago).UTC().Format(time.RFC3339) }
+	b.ingest(t, "/v1/events/batch", fmt.Sprintf(`{"events":[
+		{"event_type":"call","customer_id":"acme","value":1.50,"timestamp":%q},
+		{"event_type":"call","customer_id":"acme","value":2,"timestamp":%q,"idempotency_key":"two","properties":{"model":"a"}},
+		{"event_type":"token","customer_id":"con/toso","value":3,"timestamp":%q},
+		{"event_type":"token","customer_id":"acme","value":4}]}`, at(25*time.Hour), at(23*time.Hour), at(time.Hour)))
+	list := func(query string) (page client.ListStoredEvent) {
+		t.Helper()
+		a := b.send(t, "GET", "/v1/events"+query, "")
+		require.Equal(t, 200, a.status, a.body)
+		require.NoError(t, json.Unmarshal([]byte(a.body), &page))
+		return page
+	}
+	values := func(page client.ListStoredEvent) (values []string) {
+		for _, e := range page.Data {
+			values = append(values, e.Value.String())
+		}
+		return values
+	}
+	require.Equal(t, []string{"4", "3", "2"}, values(list("")))
+	require.Equal(t, []string{"4", "3", "2", "1.5"}, values(list("?start="+at(26*time.Hour))))
+	require.Equal(t, []string{"4", "2"}, values(list("?customer=acme")))
+	require.Equal(t, []string{"3"}, values(list("?customer="+url.QueryEscape("con/toso"))))
+	require.Equal(t, []string{"4", "3"}, values(list("?event_type=token")))
+	require.Equal(t, []string{"2"}, values(list("?idempotency_key=two")))
+	require.Empty(t, list("?idempotency_key=tw").Data)
+	require.Equal(t, []string{"3", "2"}, values(list("?end="+at(time.Minute))))
+
+	first := list("?page_size=1")
+	require.True(t, first.HasMore)
+	b.ingest(t, "/v1/events", `{"event_type":"token","customer_id":"acme","value":5}`)
+	rest := list("?page_size=2&page_token=" + *first.NextPageToken)
+	require.Equal(t, []string{"3", "2"}, values(rest), "the range is that of the first page")
+	require.False(t, rest.HasMore)
+	require.Nil(t, rest.NextPageToken)
+
+	two := rest.Data[1]
+	require.Equal(t, "acme two call", two.CustomerId+" "+*two.IdempotencyKey+" "+two.EventType)
+	require.Equal(t, map[string]any{"model": "a"}, two.Properties)
+	require.WithinDuration(t, time.Now(), two.IngestedAt, time.Minute)
+	require.Equal(t, []client.EventCounter{{MeterSlug: "calls"}}, two.CountedBy)
+	require.Empty(t, rest.Data[0].CountedBy)
+}
+
+func TestEventsAreListedForWhoMayReadThem(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for scope, status := range map[metering.Scope]int{metering.ScopeAdmin: 200, metering.ScopeReadWrite: 200, metering.ScopeReadOnly: 403, metering.ScopeIngestOnly: 403} {
+		require.Equal(t, status, b.send(t, "GET", "/v1/events", "", "Authorization: Bearer "+b.newKey(t, scope)).status, scope)
+	}
+	for query, at := range map[string]string{
+		"?start=2026-01-02T00:00:00Z&end=2026-01-01T00:00:00Z": "query.end",
+		"?page_token=other":      "query.page_token",
+		"?event_type=%00":        "query.event_type",
+		"?idempotency_key=a%00b": "query.idempotency_key",
+	} {
+		require.Equal(t, at, b.send(t, "GET", "/v1/events"+query, "").problem(t, 422, "invalid").Errors[0].Location, query)
+	}
+	b.send(t, "GET", "/v1/events?customer=nobody", "").problem(t, 404, "not_found")
+}

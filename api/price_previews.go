@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// priceImpact is what a price would change of charges in one currency.
+type priceImpact struct {
+	Currency  string           `json:"currency" example:"USD"`
+	Before    metering.Decimal `json:"before" doc:"What those customers' charges come to now"`
+	After     metering.Decimal `json:"after" doc:"What they would come to"`
+	Customers int              `json:"customers" doc:"How many customers' charges differ"`
+}
+
+func showImpact(impact []db.PriceImpact) []priceImpact {
+	shown := []priceImpact{}
+	for _, i := range impact {
+		shown = append(shown, priceImpact{i.Currency, i.Before, i.After, i.Customers})
+	}
+	return shown
+}
+
+type pricePreview struct {
+	EffectiveFrom *time.Time    `json:"effective_from" doc:"From when it would hold; null: from the beginning"`
+	Changes       []priceImpact `json:"changes" doc:"What it would change of the charges of billing periods that are not closed, as of now, by currency; empty: nothing"`
+	IfInForce     []priceImpact `json:"if_in_force" doc:"The same if it had been in force at the start of those periods, whenever it is to hold"`
+}
+
+type pricePreviewOutput struct{ Body pricePreview }
+
+func (s *server) previewPricing(ctx context.Context, in *setPricingInput) (*pricePreviewOutput, error) {
+	m, err := s.meter(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	return s.previewPrice(ctx, m, 0, in.Body.NewPrice)
+}
+
+func (s *server) previewProductPricing(ctx context.Context, in *setProductPricingInput) (*pricePreviewOutput, error) {
+	p, m, err := s.inProduct(ctx, in.ProductMeter)
+	if err != nil {
+		return nil, err
+	}
+	return s.previewPrice(ctx, m, p.ID, in.Body.NewPrice)
+}
+
+func (s *server) previewPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricePreviewOutput, error) {
+	tenant := principalOf(ctx).Tenant.ID
+	p, err := s.priceIn(ctx, m, product, in)
+	if err != nil {
+		return nil, err
+	}
+	former, err := s.Store.Prices.Versions(ctx, tenant, m.ID, product)
+	if err != nil {
+		return nil, err
+	}
+	if len(former) == 0 {
+		p.EffectiveFrom = time.Time{} // as a first price does
+	}
+	changes, err := s.Store.Ledger.PriceImpact(ctx, tenant, p, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	inForce, err := s.Store.Ledger.InForceImpact(ctx, tenant, p, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	shown := showPrice(p)
+	return &pricePreviewOutput{pricePreview{shown.EffectiveFrom, showImpact(changes), showImpact(inForce)}}, nil
+}

@@ -159,7 +159,7 @@ func TestAnEventSaysInWhichPeriodItIs(t *testing.T) {
 
 	_, err := conn.Exec(t.Context(), `
 		update billing_periods p
-		set closed_at = now(), closed_epoch = (select epoch from tenants where id = p.tenant_id)
+		set closed_at = p.ends_at, closed_epoch = (select epoch from tenants where id = p.tenant_id)
 		where tenant_id = $1`, tenant)
 	require.NoError(t, err)
 	require.Equal(t, id.String()+" late: true", period(), "the event is of the epoch in which it closed")

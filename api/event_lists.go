@@ -2,13 +2,19 @@ package api
 
 import (
 	"context"
+	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const eventsWindow = 24 * time.Hour
+const (
+	eventsWindow  = 24 * time.Hour
+	defaultSearch = 2 * time.Second
+)
 
 type listEventsInput struct {
 	Paging
@@ -55,7 +61,13 @@ func showStored(e db.ListedEvent) storedEvent {
 	return shown
 }
 
-type listEventsOutput struct{ Body List[storedEvent] }
+type eventPage struct {
+	List[storedEvent]
+
+	SearchedUntil time.Time `json:"searched_until" doc:"All of the range that is later than this was searched"`
+}
+
+type listEventsOutput struct{ Body eventPage }
 
 func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEventsOutput, error) {
 	filter, err := s.eventFilter(ctx, in)
@@ -67,19 +79,71 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 		return nil, err
 	}
 	filter.Range = at.Range
-	events, more, err := s.Store.Events.List(ctx, principalOf(ctx).Tenant.ID, filter, at.After, in.PageSize)
+	found, err := s.Store.Events.List(ctx, principalOf(ctx).Tenant.ID, filter, at.After, in.PageSize, db.Search{Now: s.Now, Budget: s.SearchTime})
 	if err != nil {
 		return nil, err
 	}
-	list := List[storedEvent]{Data: make([]storedEvent, 0, len(events)), HasMore: more}
-	for _, e := range events {
-		list.Data = append(list.Data, showStored(e))
+	if err := s.auditListing(ctx, filter); err != nil {
+		return nil, err
 	}
-	if more {
-		last := events[len(events)-1]
-		list.NextPageToken = new(s.pageToken(ctx, exportCursor{filter.Range, &db.EventCursor{At: last.At, ID: last.ID}}))
+	page := eventPage{SearchedUntil: found.SearchedUntil.UTC(), List: List[storedEvent]{Data: make([]storedEvent, 0, len(found.Events))}}
+	for _, e := range found.Events {
+		page.Data = append(page.Data, showStored(e))
 	}
-	return &listEventsOutput{list}, nil
+	if found.Next != nil {
+		page.HasMore, page.NextPageToken = true, new(s.pageToken(ctx, exportCursor{filter.Range, found.Next}))
+	}
+	return &listEventsOutput{page}, nil
+}
+
+// listings are when lists of events were last recorded in the audit log.
+type listings struct {
+	sync.Mutex
+
+	recorded *simplelru.LRU[listing, time.Time]
+}
+
+// listing is who reads whose events; customer 0: everybody's.
+type listing struct {
+	tenant   metering.TenantID
+	actor    metering.Actor
+	customer metering.CustomerID
+}
+
+const (
+	listingsPeriod = time.Hour
+	maxListings    = 100_000 // remembered; beyond, one is recorded again before its hour is over
+)
+
+// auditListing records who reads whose events, once an hour however often they do.
+func (s *server) auditListing(ctx context.Context, f db.EventFilter) error {
+	who := principalOf(ctx)
+	of := listing{who.Tenant.ID, who.Actor, f.Customer}
+	if !s.listings.due(of, s.Now()) {
+		return nil
+	}
+	resource := who.Tenant.ID.String()
+	if f.Customer != 0 {
+		resource = f.Customer.String()
+	}
+	if err := s.auditAsked(ctx, "event.list", resource, map[string]any{"start": f.Start.UTC(), "end": f.End.UTC()}); err != nil {
+		return err
+	}
+	s.listings.note(of, s.Now())
+	return nil
+}
+
+func (l *listings) due(of listing, now time.Time) bool {
+	l.Lock()
+	defer l.Unlock()
+	recorded, known := l.recorded.Get(of)
+	return !known || now.Sub(recorded) >= listingsPeriod
+}
+
+func (l *listings) note(of listing, now time.Time) {
+	l.Lock()
+	defer l.Unlock()
+	l.recorded.Add(of, now)
 }
 
 func (s *server) eventFilter(ctx context.Context, in *listEventsInput) (f db.EventFilter, err error) {

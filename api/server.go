@@ -19,6 +19,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"go.temporal.io/sdk/client"
@@ -53,6 +54,7 @@ type Deps struct {
 	BodyBytes         int64          // of tenants' request bodies in memory at once; 0: 32 MiB
 	BodyTime          time.Duration  // for a body to arrive; 0: 30 s
 	AnswerTime        time.Duration  // for a client to take an answer, or a part of an export; 0: 30 s
+	SearchTime        time.Duration  // for which a page of events is looked for; 0: 2 s
 	Now               func() time.Time
 	Log               *slog.Logger
 	Metrics           prometheus.Registerer
@@ -78,6 +80,7 @@ type server struct {
 	largePages  *db.Shares[metering.TenantID]
 	failures    *failures
 	refusals    refusals
+	listings    listings
 	notSignedIn *coalescer[refusedSignIn, struct{}]
 	minutes     limiter
 	pageKey     []byte
@@ -100,6 +103,7 @@ func New(deps Deps) (http.Handler, error) {
 	}
 	deps.Credentials = cmp.Or(deps.Credentials, deps.Store)
 	deps.CallsPerMinute = cmp.Or(deps.CallsPerMinute, defaultCalls)
+	deps.SearchTime = cmp.Or(deps.SearchTime, defaultSearch)
 	s := newServer(deps)
 	s.pageKey, s.requestKey = pageKey, requestKey
 	s.bodies, s.requests = newBodies(deps), db.NewShares[metering.TenantID](maxRequests)
@@ -113,6 +117,9 @@ func New(deps Deps) (http.Handler, error) {
 	s.notSignedIn = &coalescer[refusedSignIn, struct{}]{run: s.auditSignIns, timeout: auditTimeout}
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
 	s.resets = &coalescer[string, struct{}]{run: s.noteResets, timeout: credentialTimeout}
+	if s.listings.recorded, err = simplelru.NewLRU[listing, time.Time](maxListings, nil); err != nil {
+		return nil, err
+	}
 	tenants, strangers, err := newLimiters(deps)
 	if err != nil {
 		return nil, err
@@ -178,7 +185,8 @@ func (s *server) routes() {
 	s.describeEvents()
 	huma.Register(s.api, described(get("list-events", eventsPath, EventsRead, "List events"),
 		"Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. "+
-			"Events that were rejected are not stored."), s.listEvents)
+			"Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token "+
+			"that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all."), s.listEvents)
 
 	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series")), s.usage)
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter"), s.usageSummary)

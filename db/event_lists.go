@@ -3,9 +3,11 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -39,37 +41,153 @@ type CountingPeriod struct {
 	End   time.Time         `json:"end"`
 }
 
-// List returns up to limit events, newest first, from before the cursor where one
-// is given, and whether more follow; fewer where they are large. It reads the chunks
-// of the filter's range, from the end on. It answers CodeInvalid where the range
-// begins before events are kept.
-func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilter, before *EventCursor, limit int) (events []ListedEvent, more bool, err error) {
-	if before == nil {
-		before = &EventCursor{At: f.End}
-	}
-	rows, err := s.pool.Query(ctx, selectEvents(f), pgx.NamedArgs{
-		"tenant": tenant, "start": f.Start, "end": f.End, "customer": f.Customer, "event_type": f.EventType, "key": f.IdempotencyKey,
-		"before": before.At, "before_id": [16]byte(before.ID), "limit": limit + 1,
-	})
-	if err != nil {
-		return nil, false, coded(err)
-	}
-	defer rows.Close()
-	for bytes := 0; rows.Next(); {
-		if len(events) == limit || bytes >= pageBytes {
-			more = true
+// Search is for how long a page is looked for, by whose clock.
+type Search struct {
+	Now    func() time.Time
+	Budget time.Duration
+}
+
+// EventPage is what a search has found until its page was full, its budget spent
+// or nothing left.
+type EventPage struct {
+	Events        []ListedEvent // newest first
+	Next          *EventCursor  // before which the next page begins; nil: this is the last one
+	SearchedUntil time.Time     // all of the range that is later was searched
+}
+
+// List searches a range from its end, or from the cursor, back for up to limit
+// events, fewer where they are large. It reads a window at a time, each twice as
+// wide as the former, so that what it reads is in proportion to how far back it
+// has to look, and a range in which little matches is searched page by page. It
+// answers CodeInvalid where the range begins before events are kept.
+func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilter, before *EventCursor, limit int, by Search) (EventPage, error) {
+	began := by.Now()
+	search := eventSearch{pool: s.pool, tenant: tenant, filter: f, limit: limit, most: max(by.Budget, leastTime)}
+	for w := f.firstWindow(before, began); ; w = f.nextWindow(w) {
+		err := search.read(ctx, w)
+		for tooMuch(ctx, err) && search.page.SearchedUntil.IsZero() && w.width > leastWindow {
+			w = f.narrowed(w)
+			err = search.read(ctx, w)
+		}
+		if tooMuch(ctx, err) && !search.page.SearchedUntil.IsZero() {
+			break // at where the window before this one began
+		}
+		if err != nil {
+			return EventPage{}, coded(err)
+		}
+		if search.ended || by.Now().Sub(began) >= by.Budget {
 			break
 		}
-		e, err := scanListed(rows)
-		if err != nil {
-			return nil, false, coded(err)
+	}
+	return search.page, requireKept(ctx, s.pool, f.Range)
+}
+
+// tooMuch says whether a window held more than could be read in its time.
+func tooMuch(ctx context.Context, err error) bool {
+	return sqlState(err) == stateQueryCanceled && ctx.Err() == nil
+}
+
+// eventWindow is a part of a range: from an instant, before a cursor.
+type eventWindow struct {
+	from   time.Time
+	before EventCursor
+	width  time.Duration // of what is not ahead of now, where few events are
+}
+
+const (
+	firstWindow  = time.Minute
+	leastWindow  = time.Millisecond
+	widestWindow = 1 << 62 // a century and a half, of which twice as much is no duration any more
+)
+
+// firstWindow is all of the range where the customer's index leads to as many
+// events as a page holds, and otherwise its last minute.
+func (f EventFilter) firstWindow(before *EventCursor, now time.Time) eventWindow {
+	w := eventWindow{before: EventCursor{At: f.End}, width: firstWindow}
+	if before != nil {
+		w.before = *before
+	}
+	if f.Customer != 0 && f.EventType == "" && f.IdempotencyKey == "" {
+		w.width, w.from = min(w.before.At.Sub(f.Start), widestWindow), f.Start
+		return w
+	}
+	end := w.before.At
+	if now.Before(end) {
+		end = now
+	}
+	return f.since(w, end.Add(-w.width))
+}
+
+// nextWindow is before the former, and twice as wide.
+func (f EventFilter) nextWindow(w eventWindow) eventWindow {
+	w.before, w.width = EventCursor{At: w.from}, 2*min(w.width, widestWindow/2)
+	return f.since(w, w.from.Add(-w.width))
+}
+
+// narrowed is the end of a window that holds too much.
+func (f EventFilter) narrowed(w eventWindow) eventWindow {
+	w.width /= 16
+	return f.since(w, w.before.At.Add(-w.width))
+}
+
+func (f EventFilter) since(w eventWindow, from time.Time) eventWindow {
+	w.from = from
+	if from.Before(f.Start) {
+		w.from = f.Start
+	}
+	return w
+}
+
+// eventSearch is a page on its way.
+type eventSearch struct {
+	pool   *pool
+	tenant metering.TenantID
+	filter EventFilter
+	limit  int
+	most   time.Duration // for a window
+	page   EventPage
+	bytes  int
+	ended  bool // the page is full, or nothing is left
+}
+
+// leastTime is for a window, however small the budget: what is begun is to end.
+const leastTime = time.Second
+
+// read adds the events of a window to the page, as many as fit, and none where it
+// takes too long.
+func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
+	found, bytes, more := []ListedEvent(nil), s.bytes, false
+	room := s.limit - len(s.page.Events)
+	var batch pgx.Batch
+	batch.Queue(`select set_config('statement_timeout', $1, true)`, strconv.FormatInt(s.most.Milliseconds(), 10))
+	batch.Queue(selectEvents(s.filter), s.filter.arguments(s.tenant, w, room+1)).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if more = len(found) == room || bytes >= pageBytes; more {
+				return nil
+			}
+			e, err := scanListed(rows)
+			if err != nil {
+				return err
+			}
+			found, bytes = append(found, e), bytes+len(e.Properties)+len(e.IdempotencyKey)+len(e.EventType)
 		}
-		events, bytes = append(events, e), bytes+len(e.Properties)+len(e.IdempotencyKey)+len(e.EventType)
+		return rows.Err()
+	})
+	if err := s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, &batch).Close() }); err != nil {
+		return err
 	}
-	if rows.Close(); rows.Err() != nil {
-		return nil, false, coded(rows.Err())
+	s.page.Events, s.bytes = append(s.page.Events, found...), bytes
+	if more {
+		last := s.page.Events[len(s.page.Events)-1]
+		s.page.Next, s.page.SearchedUntil, s.ended = &EventCursor{At: last.At, ID: last.ID}, last.At, true
+		return nil
 	}
-	return events, more, requireKept(ctx, s.pool, f.Range)
+	s.page.Next, s.page.SearchedUntil = &EventCursor{At: w.from}, w.from
+	s.ended = len(s.page.Events) == s.limit || bytes >= pageBytes
+	if !w.from.After(s.filter.Start) {
+		s.page.Next, s.ended = nil, true
+	}
+	return nil
 }
 
 func scanListed(row pgx.CollectableRow) (e ListedEvent, err error) {
@@ -80,6 +198,13 @@ func scanListed(row pgx.CollectableRow) (e ListedEvent, err error) {
 	}
 	e.At, e.IngestedAt = e.At.UTC(), e.IngestedAt.UTC()
 	return e, json.Unmarshal(counted, &e.CountedBy)
+}
+
+func (f EventFilter) arguments(tenant metering.TenantID, w eventWindow, limit int) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"tenant": tenant, "from": w.from, "before": w.before.At, "before_id": [16]byte(w.before.ID), "limit": limit,
+		"customer": f.Customer, "event_type": f.EventType, "key": f.IdempotencyKey,
+	}
 }
 
 // selectEvents names only what the filter does, so that its index is used. A key
@@ -101,8 +226,8 @@ func selectEvents(f EventFilter) string {
 		  select tenant_id, id, customer_id, event_type, ts, value, properties, idempotency_key, ingested_at, epoch
 		  from events
 		  where tenant_id = @tenant
-		    and ts >= @start
-		    and ts < @end
+		    and ts >= @from
+		    and ts <= @before
 		    and (ts, id) < (@before, @before_id::uuid)` + where + `
 		  order by ts desc, id desc
 		  limit @limit) e

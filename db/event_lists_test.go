@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -52,27 +54,105 @@ func TestEventsAreListedNewestFirstWithoutLossOrRepeat(t *testing.T) {
 				want = append(want, e.Value.String())
 			}
 		}
+		slices.Sort(want)
 		for _, limit := range []int{1, 7, 60} {
-			var seen []string
-			var before *db.EventCursor
-			for more := true; more; {
-				var page []db.ListedEvent
-				page, more, err = store.Events.List(t.Context(), tenant, of.filter, before, limit)
-				require.NoError(t, err)
-				require.LessOrEqual(t, len(page), limit)
-				for _, e := range page {
-					require.False(t, before != nil && e.At.After(before.At), "out of order")
-					seen, before = append(seen, e.Value.String()), &db.EventCursor{At: e.At, ID: e.ID}
-				}
-			}
-			slices.Sort(seen)
-			slices.Sort(want)
-			require.Equal(t, want, seen, "%s, with pages of %d", name, limit)
+			require.Equal(t, want, listed(t, store, tenant, of.filter, limit, patient), "%s, with pages of %d", name, limit)
+		}
+		require.Equal(t, want, listed(t, store, tenant, of.filter, 60, hurried(14)), "%s, some days at a time", name)
+	}
+}
+
+var patient = db.Search{Now: func() time.Time { return november }, Budget: time.Minute}
+
+// hurried has a page end after so many windows.
+func hurried(windows int) db.Search {
+	now := november
+	clock := func() time.Time { now = now.Add(time.Second); return now }
+	return db.Search{Now: clock, Budget: time.Duration(windows) * time.Second}
+}
+
+// listed are the values on all pages of a list, sorted.
+func listed(t *testing.T, store *db.DB, tenant metering.TenantID, f db.EventFilter, limit int, by db.Search) (values []string) {
+	t.Helper()
+	searched, newest := f.End, f.End
+	for before := (*db.EventCursor)(nil); ; {
+		page, err := store.Events.List(t.Context(), tenant, f, before, limit, by)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page.Events), limit)
+		require.False(t, page.SearchedUntil.After(searched), "it goes back")
+		searched = page.SearchedUntil
+		for _, e := range page.Events {
+			require.False(t, e.At.After(newest), "out of order")
+			require.False(t, e.At.Before(searched), "found where nothing was searched")
+			values, newest = append(values, e.Value.String()), e.At
+		}
+		if before = page.Next; before == nil {
+			require.Equal(t, f.Start, searched)
+			slices.Sort(values)
+			return values
 		}
 	}
 }
 
-func TestAListOfEventsReadsTheChunksOfItsWindowAlone(t *testing.T) {
+// TestAWideSearchEndsInTime: it answers what it has found and where to go on.
+func TestAWideSearchEndsInTime(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store).ID
+	ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november.AddDate(-1, 0, 0), "1", "", ""))
+	f := db.EventFilter{Range: metering.Range{Start: november.AddDate(-2, 0, 0), End: november.Add(time.Hour)}, EventType: "call"}
+
+	page, err := store.Events.List(t.Context(), tenant, f, nil, 10, hurried(1))
+	require.NoError(t, err)
+	require.Empty(t, page.Events)
+	require.True(t, november.Add(time.Second).Add(-time.Minute).Equal(page.SearchedUntil), "all that is ahead of now, and a minute: %s", page.SearchedUntil)
+	require.Equal(t, page.SearchedUntil, page.Next.At)
+
+	page, err = store.Events.List(t.Context(), tenant, f, page.Next, 10, hurried(3))
+	require.NoError(t, err)
+	require.True(t, page.SearchedUntil.Equal(november.Add(time.Second-8*time.Minute)), "1, 2 and 4 minutes further back: %s", page.SearchedUntil)
+
+	page, err = store.Events.List(t.Context(), tenant, f, page.Next, 10, patient)
+	require.NoError(t, err)
+	require.Len(t, page.Events, 1)
+	require.Nil(t, page.Next)
+	require.Equal(t, f.Start, page.SearchedUntil)
+}
+
+// TestAWindowThatHoldsTooMuchIsNarrowed: each event takes half a second here, and
+// a window may take one.
+func TestAWindowThatHoldsTooMuchIsNarrowed(t *testing.T) {
+	t.Parallel()
+	store, url := dbtest.Fresh(t)
+	tenant := dbtest.Tenant(t, store).ID
+	var sent []metering.Event
+	for i, ago := range []time.Duration{1, 11, 21, 100, 110, 120} {
+		sent = append(sent, dbtest.Event(t, "call", "acme", november.Add(-ago*time.Second), fmt.Sprint(i), "", ""))
+	}
+	ingest(t, store, tenant, sent...)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	_, err = conn.Exec(t.Context(), `
+		alter table events rename to quick_events;
+		create function takes_long() returns boolean language plpgsql cost 100000 as $$ begin perform pg_sleep(0.5); return true; end $$;
+		create view events as select * from quick_events where takes_long();
+		grant select on events to public`)
+	require.NoError(t, err)
+	f := db.EventFilter{Range: metering.Range{Start: november.Add(-5 * time.Minute), End: november}}
+	still := db.Search{Now: func() time.Time { return november }, Budget: time.Second}
+	first, err := store.Events.List(t.Context(), tenant, f, nil, 10, still)
+	require.NoError(t, err)
+	require.Len(t, first.Events, 3)
+	require.NotNil(t, first.Next, "what is left of the range holds too much for a window that wide")
+	second, err := store.Events.List(t.Context(), tenant, f, first.Next, 10, still)
+	require.NoError(t, err)
+	require.NotEmpty(t, second.Events)
+	require.Equal(t, "3", second.Events[0].Value.String())
+}
+
+// TestASearchReadsTheChunksOfItsWindowsAlone, and few windows however wide its range is.
+func TestASearchReadsTheChunksOfItsWindowsAlone(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	tenant := dbtest.Tenant(t, store).ID
@@ -81,20 +161,42 @@ func TestAListOfEventsReadsTheChunksOfItsWindowAlone(t *testing.T) {
 	}
 	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
 	require.NoError(t, err)
-	day := metering.Range{Start: november.Add(-12 * time.Hour), End: november.Add(12 * time.Hour)}
-	chunk := regexp.MustCompile(`on (_hyper_\w+_chunk)`)
-	for _, customer := range []metering.CustomerID{0, acme.ID} {
-		lines, err := db.PlanOfEvents(t.Context(), store, tenant, db.EventFilter{Range: day, Customer: customer})
-		require.NoError(t, err)
-		plan := strings.Join(lines, "\n")
-		var chunks []string
-		for _, found := range chunk.FindAllStringSubmatch(plan, -1) {
-			chunks = append(chunks, found[1])
+	months := metering.Range{Start: november.AddDate(0, -6, 0), End: november.Add(time.Hour)}
+	for name, of := range map[string]struct {
+		filter  db.EventFilter
+		windows int
+	}{
+		"all":                    {db.EventFilter{Range: months}, 19},
+		"a type":                 {db.EventFilter{Range: months, EventType: "call"}, 19},
+		"a customer and a type":  {db.EventFilter{Range: months, Customer: acme.ID, EventType: "call"}, 19},
+		"a customer":             {db.EventFilter{Range: months, Customer: acme.ID}, 1}, // whose index ends with the page
+		"all that there can be":  {db.EventFilter{Range: metering.Range{Start: time.Time{}, End: november}}, 40},
+		"a customer's, in a day": {db.EventFilter{Range: metering.Range{Start: november.AddDate(0, 0, -1), End: november}, Customer: acme.ID}, 1},
+	} {
+		windows := db.WindowsOfEvents(of.filter, november)
+		require.LessOrEqual(t, len(windows), of.windows, name)
+		end := of.filter.End
+		for _, w := range windows {
+			require.Equal(t, end, w.End, "%s: windows tile the range", name)
+			end = w.Start
+			lines, err := db.PlanOfEvents(t.Context(), store, tenant, of.filter, w)
+			require.NoError(t, err)
+			plan := strings.Join(lines, "\n")
+			require.LessOrEqual(t, len(chunksOf(plan)), min(6, 2+int(w.End.Sub(w.Start)/(7*24*time.Hour))), "%s, %s: %s", name, w, plan)
 		}
-		slices.Sort(chunks)
-		require.LessOrEqual(t, len(slices.Compact(chunks)), 2, plan)
-		require.NotEmpty(t, chunks, plan)
+		require.Equal(t, of.filter.Start, end, name)
 	}
+}
+
+var planChunk = regexp.MustCompile(`on (_hyper_\w+_chunk)`)
+
+// chunksOf are the chunks that a plan reads.
+func chunksOf(plan string) (chunks []string) {
+	for _, found := range planChunk.FindAllStringSubmatch(plan, -1) {
+		chunks = append(chunks, found[1])
+	}
+	slices.Sort(chunks)
+	return slices.Compact(chunks)
 }
 
 // TestAnEventSaysWhichMetersHaveCountedIt, by the same rules as their totals.
@@ -104,9 +206,9 @@ func TestAnEventSaysWhichMetersHaveCountedIt(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	list := func() (counted []string) {
 		t.Helper()
-		events, _, err := store.Events.List(t.Context(), tenant, db.EventFilter{Range: billing.CalendarPeriod(november, time.UTC)}, nil, 10)
+		page, err := store.Events.List(t.Context(), tenant, db.EventFilter{Range: billing.CalendarPeriod(november, time.UTC)}, nil, 10, patient)
 		require.NoError(t, err)
-		for _, e := range events {
+		for _, e := range page.Events {
 			text := e.Value.String()
 			for _, c := range e.CountedBy {
 				require.Nil(t, c.Period, "no period is stored")
@@ -141,10 +243,10 @@ func TestAnEventSaysInWhichPeriodItIs(t *testing.T) {
 	month := billing.CalendarPeriod(november, time.UTC)
 	period := func() string {
 		t.Helper()
-		events, _, err := store.Events.List(t.Context(), tenant, db.EventFilter{Range: month}, nil, 1)
+		page, err := store.Events.List(t.Context(), tenant, db.EventFilter{Range: month}, nil, 1, patient)
 		require.NoError(t, err)
-		require.Len(t, events[0].CountedBy, 1)
-		counted := events[0].CountedBy[0]
+		require.Len(t, page.Events[0].CountedBy, 1)
+		counted := page.Events[0].CountedBy[0]
 		require.True(t, month.Start.Equal(counted.Period.Start))
 		require.True(t, month.End.Equal(counted.Period.End))
 		return fmt.Sprintf("%s late: %t", counted.Period.ID, counted.Late)

@@ -86,13 +86,21 @@ func (c *counting) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 	return c.Tx.SendBatch(ctx, b)
 }
 
-// PlanOfEvents is how the database lists events: the chunks that it reads, and by
-// which indexes.
-func PlanOfEvents(ctx context.Context, store *DB, tenant metering.TenantID, f EventFilter) (lines []string, err error) {
-	rows, err := store.pool.Query(ctx, `explain (costs off) `+selectEvents(f), pgx.NamedArgs{
-		"tenant": tenant, "start": f.Start, "end": f.End, "customer": f.Customer, "event_type": f.EventType, "key": f.IdempotencyKey,
-		"before": f.End, "before_id": [16]byte{}, "limit": 51,
-	})
+// WindowsOfEvents are those that a search reads one after another where nothing is found.
+func WindowsOfEvents(f EventFilter, now time.Time) (windows []metering.Range) {
+	for w := f.firstWindow(nil, now); ; w = f.nextWindow(w) {
+		windows = append(windows, metering.Range{Start: w.from, End: w.before.At})
+		if !w.from.After(f.Start) {
+			return windows
+		}
+	}
+}
+
+// PlanOfEvents is how the database searches a window: the chunks that it reads,
+// and by which indexes.
+func PlanOfEvents(ctx context.Context, store *DB, tenant metering.TenantID, f EventFilter, window metering.Range) (lines []string, err error) {
+	w := eventWindow{from: window.Start, before: EventCursor{At: window.End}}
+	rows, err := store.pool.Query(ctx, `explain (costs off) `+selectEvents(f), f.arguments(tenant, w, 51))
 	if err != nil {
 		return nil, err
 	}

@@ -219,11 +219,11 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, boundary)
 		for customer, want := range map[metering.CustomerID]int{0: 2, ours.customer.ID: 2, theirs.customer.ID: 0} {
-			events, more, err := store.Events.List(ctx, ours.tenant, db.EventFilter{Range: month, Customer: customer}, nil, 100)
+			page, err := store.Events.List(ctx, ours.tenant, db.EventFilter{Range: month, Customer: customer}, nil, 100, patient)
 			require.NoError(t, err)
-			require.False(t, more)
-			require.Len(t, events, want)
-			for _, e := range events {
+			require.Nil(t, page.Next)
+			require.Len(t, page.Events, want)
+			for _, e := range page.Events {
 				require.Equal(t, "1", e.Value.String())
 				require.Len(t, e.CountedBy, 1)
 			}

@@ -85,6 +85,8 @@ type Problem struct {
 type FieldProblem struct {
 	Location string `json:"location" doc:"Such as body.slug or query.start"`
 	Message  string `json:"message"`
+
+	Code metering.FieldCode `json:"code,omitempty" example:"retroactive" doc:"The rule, for programs, where there is something to answer to it. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true"`
 }
 
 func (p *Problem) Error() string             { return p.Detail }

@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -23,14 +25,14 @@ func TestEventsOfTheLastDayAreListedNewestFirst(t *testing.T) {
 		{"event_type":"call","customer_id":"acme","value":2,"timestamp":%q,"idempotency_key":"two","properties":{"model":"a"}},
 		{"event_type":"token","customer_id":"con/toso","value":3,"timestamp":%q},
 		{"event_type":"token","customer_id":"acme","value":4}]}`, at(25*time.Hour), at(23*time.Hour), at(time.Hour)))
-	list := func(query string) (page client.ListStoredEvent) {
+	list := func(query string) (page client.EventPage) {
 		t.Helper()
 		a := b.send(t, "GET", "/v1/events"+query, "")
 		require.Equal(t, 200, a.status, a.body)
 		require.NoError(t, json.Unmarshal([]byte(a.body), &page))
 		return page
 	}
-	values := func(page client.ListStoredEvent) (values []string) {
+	values := func(page client.EventPage) (values []string) {
 		for _, e := range page.Data {
 			values = append(values, e.Value.String())
 		}
@@ -59,6 +61,59 @@ func TestEventsOfTheLastDayAreListedNewestFirst(t *testing.T) {
 	require.WithinDuration(t, time.Now(), two.IngestedAt, time.Minute)
 	require.Equal(t, []client.EventCounter{{MeterSlug: "calls"}}, two.CountedBy)
 	require.Empty(t, rest.Data[0].CountedBy)
+}
+
+// TestASearchForEventsGoesOnWithItsToken where it ended before it found anything.
+func TestASearchForEventsGoesOnWithItsToken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.ingest(t, "/v1/events", fmt.Sprintf(`{"event_type":"call","customer_id":"acme","value":7,"timestamp":%q}`, b.now().Add(-2*time.Hour).UTC().Format(time.RFC3339)))
+	hasty := b.replica(t, func(d *api.Deps) { d.SearchTime = time.Nanosecond })
+	var values []string
+	token, searched, empty := "", b.now().Add(2*time.Hour), 0
+	for pages := 0; ; pages++ {
+		require.Less(t, pages, 24*60+2, "a minute or more a page")
+		var page client.EventPage
+		a := hasty.send(t, "GET", "/v1/events?event_type=call&page_token="+token, "")
+		require.Equal(t, 200, a.status, a.body)
+		require.NoError(t, json.Unmarshal([]byte(a.body), &page))
+		require.True(t, page.SearchedUntil.Before(searched), "it gets on")
+		searched = page.SearchedUntil
+		for _, e := range page.Data {
+			values = append(values, e.Value.String())
+		}
+		if page.NextPageToken == nil || len(values) > 0 {
+			break
+		}
+		require.True(t, page.HasMore)
+		token, empty = *page.NextPageToken, empty+1
+	}
+	require.Equal(t, []string{"7"}, values)
+	require.Positive(t, empty)
+}
+
+// TestWhoListsEventsIsAudited, once an hour for each customer, or for all.
+func TestWhoListsEventsIsAudited(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	recorded := func() int {
+		t.Helper()
+		return strings.Count(b.send(t, "GET", "/v1/audit-log?action=event.list", "").body, `"event.list"`)
+	}
+	for range 3 {
+		require.Equal(t, 200, b.send(t, "GET", "/v1/events", "").status)
+	}
+	require.Equal(t, 1, recorded())
+	b.send(t, "GET", "/v1/events?customer=acme", "")
+	b.send(t, "GET", "/v1/events?customer=acme&event_type=call", "")
+	require.Equal(t, 2, recorded(), "whose events are read is in the log")
+	another := b.newKey(t, metering.ScopeAdmin)
+	b.send(t, "GET", "/v1/events", "", "Authorization: Bearer "+another)
+	require.Equal(t, 3, recorded())
+	b.ahead.Add(int64(time.Hour))
+	b.send(t, "GET", "/v1/events", "")
+	require.Equal(t, 4, recorded())
 }
 
 func TestEventsAreListedForWhoMayReadThem(t *testing.T) {

@@ -103,7 +103,7 @@ func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
 	for _, version := range next {
 		days, err := b.store.Backfills.Days(t.Context(), b.tenant.ID, version.ID)
 		require.NoError(t, err)
-		require.EqualValues(t, patched.Backfill.Days, len(days))
+		require.Len(t, days, int(patched.Backfill.Days))
 		_, err = b.store.Backfills.CountDay(t.Context(), b.tenant.ID, version.ID, days[0])
 		require.NoError(t, err)
 	}

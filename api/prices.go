@@ -186,7 +186,7 @@ func (s *server) refuseRetroactive(ctx context.Context, p billing.Price) error {
 	if err != nil {
 		return err
 	}
-	return metering.Invalid("body.effective_from", "is not in the future, so the price would hold for billing periods that run since then: %s. Send confirm_retroactive: true to set it", changesOf(impact))
+	return metering.Retroactive("body.effective_from", "is not in the future, so the price would hold for billing periods that run since then: %s. Send confirm_retroactive: true to set it", changesOf(impact))
 }
 
 // changesOf says what an impact changes of charges.

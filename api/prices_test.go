@@ -82,7 +82,7 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	const path = "/v1/meters/calls/pricing"
 	refused := func(body string) string {
 		p := b.send(t, "PUT", path, body).problem(t, 422, "invalid")
-		require.Equal(t, "body.effective_from", p.Errors[0].Location)
+		require.Equal(t, "body.effective_from retroactive", p.Errors[0].Location+" "+string(p.Errors[0].Code))
 		return p.Errors[0].Message
 	}
 	const send = ". Send confirm_retroactive: true to set it"

@@ -219,5 +219,5 @@ func (s *server) refuseRetroactiveProduct(ctx context.Context, customer metering
 	if err != nil {
 		return err
 	}
-	return metering.Invalid("body.effective_from", "is not in the future, so the plan would charge the customer's billing periods that run since then: %s. Send confirm_retroactive: true to assign it", changesOf(impact))
+	return metering.Retroactive("body.effective_from", "is not in the future, so the plan would charge the customer's billing periods that run since then: %s. Send confirm_retroactive: true to assign it", changesOf(impact))
 }

@@ -69,7 +69,7 @@ func TestAPlanFromAnInstantThatHasBeenIsConfirmed(t *testing.T) {
 
 	const path, from = "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z"`
 	p := b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
-	require.Equal(t, "body.effective_from", p.Errors[0].Location)
+	require.Equal(t, "body.effective_from retroactive", p.Errors[0].Location+" "+string(p.Errors[0].Code))
 	require.Contains(t, p.Errors[0].Message, "USD 142 now, 284 then, for 1 customer(s)")
 	require.Equal(t, "142 USD", b.preview(t), "nothing is stored")
 	require.Equal(t, 200, b.send(t, "PUT", path, from+`,"confirm_retroactive":true}`).status)

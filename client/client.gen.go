@@ -2885,6 +2885,20 @@ type EventCounter struct {
 	Period    *EventPeriod `json:"period,omitempty"`
 }
 
+// EventPage defines model for EventPage.
+type EventPage struct {
+	Data []StoredEvent `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+
+	// SearchedUntil All of the range that is later than this was searched
+	SearchedUntil time.Time `json:"searched_until"`
+}
+
 // EventPeriod defines model for EventPeriod.
 type EventPeriod struct {
 	End time.Time `json:"end"`
@@ -2966,6 +2980,11 @@ type ExportedEvent struct {
 
 // FieldProblem defines model for FieldProblem.
 type FieldProblem struct {
+	// Code The rule, for programs, where there is something to answer to it. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true
+	//
+	// Examples: retroactive
+	Code *string `json:"code,omitempty"`
+
 	// Location Such as body.slug or query.start
 	Location string `json:"location"`
 	Message  string `json:"message"`
@@ -3388,17 +3407,6 @@ type ListReconciliation struct {
 // ListStatementReport defines model for ListStatementReport.
 type ListStatementReport struct {
 	Data []StatementReport `json:"data"`
-
-	// HasMore Whether another page follows
-	HasMore bool `json:"has_more"`
-
-	// NextPageToken The page_token of the next page; null on the last one
-	NextPageToken *string `json:"next_page_token"`
-}
-
-// ListStoredEvent defines model for ListStoredEvent.
-type ListStoredEvent struct {
-	Data []StoredEvent `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -6596,7 +6604,7 @@ type ClientInterface interface {
 
 	// ListEvents List events
 	//
-	// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+	// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
 	//
 	// Corresponds with GET /v1/events (the `ListEvents` operationId).
 	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8402,7 +8410,7 @@ func (c *Client) UpsertCustomer(ctx context.Context, externalId string, body Ups
 
 // ListEvents List events
 //
-// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
 //
 // Corresponds with GET /v1/events (the `ListEvents` operationId).
 func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16025,7 +16033,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListEventsWithResponse List events
 	//
-	// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+	// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19226,13 +19234,13 @@ type ListEventsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *ListStoredEvent
+	JSON200 *EventPage
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListEventsResponse) GetJSON200() *ListStoredEvent {
+func (r ListEventsResponse) GetJSON200() *EventPage {
 	return r.JSON200
 }
 
@@ -23236,7 +23244,7 @@ func (c *ClientWithResponses) UpsertCustomerWithResponse(ctx context.Context, ex
 
 // ListEventsWithResponse List events
 //
-// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26201,7 +26209,7 @@ func ParseListEventsResponse(rsp *http.Response) (*ListEventsResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ListStoredEvent
+		var dest EventPage
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

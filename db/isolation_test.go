@@ -219,7 +219,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.NoError(t, err)
 		require.Nil(t, boundary)
 		for customer, want := range map[metering.CustomerID]int{0: 2, ours.customer.ID: 2, theirs.customer.ID: 0} {
-			page, err := store.Events.List(ctx, ours.tenant, db.EventFilter{Range: month, Customer: customer}, nil, 100, patient)
+			page, err := store.Events.List(ctx, ours.tenant, db.EventFilter{Range: month, Customer: customer}, nil, 100, unhurried)
 			require.NoError(t, err)
 			require.Nil(t, page.Next)
 			require.Len(t, page.Events, want)

@@ -31,11 +31,18 @@ const (
 
 // Field is one broken rule at one place of a request. Location is a path such
 // as "body.events[3].value" or "query.start"; Message names the rule and never
-// repeats the offending value.
+// repeats the offending value. Code is the rule, where callers answer to it.
 type Field struct {
 	Location string
 	Message  string
+	Code     FieldCode
 }
+
+// FieldCode is a rule that a caller may break knowingly.
+type FieldCode string
+
+// FieldRetroactive is broken by what changes charges of periods that run.
+const FieldRetroactive FieldCode = "retroactive"
 
 // Error is the one coded error of the program. Message is safe to show to the
 // caller; the cause is for the log only.
@@ -71,7 +78,15 @@ func Errorf(code Code, format string, args ...any) *Error {
 // Invalid makes a CodeInvalid error about one field.
 func Invalid(location, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
-	return &Error{Code: CodeInvalid, Message: location + " " + message, Fields: []Field{{location, message}}}
+	return &Error{Code: CodeInvalid, Message: location + " " + message, Fields: []Field{{Location: location, Message: message}}}
+}
+
+// Retroactive is Invalid about a change of charges of periods that run, which is
+// made where the caller confirms it.
+func Retroactive(location, format string, args ...any) *Error {
+	err := Invalid(location, format, args...)
+	err.Fields[0].Code = FieldRetroactive
+	return err
 }
 
 // CodeOf returns the code of err: "" for nil, CodeInternal for any error that

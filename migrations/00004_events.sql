@@ -42,7 +42,7 @@ create table events (
 comment on table events is 'The events as they were sent, only ever added to, but for those of erased customers.';
 select create_hypertable('events', by_range('ts', interval '7 days'), create_default_indexes => false);
 create index events_customer_ts on events (tenant_id, customer_id, ts, id);
-create index events_ts on events using brin (ts timestamptz_minmax_multi_ops) with (autosummarize = on); -- of all customers, newest first
+create index events_ts on events using brin (ts) with (autosummarize = on); -- of all customers, newest first
 
 create table erased_event_keys (
   tenant_id bigint not null,

@@ -890,7 +890,7 @@ export interface paths {
         };
         /**
          * List events
-         * @description Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored.
+         * @description Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
          */
         get: operations["list-events"];
         put?: never;
@@ -2622,6 +2622,18 @@ export interface components {
             meter_slug: string;
             period?: components["schemas"]["EventPeriod"];
         };
+        EventPage: {
+            data: components["schemas"]["StoredEvent"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+            /**
+             * Format: date-time
+             * @description All of the range that is later than this was searched
+             */
+            searched_until: string;
+        };
         EventPeriod: {
             /** Format: date-time */
             end: string;
@@ -2708,6 +2720,11 @@ export interface components {
             value: string;
         };
         FieldProblem: {
+            /**
+             * @description The rule, for programs, where there is something to answer to it. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true
+             * @example retroactive
+             */
+            code?: string;
             /** @description Such as body.slug or query.start */
             location: string;
             message: string;
@@ -3060,13 +3077,6 @@ export interface components {
         };
         ListStatementReport: {
             data: components["schemas"]["StatementReport"][];
-            /** @description Whether another page follows */
-            has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
-            next_page_token: string | null;
-        };
-        ListStoredEvent: {
-            data: components["schemas"]["StoredEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -6603,7 +6613,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ListStoredEvent"];
+                    "application/json": components["schemas"]["EventPage"];
                 };
             };
             /** @description Error */

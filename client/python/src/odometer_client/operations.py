@@ -406,9 +406,9 @@ class Operations:
         idempotency_key: str | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
-    ) -> schema.ListStoredEvent:
+    ) -> schema.EventPage:
         """List events."""
-        answer: schema.ListStoredEvent = self.call(
+        answer: schema.EventPage = self.call(
             "GET",
             "/v1/events",
             query={

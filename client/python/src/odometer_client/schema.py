@@ -370,6 +370,7 @@ class ExportedEvent(TypedDict):
 
 
 class FieldProblem(TypedDict):
+    code: NotRequired[str]
     location: str
     message: str
 
@@ -1425,14 +1426,15 @@ class Customer(TypedDict):
     tenant_id: str
 
 
-class ListCustomer(TypedDict):
-    data: list[Customer]
+class EventPage(TypedDict):
+    data: list[StoredEvent]
     has_more: bool
     next_page_token: str | None
+    searched_until: str
 
 
-class ListStoredEvent(TypedDict):
-    data: list[StoredEvent]
+class ListCustomer(TypedDict):
+    data: list[Customer]
     has_more: bool
     next_page_token: str | None
 

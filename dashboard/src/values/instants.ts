@@ -1,7 +1,8 @@
 /** How a date or a time of day is written, in a tenant's timezone. */
-export function written(instant: string, timezone: string, how: "date" | "day" | "minute" | "second"): string {
+export function written(instant: string, timezone: string, how: "date" | "day" | "month" | "minute" | "second"): string {
   const forms: Record<typeof how, Intl.DateTimeFormatOptions> = {
     date: { day: "numeric", month: "short", year: "numeric" },
+    month: { month: "long", year: "numeric" },
     day: { weekday: "short", day: "2-digit", month: "short" },
     second: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
     minute: { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
@@ -21,6 +22,18 @@ export function offset(timezone: string, at: Date): string {
   const parts = new Intl.DateTimeFormat("en", { timeZone: timezone, timeZoneName: "shortOffset" }).formatToParts(at);
   const name = parts.find((part) => part.type === "timeZoneName")?.value ?? "GMT";
   return name.replace("GMT", "UTC").replace(/\+0$/, "");
+}
+
+/** The day, such as 2026-12-01, that an instant is in. */
+export function day(instant: string | Date, timezone: string): string {
+  return new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeZone: timezone }).format(new Date(instant));
+}
+
+/** The day so many days after a day. */
+export function nextDay(of: string, days = 1): string {
+  const at = new Date(`${of}T00:00:00Z`);
+  at.setUTCDate(at.getUTCDate() + days);
+  return at.toISOString().slice(0, 10);
 }
 
 /** The instant at which a day, such as 2026-12-01, begins in a timezone. */

@@ -50,14 +50,14 @@ const states = [
 
 const name = (line: Line) => `${line.period.id}.${line.meter_id}`;
 
-/** What final invoices bill of closed periods, against what was counted: a line for each meter. */
-export function Reconciliation() {
-  const { state, page, open } = useSearch({ from: "/frame/billing/reconciliation" });
+/** What final invoices bill of closed periods, against what was counted: a line for each meter, of one customer or of all. */
+export function Reconciliation({ customer }: { customer?: string }) {
+  const { state, page, open } = useSearch({ strict: false });
   const chosen = states.map(([value]) => value).find((value) => value !== "" && value === state);
   const query = useQuery({
-    queryKey: ["reconciliation", { state: chosen, page }],
+    queryKey: ["reconciliation", { customer, state: chosen, page }],
     queryFn: ({ signal }) => {
-      const query = { page_size: 25, ...(chosen && { state: chosen }), ...(page && { page_token: page }) };
+      const query = { page_size: 25, ...(customer !== undefined && { customer }), ...(chosen && { state: chosen }), ...(page && { page_token: page }) };
       return answer(api.GET("/v1/billing/reconciliation", { params: { query }, signal }));
     },
     placeholderData: keepPreviousData,

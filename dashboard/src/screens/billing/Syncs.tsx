@@ -23,14 +23,14 @@ const statuses = [
 
 const known = (status: string | undefined) => statuses.map(([value]) => value).find((value) => value !== "" && value === status);
 
-/** Every attempt to bring a customer's usage to the provider, newest first. */
-export function Syncs() {
-  const { status, page } = useSearch({ from: "/frame/billing/syncs" });
+/** Every attempt to bring usage to the provider, newest first: of one customer, or of all. */
+export function Syncs({ customer }: { customer?: string }) {
+  const { status, page } = useSearch({ strict: false });
   const chosen = known(status);
   const query = useQuery({
-    queryKey: ["syncs", { status: chosen, page }],
+    queryKey: ["syncs", { customer, status: chosen, page }],
     queryFn: ({ signal }) => {
-      const query = { page_size: 25, ...(chosen && { status: chosen }), ...(page && { page_token: page }) };
+      const query = { page_size: 25, ...(customer !== undefined && { customer }), ...(chosen && { status: chosen }), ...(page && { page_token: page }) };
       return answer(api.GET("/v1/billing/syncs", { params: { query }, signal }));
     },
     placeholderData: keepPreviousData,

@@ -14,6 +14,9 @@ import styles from "./Customer.module.css";
 const tabs = [
   ["/customers/$customer/usage", "Usage"],
   ["/customers/$customer/bill", "Bill"],
+  ["/customers/$customer/invoices", "Invoices"],
+  ["/customers/$customer/syncs", "Syncs"],
+  ["/customers/$customer/details", "Details"],
 ] as const;
 
 /** What every screen about one customer begins with. */

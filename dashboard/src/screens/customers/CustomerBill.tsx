@@ -1,81 +1,96 @@
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { answer, api, type Schema } from "../../api/client";
+import type { Schema } from "../../api/client";
 import { customer as readCustomer } from "../../api/customers";
+import { periods } from "../../api/periods";
 import { useSession } from "../../api/session";
 import { requestSync } from "../../api/syncs";
-import { Opener } from "../../frame/Opener";
+import { Filter } from "../../frame/Filter";
 import { Allowed } from "../../states/Allowed";
-import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
-import { LoadingRows, LoadingText } from "../../states/Loading";
-import { Amount, Quantity } from "../../values/Amount";
-import { decimals, minorDigits, sum } from "../../values/decimal";
+import { LoadingText } from "../../states/Loading";
 import { Instant } from "../../values/Instant";
 import { range } from "../../values/instants";
 import { State, type Meaning } from "../../values/State";
-import { cell, Table } from "../../values/Table";
 import styles from "./CustomerBill.module.css";
-import { Working } from "./Working";
+import { Preview } from "./Preview";
+import { Reports } from "./Reports";
+import { StatementLines } from "./StatementLines";
 
 const here = "/frame/customers/$customer/bill";
 
-/** What the running billing period comes to so far, each line with its working. */
+/** What a billing period comes to, each line with its working, and how it was reported. */
 export function CustomerBill() {
   const params = useParams({ from: here });
   const { data: customer } = useQuery(readCustomer(params.customer));
-  return (
-    <Allowed to="billing:read">
-      {customer && (
-        <>
-          <Period customer={customer.external_id} />
-          <Lines customer={customer.external_id} />
-        </>
-      )}
-    </Allowed>
-  );
+  return <Allowed to="billing:read">{customer && <Bill customer={customer} />}</Allowed>;
 }
 
-const states: Record<Schema<"BillingPeriod">["state"], [Meaning, string]> = {
+type Period = Schema<"BillingPeriod">;
+
+const states: Record<Period["state"], [Meaning, string]> = {
   open: ["good", "open"],
   in_grace: ["waiting", "over, and takes usage until it closes"],
   closed: ["off", "closed"],
 };
 
-function Period({ customer }: { customer: string }) {
-  const { tenant } = useSession();
-  const { data, error, refetch } = useQuery({
-    queryKey: ["period", customer],
-    queryFn: ({ signal }) => answer(api.GET("/v1/billing/periods", { params: { query: { customer, page_size: 1 } }, signal })),
-  });
-  if (error) return <Failed what="The billing period" error={error} retry={() => void refetch()} />;
-  const period = data?.data[0];
+function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"Customer"> }) {
+  const { period: asked } = useSearch({ from: here });
+  const { data, error, refetch } = useQuery(periods(customer));
+  if (error) return <Failed what="The billing periods" error={error} retry={() => void refetch()} />;
+  const running = data?.data[0];
+  const chosen = data?.data.find((period) => period.id !== null && period.id === asked) ?? running;
+  const ended = chosen !== running && chosen?.id; // what a period that is over comes to is in its statement
   return (
-    <div className={styles.period}>
-      {period ? (
-        <>
-          <span className={styles.range}>{range(period.start, period.end, tenant.timezone)}</span>
-          <State is={states[period.state][0]}>{states[period.state][1]}</State>
-          <span className="muted">
-            closes <Instant at={period.due_at} />
-          </span>
-        </>
-      ) : (
-        !data && <LoadingText />
-      )}
-      <SyncNow customer={customer} />
-    </div>
+    <>
+      <div className={styles.period}>
+        {chosen ? <Head period={chosen} /> : !data && <LoadingText />}
+        {data && <Choice periods={data.data} />}
+        {chosen?.id && (
+          <Link to="/customers/$customer/statements/$period" params={{ customer: id, period: chosen.id }}>
+            Statement to print
+          </Link>
+        )}
+        {chosen === running && <SyncNow customer={customer} />}
+      </div>
+      {ended ? <StatementLines period={ended} /> : <Preview customer={customer} />}
+      {chosen?.id && <Reports period={chosen.id} />}
+    </>
   );
+}
+
+function Head({ period }: { period: Period }) {
+  const { tenant } = useSession();
+  const [means, state] = states[period.state];
+  return (
+    <>
+      <span className={styles.range}>{range(period.start, period.end, tenant.timezone)}</span>
+      <State is={means}>{state}</State>
+      <span className="muted">
+        {period.closed_at ? "since " : "closes "}
+        <Instant at={period.closed_at ?? period.due_at} />
+      </span>
+    </>
+  );
+}
+
+/** Which period is shown. One that was never synced has no id and no statement yet. */
+function Choice({ periods: [running, ...earlier] }: { periods: Period[] }) {
+  const { tenant } = useSession();
+  const stored = earlier.filter((period): period is Period & { id: string } => period.id !== null);
+  if (!running || stored.length === 0) return null;
+  const name = (period: Period) => range(period.start, period.end, tenant.timezone);
+  return <Filter name="period" label="Billing period" options={[["", name(running)], ...stored.map((period) => [period.id, name(period)] as const)]} />;
 }
 
 /** Asks for a sync and leads to it, where one sees how it goes on. */
 function SyncNow({ customer }: { customer: string }) {
   const navigate = useNavigate();
   const ask = useAct(() => requestSync(customer), {
-    changes: [["syncs"], ["period", customer], ["preview", customer]],
+    changes: [["syncs"], ["period", customer], ["preview", customer], ["statement"]],
     done: ({ id }) => void navigate({ to: "/billing/syncs/$sync", params: { sync: id } }),
   });
   return (
@@ -86,90 +101,4 @@ function SyncNow({ customer }: { customer: string }) {
       <Refused error={ask.error} />
     </>
   );
-}
-
-const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Rate", number: true }, { title: "Amount", number: true }];
-
-function Lines({ customer }: { customer: string }) {
-  const { meter } = useSearch({ from: here });
-  const { data, error, refetch } = useQuery({
-    queryKey: ["preview", customer],
-    queryFn: ({ signal }) => answer(api.GET("/v1/billing/preview", { params: { query: { customer } }, signal })),
-  });
-  if (error) return <Failed what="The bill" error={error} retry={() => void refetch()} />;
-  if (data?.length === 0) {
-    return (
-      <Empty title="Nothing is billed yet">
-        <p>A line is here for each meter, with what its usage comes to at its price.</p>
-      </Empty>
-    );
-  }
-  return (
-    <Table caption="What this period comes to so far" columns={columns} busy={!data}>
-      {data ? (
-        <>
-          <tbody>
-            {data.map((line, index) => (
-              <Line key={index} customer={customer} line={line} open={meter === line.meter_slug && !line.late_for} />
-            ))}
-          </tbody>
-          <tfoot>
-            {totals(data).map(({ currency, amount }) => (
-              <tr key={currency}>
-                <td colSpan={3}>{decimals(amount) > minorDigits(currency) ? "Total so far, before lines are rounded" : "Total so far"}</td>
-                <td className={cell.number}>
-                  <Amount value={amount} currency={currency} />
-                </td>
-              </tr>
-            ))}
-          </tfoot>
-        </>
-      ) : (
-        <LoadingRows columns={4} rows={3} />
-      )}
-    </Table>
-  );
-}
-
-function Line({ customer, line, open }: { customer: string; line: Schema<"PreviewItem">; open: boolean }) {
-  const { tenant } = useSession();
-  return (
-    <>
-      <tr>
-        <td className={styles.meter}>
-          {line.late_for ? (
-            <>
-              {line.meter_slug} <span className="muted small">late, for {range(line.late_for.start, line.late_for.end, tenant.timezone)}</span>
-            </>
-          ) : (
-            <Opener name="meter" value={line.meter_slug} open={open}>
-              {line.meter_slug}
-            </Opener>
-          )}
-          {line.excluded && <p className={styles.excluded}>Not reported: {line.excluded}</p>}
-        </td>
-        <td className={cell.number} data-title="usage">
-          {line.backfilling ? <span className="muted">being counted</span> : <Quantity value={line.usage} />}
-        </td>
-        <td className={cell.number} data-title="rate">
-          <Quantity value={line.unit_price} />
-        </td>
-        <td className={cell.number}>
-          <Amount value={line.amount} currency={line.currency} />
-        </td>
-      </tr>
-      {open && (
-        <tr className={styles.opened}>
-          <td colSpan={4}>
-            <Working customer={customer} meter={line.meter_slug} />
-          </td>
-        </tr>
-      )}
-    </>
-  );
-}
-
-function totals(lines: Schema<"PreviewItem">[]): { currency: string; amount: string }[] {
-  const byCurrency = Map.groupBy(lines, (line) => line.currency);
-  return [...byCurrency].map(([currency, of]) => ({ currency, amount: sum(of.map((line) => line.amount)) }));
 }

@@ -1,37 +1,89 @@
-import { useQuery } from "@tanstack/react-query";
-import { Link, useParams, useSearch } from "@tanstack/react-router";
-import { answer, api, type Schema } from "../../api/client";
+import { TextInput } from "@mantine/core";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { answer, api } from "../../api/client";
 import { customer as readCustomer } from "../../api/customers";
 import { useSession } from "../../api/session";
+import type { Range } from "../../api/usage";
+import { Filter } from "../../frame/Filter";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
+import { FirstEvent } from "../../states/FirstEvent";
 import { LoadingRows } from "../../states/Loading";
 import { Quantity } from "../../values/Amount";
-import { shares, sum } from "../../values/decimal";
-import { Instant } from "../../values/Instant";
-import { range } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
 import styles from "./CustomerUsage.module.css";
-import { FirstEvent } from "../../states/FirstEvent";
+import { MeterUsage } from "./MeterUsage";
+import { instantsOf, ranges } from "./ranges";
 
 const here = "/frame/customers/$customer/usage";
 
-/** What a customer has used in the running billing period, meter by meter, and one meter day by day. */
+/** What a customer has used in a range, meter by meter, and one meter window by window. */
 export function CustomerUsage() {
   const params = useParams({ from: here });
   const { data: customer } = useQuery(readCustomer(params.customer));
-  return <Allowed to="usage:read">{customer && <Meters customer={customer.external_id} />}</Allowed>;
+  return (
+    <Allowed to="usage:read">
+      {customer && (
+        <>
+          <Ranges />
+          <Meters customer={customer.external_id} />
+        </>
+      )}
+    </Allowed>
+  );
 }
 
-const columns = [{ title: "Meter" }, { title: "Usage of this period", number: true }];
+function Ranges() {
+  const { range } = useSearch({ from: here });
+  return (
+    <div className={styles.ranges}>
+      <Filter name="range" label="Range" options={ranges} />
+      {range === "days" && (
+        <>
+          <Day name="from" label="From" />
+          <Day name="to" label="To, this day too" />
+        </>
+      )}
+      <Filter
+        name="by"
+        label="Windows"
+        options={[
+          ["", "By day"],
+          ["hour", "By hour"],
+          ["month", "By month"],
+        ]}
+      />
+    </div>
+  );
+}
+
+function Day({ name, label }: { name: "from" | "to"; label: string }) {
+  const search = useSearch({ from: here });
+  const navigate = useNavigate({ from: "/customers/$customer/usage" });
+  return (
+    <TextInput
+      type="date"
+      aria-label={label}
+      title={label}
+      value={search[name] ?? ""}
+      onChange={({ currentTarget: { value } }) => void navigate({ search: (was) => ({ ...was, [name]: value }), replace: true })}
+    />
+  );
+}
+
+const columns = [{ title: "Meter" }, { title: "Usage", number: true }];
 
 function Meters({ customer }: { customer: string }) {
+  const { tenant } = useSession();
   const params = useParams({ from: here });
-  const { meter } = useSearch({ from: here });
+  const search = useSearch({ from: here });
+  const range: Range = instantsOf(search, tenant.timezone, new Date());
   const { data, error, refetch } = useQuery({
-    queryKey: ["usage", customer],
-    queryFn: ({ signal }) => answer(api.GET("/v1/usage/summary", { params: { query: { customer } }, signal })),
+    queryKey: ["usage", customer, range],
+    queryFn: ({ signal }) => answer(api.GET("/v1/usage/summary", { params: { query: { customer, ...range } }, signal })),
+    placeholderData: keepPreviousData,
   });
   if (error) return <Failed what="The usage" error={error} retry={() => void refetch()} />;
   if (data?.length === 0) {
@@ -42,7 +94,7 @@ function Meters({ customer }: { customer: string }) {
       </Empty>
     );
   }
-  const chosen = data?.find((item) => item.meter_slug === meter) ?? data?.[0];
+  const chosen = data?.find((item) => item.meter_slug === search.meter) ?? data?.[0];
   return (
     <div className={styles.split}>
       <section aria-label="Meters">
@@ -52,7 +104,7 @@ function Meters({ customer }: { customer: string }) {
               {data.map((item) => (
                 <tr key={item.meter_id} className={item === chosen ? styles.chosen : undefined}>
                   <td>
-                    <Link to="/customers/$customer/usage" params={params} search={{ meter: item.meter_slug }} aria-current={item === chosen || undefined}>
+                    <Link to="/customers/$customer/usage" params={params} search={{ ...search, meter: item.meter_slug }} aria-current={item === chosen || undefined}>
                       {item.meter_slug}
                     </Link>
                   </td>
@@ -65,76 +117,7 @@ function Meters({ customer }: { customer: string }) {
           )}
         </Table>
       </section>
-      {chosen && !chosen.backfilling && <Days customer={customer} meter={chosen.meter_slug} />}
+      {chosen && !chosen.backfilling && <MeterUsage customer={customer} meter={chosen.meter_slug} by={search.by} range={range} />}
     </div>
   );
-}
-
-const dayColumns = [{ title: "Day" }, { title: "Share of the largest day" }, { title: "Usage", number: true }];
-
-function Days({ customer, meter }: { customer: string; meter: string }) {
-  const { tenant } = useSession();
-  const { data, error, refetch } = useQuery({
-    queryKey: ["usage", customer, meter],
-    queryFn: ({ signal }) => {
-      const query = { customer, meter, granularity: "day" as const, page_size: 10_000 };
-      return answer(api.GET("/v1/usage", { params: { query }, signal }));
-    },
-  });
-  if (error) return <Failed what="The days" error={error} retry={() => void refetch()} />;
-  const days = data ? byDay(data) : [];
-  const widths = shares(days.map((day) => day.usage));
-  return (
-    <section aria-label={`Days of ${meter}`}>
-      <div className={styles.head}>
-        <h2>{meter}</h2>
-        <span className="muted">{data && range(data.period.start, data.period.end, tenant.timezone)}</span>
-        <span className={styles.total}>{data && <Quantity value={data.total} />}</span>
-      </div>
-      {data?.has_more && <p className="muted small">The days are of the first 10,000 windows of all groups. The total is of all.</p>}
-      {data && days.length === 0 ? (
-        <p className="muted">Nothing was used in this period yet.</p>
-      ) : (
-        <Table caption={`Usage of ${meter} by day`} columns={dayColumns} busy={!data}>
-          {data ? (
-            <tbody>
-              {days.map((day, index) => (
-                <tr key={day.start}>
-                  <td>
-                    <Instant at={day.start} as="day" />
-                  </td>
-                  <td className={cell.bar} aria-hidden="true">
-                    <svg className={styles.bar} width="100%" height="8">
-                      <rect width={`${(widths[index] ?? 0) * 100}%`} height="8" rx="1" />
-                    </svg>
-                  </td>
-                  <td className={cell.number}>
-                    <Quantity value={day.usage} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          ) : (
-            <LoadingRows columns={3} />
-          )}
-        </Table>
-      )}
-    </section>
-  );
-}
-
-interface Day {
-  start: string;
-  usage: string;
-}
-
-/** The usage of each day, of all groups together, the latest day first. What came late is a day's usage too. */
-function byDay(usage: Schema<"UsageResult">): Day[] {
-  const parts = Map.groupBy(
-    usage.groups.flatMap((group) => group.windows),
-    (window) => window.window_start,
-  );
-  return [...parts]
-    .map(([start, windows]) => ({ start, usage: sum(windows.flatMap((window) => [window.value, window.late_value])) }))
-    .sort((a, b) => b.start.localeCompare(a.start));
 }

@@ -9,30 +9,34 @@ import styles from "./Working.module.css";
 
 type Step = Schema<"Step">;
 
-/** How a meter's amount is worked out: a line as on paper, and every step with its reason. */
-export function Working({ customer, meter }: { customer: string; meter: string }) {
+/** How a meter's amount of the running period is worked out. */
+export function Explained({ customer, meter }: { customer: string; meter: string }) {
   const { data, error, refetch } = useQuery({
     queryKey: ["explain", customer, meter],
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/explain", { params: { query: { customer, meter } }, signal })),
   });
   if (error) return <Failed what="The working" error={error} retry={() => void refetch()} />;
+  if (data) return <Working steps={data.steps} />;
   return (
-    <div className={styles.working} aria-busy={!data}>
-      {data ? (
-        <>
-          <p className={styles.paper}>
-            {arithmetic(data.steps).map((part, index) => (
-              <Fragment key={index}>
-                {index > 0 && <span className="muted"> → </span>}
-                <span className="number">{part}</span>
-              </Fragment>
-            ))}
-          </p>
-          <Steps steps={data.steps} />
-        </>
-      ) : (
-        <LoadingText />
-      )}
+    <div className={styles.working} aria-busy>
+      <LoadingText />
+    </div>
+  );
+}
+
+/** How an amount is worked out: a line as on paper, and every step with its reason. */
+export function Working({ steps }: { steps: Step[] }) {
+  return (
+    <div className={styles.working}>
+      <p className={styles.paper}>
+        {arithmetic(steps).map((part, index) => (
+          <Fragment key={index}>
+            {index > 0 && <span className="muted"> → </span>}
+            <span className="number">{part}</span>
+          </Fragment>
+        ))}
+      </p>
+      <Steps steps={steps} />
     </div>
   );
 }

@@ -25,15 +25,41 @@ const home = createRoute({
 const usage = createRoute({
   getParentRoute: () => customer,
   path: "/usage",
-  validateSearch: asks("meter"),
+  validateSearch: asks("meter", "range", "from", "to", "by"),
   component: lazyRouteComponent(() => import("./CustomerUsage"), "CustomerUsage"),
 });
 
 const bill = createRoute({
   getParentRoute: () => customer,
   path: "/bill",
-  validateSearch: asks("meter"),
+  validateSearch: asks("meter", "period", "page"),
   component: lazyRouteComponent(() => import("./CustomerBill"), "CustomerBill"),
 });
 
-export const customerRoutes = [customers, customer.addChildren([home, usage, bill])] as const;
+const invoices = createRoute({
+  getParentRoute: () => customer,
+  path: "/invoices",
+  validateSearch: asks("state", "page", "open"),
+  component: lazyRouteComponent(() => import("./CustomerInvoices"), "CustomerInvoices"),
+});
+
+const syncs = createRoute({
+  getParentRoute: () => customer,
+  path: "/syncs",
+  validateSearch: asks("status", "page"),
+  component: lazyRouteComponent(() => import("./CustomerSyncs"), "CustomerSyncs"),
+});
+
+const details = createRoute({
+  getParentRoute: () => customer,
+  path: "/details",
+  component: lazyRouteComponent(() => import("./CustomerDetails"), "CustomerDetails"),
+});
+
+const statement = createRoute({
+  getParentRoute: () => frame,
+  path: "/customers/$customer/statements/$period",
+  component: lazyRouteComponent(() => import("./Statement"), "Statement"),
+});
+
+export const customerRoutes = [customers, customer.addChildren([home, usage, bill, invoices, syncs, details]), statement] as const;

@@ -1,0 +1,34 @@
+import { queryOptions } from "@tanstack/react-query";
+import type { Granularity } from "../charts/points";
+import { answer, api, type Schema } from "./client";
+
+export interface Range {
+  start?: string;
+  end?: string;
+}
+
+const mostPages = 5;
+
+/** The usage of a meter by groups and windows; of so many windows that a page can show them, has_more says that there are others. */
+export const usage = (customer: string, meter: string, granularity: Granularity, range: Range) =>
+  queryOptions({
+    queryKey: ["usage", customer, meter, granularity, range],
+    async queryFn({ signal }) {
+      const query = { customer, meter, granularity, page_size: 10_000, ...range };
+      let whole = await answer(api.GET("/v1/usage", { params: { query }, signal }));
+      for (let page = 1; page < mostPages && whole.next_page_token; page++) {
+        whole = joined(whole, await answer(api.GET("/v1/usage", { params: { query: { ...query, page_token: whole.next_page_token } }, signal })));
+      }
+      return whole;
+    },
+  });
+
+/** Two pages as one: a group may go on over the end of a page. */
+function joined(first: Schema<"UsageResult">, next: Schema<"UsageResult">): Schema<"UsageResult"> {
+  const groups = new Map(first.groups.map((group) => [JSON.stringify(group.group_key), group]));
+  for (const group of next.groups) {
+    const key = JSON.stringify(group.group_key);
+    groups.set(key, { ...group, windows: [...(groups.get(key)?.windows ?? []), ...group.windows] });
+  }
+  return { ...next, groups: [...groups.values()] };
+}

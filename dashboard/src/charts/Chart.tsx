@@ -1,0 +1,132 @@
+import { useComputedColorScheme } from "@mantine/core";
+import { useEffect, useRef, useState, type KeyboardEvent } from "react";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { Quantity } from "../values/Amount";
+import styles from "./Chart.module.css";
+import type { Points } from "./points";
+
+interface Props {
+  label: string;
+  points: Points;
+  /** Of the last window; until then it is drawn as incomplete. */
+  end: string;
+  /** When a window is, in words. */
+  when: (start: string) => string;
+}
+
+const height = 240;
+const token = (name: string) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const seconds = (instant: string) => Date.parse(instant) / 1000;
+
+/** Lines over time, drawn from rounded numbers and read from exact ones. The arrow keys move along it. */
+export function Chart({ label, points, end, when }: Props) {
+  const scheme = useComputedColorScheme("light");
+  const box = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot>(null);
+  const [at, setAt] = useState<number | null>(null);
+  const last = points.starts.length - 1;
+
+  useEffect(() => {
+    const parent = box.current;
+    if (!parent) return;
+    const data = [points.starts.map(seconds), ...points.series.map(({ values }) => values.map(Number))] as uPlot.AlignedData;
+    plot.current = new uPlot(options(points, end, parent.clientWidth, setAt), data, parent);
+    const resized = new ResizeObserver(() => plot.current?.setSize({ width: parent.clientWidth, height }));
+    resized.observe(parent);
+    return () => {
+      resized.disconnect();
+      plot.current?.destroy();
+      plot.current = null;
+      setAt(null);
+    };
+  }, [points, end, scheme]);
+
+  const move = (event: KeyboardEvent) => {
+    const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -last, End: last };
+    const step = steps[event.key];
+    if (step === undefined || !plot.current) return;
+    event.preventDefault();
+    const next = Math.max(0, Math.min(last, (at ?? (step > 0 ? -1 : last + 1)) + step));
+    plot.current.setCursor({ left: plot.current.valToPos(seconds(points.starts[next]!), "x"), top: 0 });
+  };
+
+  const read = at === null ? "" : `${when(points.starts[at]!)}: ${points.series.map(({ name, values }) => `${name} ${values[at]}`).join(", ")}`;
+  return (
+    <figure className={styles.figure}>
+      <div
+        ref={box}
+        className={styles.plot}
+        style={{ height }}
+        role="slider"
+        tabIndex={0}
+        aria-label={label}
+        aria-valuemin={0}
+        aria-valuemax={Math.max(0, last)}
+        aria-valuenow={at ?? 0}
+        aria-valuetext={read || "Use the arrow keys"}
+        onKeyDown={move}
+      />
+      <figcaption className={styles.legend}>
+        <span className="muted small">{at === null ? "Point at the chart to read it" : when(points.starts[at]!)}</span>
+        {points.series.map(({ name, values }, index) => (
+          <span key={name} className={styles.item}>
+            <svg width="10" height="10" aria-hidden="true" style={{ fill: `var(--series-${index + 1})` }}>
+              <rect width="10" height="10" rx="2" />
+            </svg>
+            {name}
+            {at !== null && <Quantity value={values[at]!} />}
+          </span>
+        ))}
+      </figcaption>
+    </figure>
+  );
+}
+
+const compact = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 2 });
+
+function options({ starts, series }: Points, end: string, width: number, moved: (index: number | null) => void): uPlot.Options {
+  const [line, muted] = [token("--line"), token("--muted")];
+  const axis = { stroke: muted, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui" };
+  return {
+    width,
+    height,
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
+    // To the end of the last window, and from nothing, so that a small change looks small.
+    scales: { x: { range: (_, min, max) => [min, Math.max(max, seconds(end))] }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.05 : 1] } },
+    axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) }],
+    series: [
+      {},
+      ...series.map(({ name }, index) => {
+        const stroke = token(`--series-${index + 1}`);
+        return { label: name, stroke, width: 1.5, ...(series.length === 1 && { fill: `${stroke}1a` }) };
+      }),
+    ],
+    hooks: {
+      setCursor: [(plot) => moved(plot.cursor.idx ?? null)],
+      drawAxes: [(plot) => hatch(plot, starts, end, line)],
+    },
+  };
+}
+
+/** Hatches the last window, where it goes on. */
+function hatch(plot: uPlot, starts: string[], end: string, colour: string) {
+  const last = starts.at(-1);
+  if (last === undefined || Date.parse(end) <= Date.now()) return;
+  const { ctx, bbox } = plot;
+  const from = plot.valToPos(seconds(last), "x", true);
+  const to = Math.min(bbox.left + bbox.width, Math.max(from, plot.valToPos(seconds(end), "x", true)));
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(from, bbox.top, to - from, bbox.height);
+  ctx.clip();
+  ctx.strokeStyle = colour;
+  ctx.lineWidth = 1;
+  for (let x = from - bbox.height; x < to; x += 8) {
+    ctx.moveTo(x, bbox.top + bbox.height);
+    ctx.lineTo(x + bbox.height, bbox.top);
+  }
+  ctx.stroke();
+  ctx.restore();
+}

@@ -1,0 +1,74 @@
+import type { Schema } from "../api/client";
+import { sum } from "../values/decimal";
+import { day, nextDay, startOfDay } from "../values/instants";
+
+/** A line of a chart: a value for each of its points, as the API has written it. */
+export interface Series {
+  name: string;
+  values: string[];
+}
+
+/** What a chart draws: when each of its windows begins, and its lines. */
+export interface Points {
+  starts: string[];
+  series: Series[];
+}
+
+export type Granularity = "hour" | "day" | "month";
+
+const mostSeries = 6;
+const hour = 3_600_000;
+
+/** When the windows of a range begin, up to now: those of a timezone, where they are days or months. */
+export function windows(start: string, end: string, by: Granularity, timezone: string, now: Date): string[] {
+  const [first, last] = [Date.parse(start), Math.min(Date.parse(end), now.getTime())];
+  const found: string[] = [];
+  if (by === "hour") {
+    for (let at = Math.ceil(first / hour) * hour; at < last; at += hour) found.push(new Date(at).toISOString());
+    return found;
+  }
+  for (let of = day(start, timezone); ; of = nextDay(of)) {
+    const at = startOfDay(of, timezone);
+    if (Date.parse(at) >= last) return found;
+    if (Date.parse(at) >= first && (by === "day" || of.endsWith("-01"))) found.push(at);
+  }
+}
+
+/** When a window that begins at an instant ends, unless its range ends before. */
+export function windowEnd(start: string, by: Granularity, timezone: string): string {
+  if (by === "hour") return new Date(Date.parse(start) + hour).toISOString();
+  let next = nextDay(day(start, timezone));
+  while (by === "month" && !next.endsWith("-01")) next = nextDay(next);
+  return startOfDay(next, timezone);
+}
+
+/**
+ * The usage of each window, those without any too, with a line for each group: where
+ * they are more than six, the five largest and all others as one. What came late is
+ * a window's usage too.
+ */
+export function points(groups: Schema<"UsageGroup">[], starts: string[]): Points {
+  // The API writes an instant as it likes; the same instant is the same window.
+  const at = (instant: string) => new Date(instant).toISOString();
+  const all = [...new Set([...starts, ...groups.flatMap((group) => group.windows.map((window) => at(window.window_start)))])].sort();
+  const place = new Map(all.map((start, index) => [start, index]));
+  const lines = groups.map((group) => {
+    const values = all.map(() => "0");
+    for (const window of group.windows) values[place.get(at(window.window_start))!] = sum([window.value, window.late_value]);
+    return { name: nameOf(group.group_key), values, size: Math.abs(Number(group.subtotal)) };
+  });
+  lines.sort((a, b) => b.size - a.size);
+  const shown = lines.length > mostSeries ? lines.slice(0, mostSeries - 1) : lines;
+  const others = lines.slice(shown.length);
+  const series = shown.map(({ name, values }) => ({ name, values }));
+  if (others.length > 0) series.push({ name: `${others.length} others`, values: all.map((_, index) => sum(others.map(({ values }) => values[index]!))) });
+  return { starts: all, series };
+}
+
+/** The values of a group's properties, in the order of their names. */
+export function nameOf(key: object): string {
+  const values = Object.entries(key)
+    .sort(([a], [b]) => a.localeCompare(b))
+    .map(([, value]) => String(value) || "none");
+  return values.join(" · ") || "all usage";
+}

@@ -1,0 +1,172 @@
+import { Textarea, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useParams } from "@tanstack/react-router";
+import { parse } from "lossless-json";
+import { useState } from "react";
+import { Confirm } from "../../acts/Confirm";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { answer, api, broken, type Schema } from "../../api/client";
+import { customer as read } from "../../api/customers";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Identifier } from "../../values/Identifier";
+import { Instant } from "../../values/Instant";
+import { Workflows } from "../../values/Workflows";
+import { CustomerPlan } from "./CustomerPlan";
+import styles from "./CustomerDetails.module.css";
+import { metadataOf, written } from "./metadata";
+
+type Customer = Schema<"Customer">;
+
+/** What a customer is, and what of it can be changed. */
+export function CustomerDetails() {
+  const params = useParams({ from: "/frame/customers/$customer/details" });
+  const { data: customer } = useQuery(read(params.customer));
+  const { data: metadata, error, refetch } = useQuery({
+    queryKey: ["customer", params.customer, "metadata"],
+    // As text: metadata is the tenant's own, and its numbers keep their digits.
+    async queryFn({ signal }) {
+      const text = await answer(api.GET("/v1/customers/by-id", { params: { query: { id: params.customer } }, parseAs: "text", signal }));
+      return written((parse(text) as Pick<Customer, "metadata">).metadata);
+    },
+  });
+  if (error) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
+  if (!customer || metadata === undefined) return <LoadingText />;
+  return (
+    <div className={styles.split}>
+      <div>
+        {customer.erased_at ? <p className="muted">What was personal is erased: only ids and numbers are left.</p> : <Edit key={customer.id} customer={customer} metadata={metadata} />}
+        <CustomerPlan customer={customer.external_id} />
+      </div>
+      <div>
+        <Facts customer={customer} />
+        {!customer.erased_at && <Leaving customer={customer} />}
+      </div>
+    </div>
+  );
+}
+
+function Edit({ customer, metadata }: { customer: Customer; metadata: string }) {
+  const [name, setName] = useState(customer.name);
+  const [linked, setLinked] = useState(customer.billing_provider_id ?? "");
+  const [text, setText] = useState(metadata);
+  const typed = metadataOf(text);
+  const body = {
+    ...(name !== customer.name && { name }),
+    ...(linked !== (customer.billing_provider_id ?? "") && { billing_provider_id: linked === "" ? null : linked }),
+    ...("metadata" in typed && written(typed.metadata) !== metadata && { metadata: typed.metadata }),
+  };
+  const save = useAct(() => answer(api.PUT("/v1/customers/{external_id}/upsert", { params: { path: { external_id: customer.external_id } }, body })), {
+    changes: [["customer"], ["customers"], ["preview", customer.external_id]],
+  });
+  const wrong = "wrong" in typed ? typed.wrong : undefined;
+  const not = wrong ?? (Object.keys(body).length === 0 ? "Nothing is changed" : undefined);
+  return (
+    <Form act={save} needs="customers:write" submit="Save the customer" not={not} onSubmit={() => save.mutate()}>
+      <TextInput label="Name" value={name} error={broken(save.error, "name")} onChange={(event) => setName(event.currentTarget.value)} />
+      <TextInput
+        label="At the provider"
+        description="The customer's id there, such as cus_NffrFeUfNV2Hib. Without it, nothing is billed at a provider with invoices."
+        value={linked}
+        error={broken(save.error, "billing_provider_id")}
+        onChange={(event) => setLinked(event.currentTarget.value.trim())}
+      />
+      <Textarea
+        label="Metadata"
+        description="A JSON object of your own"
+        autosize
+        minRows={3}
+        maxRows={16}
+        classNames={{ input: "mono" }}
+        value={text}
+        error={wrong ?? broken(save.error, "metadata")}
+        onChange={(event) => setText(event.currentTarget.value)}
+      />
+      {customer.price_comparison && <Differences of={customer.price_comparison} />}
+    </Form>
+  );
+}
+
+/** Where the provider charges another price than ours, which is what is billed. */
+function Differences({ of: { differences, reason } }: { of: Schema<"PriceComparison"> }) {
+  if (reason) return <p className="muted small">Prices are not compared with the provider's: {reason}</p>;
+  if (differences.length === 0) return null;
+  return (
+    <div role="status" className={styles.differs}>
+      <p>The provider charges other prices, and bills by them:</p>
+      <ul>
+        {differences.map((one) => (
+          <li key={one.meter_id}>
+            {one.meter_slug}: here {one.our_price}, there {one.their_price}
+          </li>
+        ))}
+      </ul>
+    </div>
+  );
+}
+
+function Facts({ customer }: { customer: Customer }) {
+  return (
+    <dl className={styles.facts}>
+      <dt>ID</dt>
+      <dd>
+        <Identifier>{customer.id}</Identifier> <Workflows of={customer.id} />
+      </dd>
+      <dt>External ID</dt>
+      <dd>
+        <Identifier>{customer.external_id}</Identifier>
+      </dd>
+      <dt>Made</dt>
+      <dd>
+        <Instant at={customer.created_at} />
+      </dd>
+      {customer.archived_at && (
+        <>
+          <dt>Archived</dt>
+          <dd>
+            <Instant at={customer.archived_at} />
+          </dd>
+        </>
+      )}
+      {customer.erased_at && (
+        <>
+          <dt>Erased</dt>
+          <dd>
+            <Instant at={customer.erased_at} />
+          </dd>
+        </>
+      )}
+    </dl>
+  );
+}
+
+/** Archiving, and erasing what is personal. */
+function Leaving({ customer: { external_id, archived_at } }: { customer: Customer }) {
+  const navigate = useNavigate();
+  const path = { params: { path: { external_id } } };
+  const changes = [["customer"], ["customers"]];
+  const thing = `customer ${external_id}`;
+  const archive = useAct<string>(() => answer(api.POST("/v1/customers/{external_id}/archive", path)), { changes });
+  const unarchive = useAct<string>(() => answer(api.POST("/v1/customers/{external_id}/unarchive", path)), { changes });
+  const erase = useAct((reason: string) => answer(api.POST("/v1/customers/{external_id}/erase", { ...path, body: { confirm: external_id, reason } })), {
+    changes,
+    done: () => void navigate({ to: "/customers" }),
+  });
+  return (
+    <div className={styles.leaving}>
+      {archived_at ? (
+        <Confirm verb="Unarchive" thing={thing} needs="customers:write" act={unarchive}>
+          Lists show it again.
+        </Confirm>
+      ) : (
+        <Confirm verb="Archive" thing={thing} needs="customers:write" act={archive} danger>
+          Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+        </Confirm>
+      )}
+      <Confirm verb="Erase" thing={thing} needs="customers:erase" act={erase} asks="Reason, for the audit log" danger>
+        Its external ID, name, metadata and what its events say are gone for good, everywhere. Totals, bills and reports stay. It takes no more events. It is refused while something of it is not billed.
+      </Confirm>
+    </div>
+  );
+}

@@ -1,0 +1,59 @@
+import { NativeSelect } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { answer, api, broken } from "../../api/client";
+import { useSession } from "../../api/session";
+import { Failed } from "../../states/Failed";
+import { written } from "../../values/instants";
+import styles from "./CustomerDetails.module.css";
+
+const most = 1_000;
+
+/** At which plan's prices a customer is charged, and from when. */
+export function CustomerPlan({ customer }: { customer: string }) {
+  const { permissions, tenant } = useSession();
+  const { data, error, refetch } = useQuery({
+    queryKey: ["plan", customer],
+    async queryFn({ signal }) {
+      const [assigned, plans] = await Promise.all([
+        answer(api.GET("/v1/customers/{external_id}/product", { params: { path: { external_id: customer } }, signal })),
+        answer(api.GET("/v1/products", { params: { query: { page_size: most } }, signal })),
+      ]);
+      return { assigned, plans: plans.data };
+    },
+    enabled: permissions.includes("pricing:read"),
+  });
+  const [typed, setTyped] = useState<string>();
+  const latest = data?.assigned.versions.at(-1);
+  const chosen = typed ?? latest?.product ?? "";
+  const save = useAct(
+    () => answer(api.PUT("/v1/customers/{external_id}/product", { params: { path: { external_id: customer } }, body: { product: chosen === "" ? null : chosen } })),
+    { changes: [["plan", customer], ["preview", customer]], done: () => setTyped(undefined) },
+  );
+  if (error) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
+  if (!data || (data.plans.length === 0 && !latest)) return null;
+  const options = [{ value: "", label: "None: the meters' own prices" }, ...data.plans.map(({ slug, name }) => ({ value: slug, label: name || slug }))];
+  const archived = latest?.product && !data.plans.some(({ slug }) => slug === latest.product) ? [{ value: latest.product, label: latest.product }] : [];
+  return (
+    <section className={styles.plan}>
+      <h2>Plan</h2>
+      <Form act={save} needs="pricing:write" submit="Assign the plan" not={chosen === (latest?.product ?? "") ? "Nothing is changed" : undefined} onSubmit={() => save.mutate()}>
+        <NativeSelect
+          label="Charged by"
+          description="Another plan holds from the customer's next billing period on"
+          value={chosen}
+          data={[...options, ...archived]}
+          error={broken(save.error, "product")}
+          onChange={(event) => setTyped(event.currentTarget.value)}
+        />
+        {latest && latest.product !== data.assigned.product && (
+          <p className="muted">
+            This period is charged by {data.assigned.product ?? "the meters' own prices"}; {latest.product ?? "the meters' own prices"} from {written(latest.effective_from, tenant.timezone, "minute")}.
+          </p>
+        )}
+      </Form>
+    </section>
+  );
+}

@@ -1,0 +1,115 @@
+import { Button } from "@mantine/core";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import type { Schema } from "../../api/client";
+import { useSession } from "../../api/session";
+import { usage, type Range } from "../../api/usage";
+import { Chart } from "../../charts/Chart";
+import { points, windowEnd, windows, type Granularity, type Points } from "../../charts/points";
+import { Failed } from "../../states/Failed";
+import { LoadingRows } from "../../states/Loading";
+import { Quantity } from "../../values/Amount";
+import { csv, save } from "../../values/csv";
+import { sum } from "../../values/decimal";
+import { range as days, written } from "../../values/instants";
+import { cell, Table } from "../../values/Table";
+import styles from "./CustomerUsage.module.css";
+
+interface Props {
+  customer: string;
+  meter: string;
+  by: string | undefined;
+  range: Range;
+}
+
+/** One meter's usage of a customer: a chart, and the same as a table and as a file. */
+export function MeterUsage({ customer, meter, by, range }: Props) {
+  const { tenant } = useSession();
+  const granularity: Granularity = by === "hour" || by === "month" ? by : "day";
+  const { data, error, refetch } = useQuery({ ...usage(customer, meter, granularity, range), placeholderData: keepPreviousData });
+  const drawn = useMemo(
+    () => data && points(data.groups, windows(data.period.start, data.period.end, data.granularity, tenant.timezone, new Date())),
+    [data, tenant.timezone],
+  );
+  if (error) return <Failed what="The usage of the meter" error={error} retry={() => void refetch()} />;
+  return (
+    <section aria-label={`Usage of ${meter}`}>
+      <div className={styles.head}>
+        <h2>{meter}</h2>
+        <span className="muted">{data && days(data.period.start, data.period.end, tenant.timezone)}</span>
+        <span className={styles.total}>{data && <Quantity value={data.total} />}</span>
+        {data && data.groups.length > 0 && (
+          <Button variant="default" size="xs" onClick={() => save(`usage-${customer}-${meter}.csv`, csv(rowsOf(data)), "text/csv;charset=utf-8")}>
+            Download CSV
+          </Button>
+        )}
+      </div>
+      {data?.has_more && <p className="muted small">Only the first 50,000 windows of all groups are drawn, listed and in the file. The total is of all.</p>}
+      {data?.groups.length === 0 && <p className="muted">Nothing was used in this time.</p>}
+      {(!data || data.groups.length > 0) && <Windows data={data} drawn={drawn} meter={meter} />}
+    </section>
+  );
+}
+
+function Windows({ data, drawn, meter }: { data: Schema<"UsageResult"> | undefined; drawn: Points | undefined; meter: string }) {
+  const { tenant } = useSession();
+  const [all, setAll] = useState(false);
+  if (!data || !drawn) {
+    return (
+      <Table caption={`Usage of ${meter}`} columns={[{ title: "When" }, { title: "Usage", number: true }]} busy>
+        <LoadingRows columns={2} />
+      </Table>
+    );
+  }
+  const when = (start: string) => written(start, tenant.timezone, data.granularity === "hour" ? "minute" : data.granularity);
+  const many = drawn.series.length > 1;
+  const columns = [{ title: "When" }, ...drawn.series.map(({ name }) => ({ title: name, number: true })), ...(many ? [{ title: "All", number: true }] : [])];
+  const newest = drawn.starts.map((_, index) => index).reverse();
+  const shown = all ? newest : newest.slice(0, rowsAtFirst);
+  return (
+    <>
+      <Chart label={`Usage of ${meter} over time`} points={drawn} end={windowEnd(drawn.starts.at(-1)!, data.granularity, tenant.timezone)} when={when} />
+      <Table caption={`Usage of ${meter}, the latest first`} columns={columns}>
+        <tbody>
+          {shown.map((index) => (
+            <tr key={index}>
+              <td className="number">{when(drawn.starts[index]!)}</td>
+              {drawn.series.map(({ name, values }) => (
+                <td key={name} className={cell.number} data-title={many ? name : undefined}>
+                  <Quantity value={values[index]!} />
+                </td>
+              ))}
+              {many && (
+                <td className={cell.number} data-title="all">
+                  <Quantity value={sum(drawn.series.map(({ values }) => values[index]!))} />
+                </td>
+              )}
+            </tr>
+          ))}
+        </tbody>
+      </Table>
+      {shown.length < newest.length && (
+        <Button className={styles.more} variant="default" size="xs" onClick={() => setAll(true)}>{`Show all ${newest.length} windows`}</Button>
+      )}
+    </>
+  );
+}
+
+const rowsAtFirst = 62;
+
+/** What the API has answered, digit by digit: a row for each window of each group. */
+function rowsOf({ groups }: Schema<"UsageResult">): string[][] {
+  const properties = Object.keys(groups[0]?.group_key ?? {}).sort();
+  const rows = groups.flatMap(({ group_key, windows }) => {
+    const key = group_key as Record<string, unknown>;
+    return windows.map((window) => [
+      window.window_start,
+      window.window_end,
+      ...properties.map((property) => String(key[property] ?? "")),
+      window.value,
+      window.late_value,
+      String(window.is_final),
+    ]);
+  });
+  return [["window_start", "window_end", ...properties, "value", "late_value", "is_final"], ...rows];
+}

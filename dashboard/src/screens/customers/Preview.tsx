@@ -1,0 +1,101 @@
+import { useQuery } from "@tanstack/react-query";
+import { useSearch } from "@tanstack/react-router";
+import { answer, api, type Schema } from "../../api/client";
+import { useSession } from "../../api/session";
+import { Opener } from "../../frame/Opener";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { LoadingRows } from "../../states/Loading";
+import { Amount, Quantity } from "../../values/Amount";
+import { decimals, minorDigits, sum } from "../../values/decimal";
+import { range } from "../../values/instants";
+import { cell, Table } from "../../values/Table";
+import styles from "./CustomerBill.module.css";
+import { Explained } from "./Working";
+
+const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Rate", number: true }, { title: "Amount", number: true }];
+
+/** What the running billing period comes to so far. */
+export function Preview({ customer }: { customer: string }) {
+  const { meter } = useSearch({ from: "/frame/customers/$customer/bill" });
+  const { data, error, refetch } = useQuery({
+    queryKey: ["preview", customer],
+    queryFn: ({ signal }) => answer(api.GET("/v1/billing/preview", { params: { query: { customer } }, signal })),
+  });
+  if (error) return <Failed what="The bill" error={error} retry={() => void refetch()} />;
+  if (data?.length === 0) {
+    return (
+      <Empty title="Nothing is billed yet">
+        <p>A line is here for each meter, with what its usage comes to at its price.</p>
+      </Empty>
+    );
+  }
+  return (
+    <Table caption="What this period comes to so far" columns={columns} busy={!data}>
+      {data ? (
+        <>
+          <tbody>
+            {data.map((line, index) => (
+              <Line key={index} customer={customer} line={line} open={meter === line.meter_slug && !line.late_for} />
+            ))}
+          </tbody>
+          <tfoot>
+            {totals(data).map(({ currency, amount }) => (
+              <tr key={currency}>
+                <td colSpan={3}>{decimals(amount) > minorDigits(currency) ? "Total so far, before lines are rounded" : "Total so far"}</td>
+                <td className={cell.number}>
+                  <Amount value={amount} currency={currency} />
+                </td>
+              </tr>
+            ))}
+          </tfoot>
+        </>
+      ) : (
+        <LoadingRows columns={4} rows={3} />
+      )}
+    </Table>
+  );
+}
+
+function Line({ customer, line, open }: { customer: string; line: Schema<"PreviewItem">; open: boolean }) {
+  const { tenant } = useSession();
+  return (
+    <>
+      <tr>
+        <td className={styles.meter}>
+          {line.late_for ? (
+            <>
+              {line.meter_slug} <span className="muted small">late, for {range(line.late_for.start, line.late_for.end, tenant.timezone)}</span>
+            </>
+          ) : (
+            <Opener name="meter" value={line.meter_slug} open={open}>
+              {line.meter_slug}
+            </Opener>
+          )}
+          {line.excluded && <p className={styles.excluded}>Not reported: {line.excluded}</p>}
+        </td>
+        <td className={cell.number} data-title="usage">
+          {line.backfilling ? <span className="muted">being counted</span> : <Quantity value={line.usage} />}
+        </td>
+        <td className={cell.number} data-title="rate">
+          <Quantity value={line.unit_price} />
+        </td>
+        <td className={cell.number}>
+          <Amount value={line.amount} currency={line.currency} />
+        </td>
+      </tr>
+      {open && (
+        <tr className={styles.opened}>
+          <td colSpan={4}>
+            <Explained customer={customer} meter={line.meter_slug} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function totals(lines: Schema<"PreviewItem">[]): { currency: string; amount: string }[] {
+  const byCurrency = Map.groupBy(lines, (line) => line.currency);
+  return [...byCurrency].map(([currency, of]) => ({ currency, amount: sum(of.map((line) => line.amount)) }));
+}

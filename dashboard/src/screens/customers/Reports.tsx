@@ -1,0 +1,103 @@
+import { useQuery } from "@tanstack/react-query";
+import { useSearch } from "@tanstack/react-router";
+import { Confirm } from "../../acts/Confirm";
+import { useAct } from "../../acts/useAct";
+import { answer, api, type Schema } from "../../api/client";
+import { statement } from "../../api/periods";
+import { Failed } from "../../states/Failed";
+import { LoadingRows } from "../../states/Loading";
+import { Quantity } from "../../values/Amount";
+import { Instant } from "../../values/Instant";
+import { Pages } from "../../values/Pages";
+import { State } from "../../values/State";
+import { cell, Table } from "../../values/Table";
+import { reportState } from "../billing/reportStates";
+import styles from "./CustomerBill.module.css";
+
+type Report = Schema<"StatementReport">;
+
+const columns = [{ title: "Report" }, { title: "State" }, { title: "Meters" }, { title: "Sent", number: true }, { title: "Recorded", number: true }];
+
+const kinds: Record<Report["kind"], string> = {
+  statement: "statement",
+  quantity: "quantity",
+  charge: "charge",
+  invoice_action: "invoice",
+};
+
+/** By what the provider was told of a period, the newest first. */
+export function Reports({ period }: { period: string }) {
+  const { page } = useSearch({ from: "/frame/customers/$customer/bill" });
+  const { data, error, refetch } = useQuery(statement(period, page));
+  if (error) return <Failed what="The reports" error={error} retry={() => void refetch()} />;
+  const reports = data?.reports;
+  return (
+    <section>
+      <h2 className={styles.section}>Reports to the provider</h2>
+      {reports?.data.length === 0 ? (
+        <p className="muted">Nothing of this period was reported yet.</p>
+      ) : (
+        <Table caption="Reports to the provider" columns={columns} busy={!reports}>
+          {reports ? (
+            <tbody>
+              {reports.data.map((report) => (
+                <Row key={report.report_id} report={report} />
+              ))}
+            </tbody>
+          ) : (
+            <LoadingRows columns={columns.length} rows={2} />
+          )}
+        </Table>
+      )}
+      {reports && <Pages page={page} next={reports.next_page_token} />}
+    </section>
+  );
+}
+
+function Row({ report }: { report: Report }) {
+  const [means, state] = reportState(report.state);
+  const meters = [...new Set(report.lines.map((line) => line.meter_slug))];
+  return (
+    <tr>
+      <td className={cell.main}>
+        {report.number}
+        <span className={styles.kind}>
+          {" "}
+          {kinds[report.kind]} to {report.provider}
+        </span>
+      </td>
+      <td>
+        <State is={means}>{state}</State>
+        {report.response && <p className={`muted small ${styles.response}`}>{report.response}</p>}
+        {report.state === "in_doubt" && <Resolve report={report} />}
+      </td>
+      <td className="muted">{meters.join(", ")}</td>
+      <td className={cell.number} data-title="sent">
+        {report.quantity_sent !== undefined && <Quantity value={report.quantity_sent} />}
+      </td>
+      <td className={cell.number}>
+        <Instant at={report.recorded_at} />
+      </td>
+    </tr>
+  );
+}
+
+/** Whether it arrived is not known: somebody looks at the provider, and says what is there. */
+function Resolve({ report: { report_id: id, number } }: { report: Report }) {
+  const act = (state: "accepted" | "rejected") => (reason: string) =>
+    answer(api.POST("/v1/billing/reports/{id}/resolve", { params: { path: { id } }, body: { state, reason } }));
+  const changes = [["statement"], ["syncs"], ["preview"]];
+  const accepted = useAct(act("accepted"), { changes });
+  const rejected = useAct(act("rejected"), { changes });
+  const common = { needs: "billing:write", thing: `report ${number}`, asks: "How you know, for the audit log" };
+  return (
+    <div className={styles.resolve}>
+      <Confirm {...common} verb="Accept" act={accepted}>
+        The provider has it: it counts as billed, and is not sent again.
+      </Confirm>
+      <Confirm {...common} verb="Reject" act={rejected} danger>
+        The provider has not got it: the next sync reports again what it held. If the provider has it after all, the customer is billed twice.
+      </Confirm>
+    </div>
+  );
+}

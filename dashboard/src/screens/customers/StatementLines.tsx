@@ -1,0 +1,135 @@
+import { useQuery } from "@tanstack/react-query";
+import { useSearch } from "@tanstack/react-router";
+import type { Schema } from "../../api/client";
+import { statement, type Statement } from "../../api/periods";
+import { useSession } from "../../api/session";
+import { Opener } from "../../frame/Opener";
+import { Failed } from "../../states/Failed";
+import { LoadingRows } from "../../states/Loading";
+import { Amount, Quantity } from "../../values/Amount";
+import { range } from "../../values/instants";
+import { cell, Table } from "../../values/Table";
+import styles from "./CustomerBill.module.css";
+import { Working } from "./Working";
+
+const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Came late", number: true }, { title: "Amount", number: true }];
+
+/** What a period comes to, as its statement says; each line opens to its working. */
+export function StatementLines({ period }: { period: string }) {
+  const { meter } = useSearch({ from: "/frame/customers/$customer/bill" });
+  const { data, error, refetch } = useQuery(statement(period));
+  if (error) return <Failed what="The statement" error={error} retry={() => void refetch()} />;
+  return <Lines of={data} opened={(line) => (line.meter_slug === meter ? "open" : "shut")} />;
+}
+
+interface Props {
+  of: Statement | undefined;
+  /** Whether a line's working is shown, and whether that can be changed. */
+  opened: (line: Schema<"StatementLine">) => "open" | "shut" | "always";
+}
+
+/** The lines, adjustments and totals of a statement. */
+export function Lines({ of, opened }: Props) {
+  return (
+    <Table caption="What the period comes to" columns={columns} busy={!of}>
+      {of ? (
+        <>
+          <tbody>
+            {of.lines.map((line) => (
+              <Line key={line.meter_id} line={line} opened={opened(line)} />
+            ))}
+            {of.adjustments.map((closed) => (
+              <Adjustments key={closed.period.start} of={closed} />
+            ))}
+          </tbody>
+          <tfoot>
+            {of.totals.map(({ currency, amount, adjustments }) => (
+              <tr key={currency}>
+                <td colSpan={3}>
+                  Total
+                  {adjustments !== "0" && (
+                    <span className="muted">
+                      {" "}
+                      of which adjustments are <Amount value={adjustments} currency={currency} />
+                    </span>
+                  )}
+                </td>
+                <td className={cell.number}>
+                  <Amount value={amount} currency={currency} />
+                </td>
+              </tr>
+            ))}
+          </tfoot>
+        </>
+      ) : (
+        <LoadingRows columns={columns.length} rows={3} />
+      )}
+    </Table>
+  );
+}
+
+function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" | "shut" | "always" }) {
+  return (
+    <>
+      <tr>
+        <td className={styles.meter}>
+          {opened === "always" ? (
+            line.meter_slug
+          ) : (
+            <Opener name="meter" value={line.meter_slug} open={opened === "open"}>
+              {line.meter_slug}
+            </Opener>
+          )}
+        </td>
+        <td className={cell.number} data-title="usage">
+          <Quantity value={line.usage} />
+        </td>
+        <td className={cell.number} data-title="late">
+          <Quantity value={line.late_usage} />
+        </td>
+        <td className={cell.number}>
+          <Amount value={line.amount} currency={line.currency} />
+        </td>
+      </tr>
+      {opened !== "shut" && (
+        <tr className={styles.opened}>
+          <td colSpan={columns.length}>
+            <Working steps={line.steps} />
+            {line.late_steps.length > 0 && (
+              <>
+                <p className={`muted small ${styles.later}`}>What came after the period was closed, and is billed with a later one</p>
+                <Working steps={line.late_steps} />
+              </>
+            )}
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+/** What the period carries of one that is closed. */
+function Adjustments({ of: { period, lines } }: { of: Schema<"ClosedPeriod"> }) {
+  const { tenant } = useSession();
+  return (
+    <>
+      {lines.map((line, index) => (
+        <tr key={index}>
+          <td className={styles.meter}>
+            {line.meter_slug}{" "}
+            <span className="muted small">
+              {line.reason}, of {range(period.start, period.end, tenant.timezone)}
+            </span>
+          </td>
+          <td className={cell.number} data-title="units">
+            <Quantity value={line.quantity} />
+          </td>
+          <td />
+          <td className={cell.number}>
+            <Amount value={line.amount} currency={line.currency} />
+          </td>
+        </tr>
+      ))}
+    </>
+  );
+}

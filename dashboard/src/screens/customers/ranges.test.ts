@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+import { instantsOf } from "./ranges";
+
+const now = new Date("2026-11-23T23:30:00Z"); // the 24th in Zurich
+
+test("so many days end with today", () => {
+  expect(instantsOf({ range: "7" }, "Europe/Zurich", now)).toEqual({ start: "2026-11-17T23:00:00.000Z", end: "2026-11-24T23:00:00.000Z" });
+});
+
+test("chosen days are whole, the last one too", () => {
+  const asked = { range: "days", from: "2026-10-25", to: "2026-10-25" };
+  expect(instantsOf(asked, "Europe/Zurich", now)).toEqual({ start: "2026-10-24T22:00:00.000Z", end: "2026-10-25T23:00:00.000Z" });
+});
+
+test("what is no range is the billing period that runs", () => {
+  for (const asked of [{}, { range: "8" }, { range: "days" }, { range: "days", from: "2026-11-02", to: "2026-11-01" }, { range: "days", from: "x", to: "y" }]) {
+    expect(instantsOf(asked, "UTC", now)).toEqual({});
+  }
+});

@@ -1,0 +1,10 @@
+import { expect, test } from "vitest";
+import { csv } from "./csv";
+
+test("cells are kept apart, whatever is in them", () => {
+  expect(csv([["a", 'say "hi"', "x,y", "two\nlines"]])).toBe('a,"say ""hi""","x,y","two\nlines"\r\n');
+});
+
+test("a number stays as it is, and nothing else is a formula", () => {
+  expect(csv([["-1250.50", "-1+1", "=1", "a;@b", "2026-11-01T00:00:00Z"]])).toBe("-1250.50,'-1+1,'=1,a;'@b,2026-11-01T00:00:00Z\r\n");
+});

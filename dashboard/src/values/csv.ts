@@ -1,0 +1,27 @@
+/** A table as text, by RFC 4180. */
+export function csv(rows: string[][]): string {
+  return rows.map((row) => row.map((cell) => quoted(harmless(cell))).join(",") + "\r\n").join("");
+}
+
+const quoted = (cell: string) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+
+const number = /^-?\d+(\.\d+)?$/;
+
+/**
+ * Keeps a spreadsheet from running a text as a formula, as the API's own exports do
+ * (https://owasp.org/www-community/attacks/CSV_Injection).
+ */
+function harmless(cell: string): string {
+  if (number.test(cell)) return cell;
+  return cell.replace(/(^|[;|\t\r\n])(?=[=+\-@＝＋－＠\t\r\n])/g, "$1'");
+}
+
+/** Has the browser save a text as a file. */
+export function save(name: string, text: string, type: string): void {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(url);
+}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -41,13 +42,19 @@ func TestTheDashboardIsUsedInABrowser(t *testing.T) {
 	t.Cleanup(receiver.Close)
 	const email, password = "ada@example.com", "long enough for anybody"
 	fillForTheDashboard(t, api, key, email, password)
+	conn, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), "update customers set created_at = created_at - interval '2 months' where external_id = 'customer-00'")
+	require.NoError(t, err)
 	command := exec.CommandContext(t.Context(), "go", "run", "-C", "../../dev/browser", "./dashboard", api, "../../dashboard/node_modules/axe-core/axe.min.js")
 	command.Env = append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password, "RECEIVER="+receiver.URL)
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// fillForTheDashboard makes a member, and two pages of customers of whom the first has a bill.
+// fillForTheDashboard makes a member, a plan, and two pages of customers of whom the
+// first has a bill of this month and of the last one.
 func fillForTheDashboard(t *testing.T, api, key, email, password string) {
 	t.Helper()
 	call := func(method, path, body string) string {
@@ -64,14 +71,22 @@ func fillForTheDashboard(t *testing.T, api, key, email, password string) {
 		require.Less(t, response.StatusCode, 300, "%s %s: %s", method, path, text)
 		return string(text)
 	}
+	now := time.Now().UTC()
 	var invitation struct{ Token string }
 	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"admin"}`)), &invitation))
 	call("POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invitation.Token, password))
 	call("POST", "/v1/meters", `{"slug":"api-calls","event_type":"call","aggregation":"sum"}`)
-	call("PUT", "/v1/meters/api-calls/pricing", `{"base_price":25,"included_units":1000,"overage_rate":0.02}`)
+	call("PUT", "/v1/meters/api-calls/pricing", fmt.Sprintf(`{"base_price":25,"included_units":1000,"overage_rate":0.02,"effective_from":%q,"confirm_retroactive":true}`,
+		now.AddDate(0, -3, 0).Format(time.RFC3339)))
+	call("POST", "/v1/products", `{"slug":"pro","name":"Pro"}`)
 	for i := range 30 {
 		call("POST", "/v1/customers", fmt.Sprintf(`{"external_id":"customer-%02d","name":"Customer %02d"}`, i, i))
 	}
-	call("POST", "/v1/events", fmt.Sprintf(`{"customer_id":"customer-00","event_type":"call","value":1250.5,"idempotency_key":"a","timestamp":%q}`,
-		time.Now().UTC().Format(time.RFC3339)))
+	for key, event := range map[string]struct {
+		at    time.Time
+		value string
+	}{"a": {now, "1250.5"}, "b": {now.AddDate(0, 0, -now.Day()-2), "1040"}} {
+		call("POST", "/v1/events", fmt.Sprintf(`{"customer_id":"customer-00","event_type":"call","value":%s,"idempotency_key":%q,"timestamp":%q}`,
+			event.value, key, event.at.Format(time.RFC3339)))
+	}
 }

@@ -13,6 +13,7 @@ interface Props {
   end: string;
   /** When a window is, in words. */
   when: (start: string) => string;
+  timezone: string;
 }
 
 const height = 240;
@@ -20,7 +21,7 @@ const token = (name: string) => getComputedStyle(document.documentElement).getPr
 const seconds = (instant: string) => Date.parse(instant) / 1000;
 
 /** Lines over time, drawn from rounded numbers and read from exact ones. The arrow keys move along it. */
-export function Chart({ label, points, end, when }: Props) {
+export function Chart({ label, points, end, when, timezone }: Props) {
   const scheme = useComputedColorScheme("light");
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
@@ -31,7 +32,7 @@ export function Chart({ label, points, end, when }: Props) {
     const parent = box.current;
     if (!parent) return;
     const data = [points.starts.map(seconds), ...points.series.map(({ values }) => values.map(Number))] as uPlot.AlignedData;
-    plot.current = new uPlot(options(points, end, parent.clientWidth, setAt), data, parent);
+    plot.current = new uPlot(options(points, end, timezone, parent.clientWidth, setAt), data, parent);
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: parent.clientWidth, height }));
     resized.observe(parent);
     return () => {
@@ -40,7 +41,7 @@ export function Chart({ label, points, end, when }: Props) {
       plot.current = null;
       setAt(null);
     };
-  }, [points, end, scheme]);
+  }, [points, end, timezone, scheme]);
 
   const move = (event: KeyboardEvent) => {
     const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -last, End: last };
@@ -85,17 +86,18 @@ export function Chart({ label, points, end, when }: Props) {
 
 const compact = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 2 });
 
-function options({ starts, series }: Points, end: string, width: number, moved: (index: number | null) => void): uPlot.Options {
+function options({ starts, series }: Points, end: string, timezone: string, width: number, moved: (index: number | null) => void): uPlot.Options {
   const [line, muted] = [token("--line"), token("--muted")];
   const axis = { stroke: muted, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui" };
   return {
     width,
     height,
+    tzDate: (at) => uPlot.tzDate(new Date(at * 1000), timezone),
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     // To the end of the last window, and from nothing, so that a small change looks small.
     scales: { x: { range: (_, min, max) => [min, Math.max(max, seconds(end))] }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.05 : 1] } },
-    axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) }],
+    axes: [{ ...axis, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) }],
     series: [
       {},
       ...series.map(({ name }, index) => {
@@ -108,6 +110,22 @@ function options({ starts, series }: Points, end: string, width: number, moved: 
       drawAxes: [(plot) => hatch(plot, starts, end, line)],
     },
   };
+}
+
+const day = 86_400;
+
+/** What stands under the ticks, which are so many seconds apart: as little as tells them from each other. */
+function labels(ticks: number[], apart: number, timezone: string): string[] {
+  const form = (options: Intl.DateTimeFormatOptions) => {
+    const format = new Intl.DateTimeFormat("en-GB", { ...options, timeZone: timezone });
+    return (tick: number) => format.format(tick * 1000);
+  };
+  const time = form({ hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const date = form({ day: "numeric", month: "short" });
+  const month = form({ month: "short", year: "numeric" });
+  if (apart >= 28 * day) return ticks.map(month);
+  if (apart >= day) return ticks.map(date);
+  return ticks.map((tick) => (time(tick) === "00:00" ? date(tick) : time(tick)));
 }
 
 /** Hatches the last window, where it goes on. */

@@ -3,8 +3,8 @@
 // both schemes, on a desk and on a phone, and signs out. It exits with 1 where
 // the browser complains, something cannot be reached, a screen is wider than
 // the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
-// leaves a picture of each screen there, with ONLY it walks through one subject,
-// such as customers. RECEIVER takes statements. It needs Chromium or Chrome.
+// leaves a picture of each screen there, with ONLY it walks through some subjects,
+// such as billing,customers. RECEIVER takes statements. It needs Chromium or Chrome.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func main() {
 
 type walk struct {
 	url, email, password, pictures string
-	only                           string // a subject; without it, all
+	only                           string // subjects; without it, all
 	receiver                       string // takes statements
 	axe                            string // its source
 	heard                          *browser.Complaints
@@ -92,7 +93,7 @@ func (w walk) visit(ctx context.Context) error {
 		{"customers", w.customers},
 		{"developers", w.developers},
 	} {
-		if w.only != "" && w.only != subject.name {
+		if w.only != "" && !slices.Contains(strings.Split(w.only, ","), subject.name) {
 			continue
 		}
 		if err := subject.walk(ctx); err != nil {
@@ -100,39 +101,6 @@ func (w walk) visit(ctx context.Context) error {
 		}
 	}
 	return w.signOut(ctx)
-}
-
-// customers looks at a customer, and opens a line of the bill.
-func (w walk) customers(ctx context.Context) error {
-	if err := w.to("/customers")(ctx); err != nil {
-		return err
-	}
-	customer, err := chromedp.Run(ctx, chromedp.AttributeValue(`tbody a[href^="/customers/"]`, "href"))
-	if err != nil {
-		return fmt.Errorf("find a customer: %w", err)
-	}
-	of := strings.TrimSuffix(customer.Value, "/usage")
-	bill := of + "/bill"
-	screens := []screen{
-		{"customers", "/customers", `tbody a[href^="/customers/"]`},
-		{"found", "/customers?search=nobody+has+this", "main h2"},
-		{"usage", of + "/usage", "tbody rect"},
-		{"bill", bill, "tfoot td"},
-	}
-	for _, s := range screens {
-		if err := w.look(ctx, s); err != nil {
-			return err
-		}
-	}
-	settled := chromedp.WaitNotPresent("[data-loading]") // until then lines move
-	if err := chromedp.Do(ctx, chromedp.Navigate(w.url+bill), chromedp.WaitVisible("tfoot td"), settled, chromedp.Click(`[aria-expanded="false"][href]`), chromedp.WaitVisible("tbody ol li")); err != nil {
-		return fmt.Errorf("open a line of the bill: %w", err)
-	}
-	opened, err := chromedp.Run(ctx, chromedp.Location())
-	if err != nil {
-		return err
-	}
-	return w.look(ctx, screen{"working", strings.TrimPrefix(opened, w.url), "tbody ol li"})
 }
 
 func (w walk) signIn(ctx context.Context) error {

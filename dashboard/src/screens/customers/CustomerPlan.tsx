@@ -6,6 +6,7 @@ import { useAct } from "../../acts/useAct";
 import { answer, api, broken } from "../../api/client";
 import { useSession } from "../../api/session";
 import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
 import { written } from "../../values/instants";
 import styles from "./CustomerDetails.module.css";
 
@@ -33,7 +34,8 @@ export function CustomerPlan({ customer }: { customer: string }) {
     { changes: [["plan", customer], ["preview", customer]], done: () => setTyped(undefined) },
   );
   if (error) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
-  if (!data || (data.plans.length === 0 && !latest)) return null;
+  if (!data) return permissions.includes("pricing:read") ? <LoadingText /> : null;
+  if (data.plans.length === 0 && !latest) return null;
   const options = [{ value: "", label: "None: the meters' own prices" }, ...data.plans.map(({ slug, name }) => ({ value: slug, label: name || slug }))];
   const archived = latest?.product && !data.plans.some(({ slug }) => slug === latest.product) ? [{ value: latest.product, label: latest.product }] : [];
   return (

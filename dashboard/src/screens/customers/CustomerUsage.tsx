@@ -15,7 +15,7 @@ import { Quantity } from "../../values/Amount";
 import { cell, Table } from "../../values/Table";
 import styles from "./CustomerUsage.module.css";
 import { MeterUsage } from "./MeterUsage";
-import { instantsOf, ranges } from "./ranges";
+import { chosenDays, instantsOf, ranges } from "./ranges";
 
 const here = "/frame/customers/$customer/usage";
 
@@ -60,15 +60,17 @@ function Ranges() {
 }
 
 function Day({ name, label }: { name: "from" | "to"; label: string }) {
+  const { tenant } = useSession();
   const search = useSearch({ from: here });
+  const days = chosenDays(search, tenant.timezone, new Date());
   const navigate = useNavigate({ from: "/customers/$customer/usage" });
   return (
     <TextInput
       type="date"
       aria-label={label}
       title={label}
-      value={search[name] ?? ""}
-      onChange={({ currentTarget: { value } }) => void navigate({ search: (was) => ({ ...was, [name]: value }), replace: true })}
+      value={days[name]}
+      onChange={({ currentTarget: { value } }) => void navigate({ search: (was) => ({ ...was, ...days, [name]: value }), replace: true })}
     />
   );
 }

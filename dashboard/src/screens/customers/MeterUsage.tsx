@@ -68,7 +68,7 @@ function Windows({ data, drawn, meter }: { data: Schema<"UsageResult"> | undefin
   const shown = all ? newest : newest.slice(0, rowsAtFirst);
   return (
     <>
-      <Chart label={`Usage of ${meter} over time`} points={drawn} end={windowEnd(drawn.starts.at(-1)!, data.granularity, tenant.timezone)} when={when} />
+      <Chart label={`Usage of ${meter} over time`} points={drawn} end={windowEnd(drawn.starts.at(-1)!, data.granularity, tenant.timezone)} when={when} timezone={tenant.timezone} />
       <Table caption={`Usage of ${meter}, the latest first`} columns={columns}>
         <tbody>
           {shown.map((index) => (

@@ -72,7 +72,7 @@ function Row({ report }: { report: Report }) {
         {report.state === "in_doubt" && <Resolve report={report} />}
       </td>
       <td className="muted">{meters.join(", ")}</td>
-      <td className={cell.number} data-title="sent">
+      <td className={cell.number} data-title={report.quantity_sent === undefined ? undefined : "sent"}>
         {report.quantity_sent !== undefined && <Quantity value={report.quantity_sent} />}
       </td>
       <td className={cell.number}>

@@ -95,7 +95,7 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
         <tr className={styles.opened}>
           <td colSpan={columns.length}>
             <Working steps={line.steps} />
-            {line.late_steps.length > 0 && (
+            {line.late_usage !== "0" && line.late_steps.length > 0 && (
               <>
                 <p className={`muted small ${styles.later}`}>What came after the period was closed, and is billed with a later one</p>
                 <Working steps={line.late_steps} />

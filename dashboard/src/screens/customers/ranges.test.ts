@@ -12,8 +12,12 @@ test("chosen days are whole, the last one too", () => {
   expect(instantsOf(asked, "Europe/Zurich", now)).toEqual({ start: "2026-10-24T22:00:00.000Z", end: "2026-10-25T23:00:00.000Z" });
 });
 
-test("what is no range is the billing period that runs", () => {
-  for (const asked of [{}, { range: "8" }, { range: "days" }, { range: "days", from: "2026-11-02", to: "2026-11-01" }, { range: "days", from: "x", to: "y" }]) {
-    expect(instantsOf(asked, "UTC", now)).toEqual({});
+test("days that are none are the thirty up to the last one", () => {
+  for (const asked of [{ to: "2026-11-01" }, { from: "2026-11-02", to: "2026-11-01" }, { from: "x", to: "2026-11-01" }]) {
+    expect(instantsOf({ range: "days", ...asked }, "UTC", now)).toEqual({ start: "2026-10-03T00:00:00.000Z", end: "2026-11-02T00:00:00.000Z" });
   }
+});
+
+test("what is no range is the billing period that runs", () => {
+  for (const asked of [{}, { range: "8" }]) expect(instantsOf(asked, "UTC", now)).toEqual({});
 });

@@ -19,11 +19,20 @@ export const ranges = [
 
 const isDay = (text = "") => /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text));
 
+/** The first and the last of the days of one's choice; where none is chosen yet, the last thirty. */
+export function chosenDays({ from, to }: Asked, timezone: string, now: Date): { from: string; to: string } {
+  const last = isDay(to) ? to! : day(now, timezone);
+  return { from: isDay(from) && from! <= last ? from! : nextDay(last, -29), to: last };
+}
+
 /** The instants of a range, for the API; none for the billing period that runs, which it knows. */
-export function instantsOf({ range, from, to }: Asked, timezone: string, now: Date): { start?: string; end?: string } {
+export function instantsOf(asked: Asked, timezone: string, now: Date): { start?: string; end?: string } {
   const today = day(now, timezone);
-  const days = ranges.find(([value]) => value !== "" && value !== "days" && value === range);
-  if (days) return { start: startOfDay(nextDay(today, 1 - Number(days[0])), timezone), end: startOfDay(nextDay(today), timezone) };
-  if (range !== "days" || !isDay(from) || !isDay(to) || from! > to!) return {};
-  return { start: startOfDay(from!, timezone), end: startOfDay(nextDay(to!), timezone) };
+  const whole = (from: string, to: string) => ({ start: startOfDay(from, timezone), end: startOfDay(nextDay(to), timezone) });
+  if (asked.range === "days") {
+    const { from, to } = chosenDays(asked, timezone, now);
+    return whole(from, to);
+  }
+  const days = ranges.find(([value]) => value !== "" && value === asked.range);
+  return days ? whole(nextDay(today, 1 - Number(days[0])), today) : {};
 }

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/chromedp/chromedp"
+)
+
+// customers looks at a customer's usage, bills and syncs, and changes what the
+// customer is.
+func (w walk) customers(ctx context.Context) error {
+	if err := do(ctx, w.to("/customers"), press("Customer 00"), see("Point at the chart")); err != nil {
+		return err
+	}
+	usage, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	of, _, _ := strings.Cut(usage, "/usage")
+	for _, s := range []screen{
+		{"customers", "/customers", `tbody a[href^="/customers/"]`},
+		{"found", "/customers?search=nobody+has+this", "main h2"},
+		{"usage", usage, "canvas"},
+		{"bill", of + "/bill", "tfoot td"},
+		{"customer-invoices", of + "/invoices", "main h2"},
+		{"customer-syncs", of + "/syncs", "tbody tr a"},
+		{"customer-details", of + "/details", "main form"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	err = do(ctx,
+		w.to(usage), choose("Range", "Last 90 days"), choose("Windows", "By hour"), see("Show all 2"), press("Show all 2"), miss("Show all 2"), w.judged("usage-hours"),
+		choose("Windows", "By month"), choose("Range", "Days of your choice"), see("Point at the chart"), press("Download CSV"), w.judged("usage-months"),
+		w.to(of+"/bill"), press("api-calls"), see("250.5 × 0.02"), w.here("working"),
+		w.to(of+"/bill"), w.lastPeriod, see("Came late"), press("api-calls"), w.here("bill-closed"),
+		press("Statement to print"), see("Statement of usage"), see("It is not an invoice"), w.here("statement"),
+		w.to(of+"/details"), fill("Name", "Contoso"), fill("At the provider", "cus_contoso"), fill("Metadata", `{"tier": 1.50}`), press("Save the customer"), see("Contoso"),
+		choose("Charged by", "Pro"), press("Assign the plan"), see("pro from"),
+		press("Archive"), see("Lists leave it out"), press("Archive"), see("Archived"), press("Unarchive"), see("Lists show it again"), press("Unarchive"), miss("Archived"),
+		w.to("/customers"), fill("Search customers", "customer-29"), miss("customer-28"), press("Customer 29"), press("Details"), press("Erase"), see("gone for good"), fill("Reason", "asked by the person"), press("Erase"), miss("gone for good"),
+	)
+	if err != nil {
+		return fmt.Errorf("use a customer: %w", err)
+	}
+	return nil
+}
+
+// lastPeriod chooses the billing period before the running one.
+func (w walk) lastPeriod(ctx context.Context) error {
+	return on("choose of", "Billing period", "select", `(e) => {
+		e.selectedIndex = 1;
+		e.dispatchEvent(new Event("change", {bubbles: true}));
+	}`)(ctx)
+}
+
+// here looks at the screen that is shown, by its address.
+func (w walk) here(name string) act {
+	return func(ctx context.Context) error {
+		if err := chromedp.Do(ctx, chromedp.WaitNotPresent("[data-loading]")); err != nil {
+			return err
+		}
+		address, err := w.at(ctx)
+		if err != nil {
+			return err
+		}
+		return w.look(ctx, screen{name, address, "main tbody td"})
+	}
+}

@@ -37,10 +37,17 @@ func showInvitation(i metering.Invitation) Invitation {
 
 type createdInvitation struct {
 	Token string `json:"token" doc:"What accepts it. It is shown this once and cannot be shown again"`
+	URL   string `json:"url" example:"https://odometer.example.com/invitation#…" doc:"The link to send: the page where it is accepted. The token stands behind #, so that no server is sent it"`
 	Invitation
 }
 
 type createdInvitationOutput struct{ Body createdInvitation }
+
+const invitationPage = "/invitation" // of the dashboard
+
+func (s *server) showCreated(token string, i Invitation) *createdInvitationOutput {
+	return &createdInvitationOutput{createdInvitation{token, s.BaseURL + invitationPage + "#" + token, i}}
+}
 
 // invitationTokens makes the tokens of invitations and their hashes.
 type invitationTokens struct{ key []byte }
@@ -93,7 +100,7 @@ func (s *server) createMember(ctx context.Context, in *createMemberInput) (*crea
 	if repeated {
 		return nil, alreadyMade(shown.ID, shown.LastFour)
 	}
-	return &createdInvitationOutput{createdInvitation{token, shown}}, nil
+	return s.showCreated(token, shown), nil
 }
 
 type listInvitationsOutput struct{ Body List[Invitation] }
@@ -144,7 +151,7 @@ func (s *server) renewInvitation(ctx context.Context, in *InvitationPath) (*crea
 	if err != nil {
 		return nil, err
 	}
-	return &createdInvitationOutput{createdInvitation{token, showInvitation(renewed)}}, nil
+	return s.showCreated(token, showInvitation(renewed)), nil
 }
 
 type revokeInvitationOutput struct {
@@ -180,7 +187,50 @@ func (s *server) resetMember(ctx context.Context, in *MemberPath) (*createdInvit
 	if err != nil {
 		return nil, err
 	}
-	return &createdInvitationOutput{createdInvitation{token, showInvitation(made)}}, nil
+	return s.showCreated(token, showInvitation(made)), nil
+}
+
+type findInvitationInput struct {
+	Body struct {
+		Token string `json:"token" maxLength:"64" doc:"Of the invitation"`
+	}
+}
+
+type foundInvitation struct {
+	TenantName string        `json:"tenant_name" doc:"Of the tenant that has invited"`
+	Email      string        `json:"email"`
+	Name       string        `json:"name"`
+	Role       metering.Role `json:"role"`
+	Reset      bool          `json:"reset" doc:"Whether it gives a member another way to sign in; if not, who accepts it becomes a member"`
+	Issuer     *string       `json:"issuer" doc:"The tenant's OIDC issuer, where it can be accepted too; null: there is none"`
+	ExpiresAt  time.Time     `json:"expires_at" doc:"From then on it cannot be accepted"`
+}
+
+type findInvitationOutput struct{ Body foundInvitation }
+
+// findInvitation tells who holds a token what they would learn by accepting it. A
+// token that is none costs one look, and the answer that one has which is over.
+func (s *server) findInvitation(ctx context.Context, in *findInvitationInput) (*findInvitationOutput, error) {
+	if err := s.countSignInFrom(ctx); err != nil {
+		return nil, err
+	}
+	i, err := s.Store.Invitations.Find(ctx, s.invitations.hash(in.Body.Token), s.Now())
+	if err != nil {
+		return nil, err
+	}
+	tenant, err := s.Store.Tenants.Get(ctx, i.TenantID)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.Store.OIDC.Get(ctx, i.TenantID)
+	if err != nil && metering.CodeOf(err) != metering.CodeNotFound {
+		return nil, err
+	}
+	found := foundInvitation{TenantName: tenant.Name, Email: i.Email, Name: i.Name, Role: i.Role, Reset: i.MemberID != nil, ExpiresAt: i.ExpiresAt.UTC()}
+	if at.Issuer != "" {
+		found.Issuer = &at.Issuer
+	}
+	return &findInvitationOutput{found}, nil
 }
 
 type acceptInvitationInput struct {

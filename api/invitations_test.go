@@ -97,6 +97,65 @@ func TestOnlyTheTokenIsWorthSomethingAndTheDatabaseHasOnlyItsHash(t *testing.T) 
 	require.Equal(t, 200, b.accept(t, invited.Token, password).status)
 }
 
+// found is what the page of an invitation's link learns.
+type found struct {
+	TenantName string `json:"tenant_name"`
+	Email      string
+	Name       string
+	Role       string
+	Reset      bool
+	Issuer     *string
+	ExpiresAt  time.Time `json:"expires_at"`
+}
+
+func (b *bundle) find(t testing.TB, token string) answer {
+	t.Helper()
+	body, err := json.Marshal(map[string]string{"token": token})
+	require.NoError(t, err)
+	return b.send(t, "POST", "/v1/invitations/find", string(body), "Authorization: ")
+}
+
+func TestALinkSaysWhatItInvitesToBeforeItIsAccepted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	address := email("Ada")
+	invited := b.invite(t, address, "billing")
+	require.Equal(t, b.url+"/invitation#"+invited.Token, invited.Url)
+	find := func(token string) (f found) {
+		a := b.find(t, token)
+		require.Equal(t, 200, a.status, a.body)
+		require.NotContains(t, a.body, b.tenant.ID.String())
+		require.NoError(t, json.Unmarshal([]byte(a.body), &f))
+		return f
+	}
+	require.Equal(t, found{TenantName: b.tenant.Name, Email: address, Role: "billing", ExpiresAt: invited.ExpiresAt}, find(invited.Token))
+	require.Equal(t, 200, b.find(t, invited.Token).status, "looking uses nothing up")
+
+	op := newIssuer(t)
+	b.saveIssuer(t, op)
+	in := b.accept(t, invited.Token, password).signedIn(t)
+	reset := b.send(t, "POST", "/v1/tenant/members/"+in.Member.Id+"/reset", "").invitation(t)
+	require.Equal(t, found{TenantName: b.tenant.Name, Email: address, Role: "billing", Reset: true, Issuer: new(op.Issuer()), ExpiresAt: reset.ExpiresAt}, find(reset.Token))
+
+	renewed := b.send(t, "POST", "/v1/tenant/invitations/"+reset.Id+"/renew", "").invitation(t)
+	require.Equal(t, b.url+"/invitation#"+renewed.Token, renewed.Url)
+	over := b.find(t, invited.Token).problem(t, 404, "not_found")
+	for _, token := range []string{"", "x", reset.Token, strings.Repeat("x", 32), renewed.Token[1:] + "x", "\x00"} {
+		require.Equal(t, over.Detail, b.find(t, token).problem(t, 404, "not_found").Detail, "nobody learns that a token was one")
+	}
+	b.ahead.Store(int64(7*24*time.Hour + time.Minute))
+	b.find(t, renewed.Token).problem(t, 404, "not_found")
+}
+
+func TestGuessesOfTokensAreCountedAsSignIns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for range 30 {
+		b.find(t, strings.Repeat("x", 32)).problem(t, 404, "not_found")
+	}
+	b.find(t, b.invite(t, email("ada"), "viewer").Token).problem(t, 429, "rate_limited")
+}
+
 func TestAnInvitationThatIsOverIsNoLongerAccepted(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

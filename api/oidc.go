@@ -35,19 +35,25 @@ const (
 )
 
 type oidcSettings struct {
-	Issuer          string    `json:"issuer"`
-	ClientID        string    `json:"client_id"`
-	HasClientSecret bool      `json:"has_client_secret"`
-	RedirectURI     string    `json:"redirect_uri" doc:"What to register at the issuer"`
-	LoginURL        string    `json:"login_url" doc:"Where members begin to sign in, in a browser"`
-	UpdatedAt       time.Time `json:"updated_at"`
+	Configured      bool       `json:"configured" doc:"Whether the tenant has an issuer; without one, issuer and client_id are empty"`
+	Issuer          string     `json:"issuer"`
+	ClientID        string     `json:"client_id"`
+	HasClientSecret bool       `json:"has_client_secret"`
+	RedirectURI     string     `json:"redirect_uri" doc:"What to register at the issuer"`
+	LoginURL        string     `json:"login_url" doc:"Where members begin to sign in, in a browser"`
+	UpdatedAt       *time.Time `json:"updated_at" doc:"null without an issuer"`
 }
 
 func (s *server) showOIDC(tenant metering.TenantID, o metering.OIDC) oidcSettings {
-	return oidcSettings{
-		Issuer: o.Issuer, ClientID: o.ClientID, HasClientSecret: o.SealedSecret != nil, RedirectURI: s.BaseURL + callbackPath,
-		LoginURL: s.BaseURL + "/v1/auth/oidc/" + tenant.String() + "/login", UpdatedAt: o.UpdatedAt.UTC(),
-	}
+	shown := s.withoutOIDC(tenant)
+	shown.Configured, shown.Issuer, shown.ClientID, shown.HasClientSecret = true, o.Issuer, o.ClientID, o.SealedSecret != nil
+	shown.UpdatedAt = new(o.UpdatedAt.UTC())
+	return shown
+}
+
+// withoutOIDC has what to register at an issuer before it is saved.
+func (s *server) withoutOIDC(tenant metering.TenantID) oidcSettings {
+	return oidcSettings{RedirectURI: s.BaseURL + callbackPath, LoginURL: s.BaseURL + "/v1/auth/oidc/" + tenant.String() + "/login"}
 }
 
 type oidcOutput struct{ Body oidcSettings }
@@ -55,7 +61,10 @@ type oidcOutput struct{ Body oidcSettings }
 func (s *server) getOIDC(ctx context.Context, _ *struct{}) (*oidcOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
 	o, err := s.Store.OIDC.Get(ctx, tenant)
-	if err != nil {
+	switch {
+	case metering.CodeOf(err) == metering.CodeNotFound:
+		return &oidcOutput{s.withoutOIDC(tenant)}, nil
+	case err != nil:
 		return nil, err
 	}
 	return &oidcOutput{s.showOIDC(tenant, o)}, nil

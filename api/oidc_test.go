@@ -407,7 +407,9 @@ func TestAnIssuerIsValidatedWhenItIsSaved(t *testing.T) {
 		p := b.send(t, "PUT", "/v1/tenant/oidc", body).problem(t, 422, "invalid")
 		require.Equal(t, "body.issuer", p.Errors[0].Location, name)
 	}
-	b.send(t, "GET", "/v1/tenant/oidc", "").problem(t, 404, "not_found")
+	require.JSONEq(t, fmt.Sprintf(`{"configured":false,"issuer":"","client_id":"","has_client_secret":false,"updated_at":null,
+		"redirect_uri":"%[1]s/v1/auth/oidc/callback","login_url":"%[1]s/v1/auth/oidc/%[2]s/login"}`, b.url, b.tenant.ID), b.send(t, "GET", "/v1/tenant/oidc", "").body)
+	b.send(t, "DELETE", "/v1/tenant/oidc", "").problem(t, 404, "not_found")
 	b.send(t, "GET", "/v1/auth/oidc/"+b.tenant.ID.String()+"/login", "").problem(t, 404, "not_found")
 
 	strict := b.replica(t, func(d *api.Deps) { d.Guard = providers.Guard{} })
@@ -423,7 +425,9 @@ func TestAnIssuersSecretIsSealedAndAnIssuerThatIsAwayIsUnavailable(t *testing.T)
 	err := dbtest.Conn(t).QueryRow(t.Context(), `select client_secret from oidc_issuers where tenant_id = $1`, b.tenant.ID).Scan(&sealed)
 	require.NoError(t, err)
 	require.NotContains(t, string(sealed), op.ClientSecret)
-	require.NotContains(t, b.send(t, "GET", "/v1/tenant/oidc", "").body, op.ClientSecret)
+	shown := b.send(t, "GET", "/v1/tenant/oidc", "").body
+	require.Contains(t, shown, `"configured":true`)
+	require.NotContains(t, shown, op.ClientSecret)
 	require.NoError(t, op.Shutdown())
 	b.send(t, "GET", "/v1/auth/oidc/"+b.tenant.ID.String()+"/login", "").problem(t, 503, "unavailable")
 }

@@ -45,7 +45,7 @@ func TestOnlyHealthSigningInAndWhatIsSignedArePublic(t *testing.T) {
 			public = append(public, op.OperationID)
 		}
 	}
-	require.ElementsMatch(t, []string{"get-health", "get-readiness", "log-in", "accept-invitation", "accept-invitation-at-issuer", "ask-for-reset", "begin-oidc", "finish-oidc", "receive-provider-event"}, public)
+	require.ElementsMatch(t, []string{"get-health", "get-readiness", "log-in", "find-invitation", "accept-invitation", "accept-invitation-at-issuer", "ask-for-reset", "begin-oidc", "finish-oidc", "receive-provider-event"}, public)
 }
 
 func TestAnAdminMayDoEverythingAndNobodyMayDoMore(t *testing.T) {

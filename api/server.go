@@ -263,6 +263,8 @@ func (s *server) routes() {
 
 	huma.Register(s.api, described(post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password"),
 		"Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in."), s.logIn)
+	huma.Register(s.api, described(post("find-invitation", "/v1/invitations/find", Public, "Get what a token invites to"),
+		"For the page of the link, before somebody accepts. Whoever holds the token may know it."), s.findInvitation)
 	huma.Register(s.api, described(post("accept-invitation", "/v1/invitations/accept", Public, "Accept an invitation with a password"),
 		"It makes a member, or gives the member whom it was made for this password, and signs them in."), s.acceptInvitation)
 	huma.Register(s.api, described(post("accept-invitation-at-issuer", "/v1/invitations/accept-at-issuer", Public, "Accept an invitation at the tenant's OIDC issuer"),
@@ -297,7 +299,8 @@ func (s *server) routes() {
 	huma.Register(s.api, described(post("renew-invitation", "/v1/tenant/invitations/{id}/renew", TenantManage, "Make another token for an invitation"),
 		"The token before is no longer valid, and it can be accepted for seven days again."), s.renewInvitation)
 	huma.Register(s.api, remove("revoke-invitation", "/v1/tenant/invitations/{id}", TenantManage, "Revoke an invitation"), s.revokeInvitation)
-	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer"), s.getOIDC)
+	huma.Register(s.api, described(get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer"),
+		"Without one the answer says `configured: false`, and what to register at an issuer before it is saved."), s.getOIDC)
 	huma.Register(s.api, described(put("save-oidc", "/v1/tenant/oidc", TenantManage, "Save the tenant's OIDC issuer"),
 		"The settings are tried at the issuer first."), s.saveOIDC)
 	huma.Register(s.api, remove("delete-oidc", "/v1/tenant/oidc", TenantManage, "Delete the tenant's OIDC issuer"), s.deleteOIDC)

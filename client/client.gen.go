@@ -522,6 +522,33 @@ func (e DeliveryDetailsStatus) Valid() bool {
 	}
 }
 
+// Defines values for FoundInvitationRole.
+const (
+	FoundInvitationRoleAdmin     FoundInvitationRole = "admin"
+	FoundInvitationRoleBilling   FoundInvitationRole = "billing"
+	FoundInvitationRoleDeveloper FoundInvitationRole = "developer"
+	FoundInvitationRoleOwner     FoundInvitationRole = "owner"
+	FoundInvitationRoleViewer    FoundInvitationRole = "viewer"
+)
+
+// Valid indicates whether the value is a known member of the FoundInvitationRole enum.
+func (e FoundInvitationRole) Valid() bool {
+	switch e {
+	case FoundInvitationRoleAdmin:
+		return true
+	case FoundInvitationRoleBilling:
+		return true
+	case FoundInvitationRoleDeveloper:
+		return true
+	case FoundInvitationRoleOwner:
+		return true
+	case FoundInvitationRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HMACSecretScope.
 const (
 	HMACSecretScopeAdmin      HMACSecretScope = "admin"
@@ -2635,6 +2662,11 @@ type CreatedInvitation struct {
 	// Token What accepts it. It is shown this once and cannot be shown again
 	Token         string `json:"token"`
 	TokenLastFour string `json:"token_last_four"`
+
+	// Url The link to send: the page where it is accepted. The token stands behind #, so that no server is sent it
+	//
+	// Examples: https://odometer.example.com/invitation#…
+	Url string `json:"url"`
 }
 
 // CreatedInvitationRole defines model for CreatedInvitation.Role.
@@ -2989,6 +3021,34 @@ type FieldProblem struct {
 	Location string `json:"location"`
 	Message  string `json:"message"`
 }
+
+// FindInvitation defines model for FindInvitation.
+type FindInvitation struct {
+	// Token Of the invitation
+	Token string `json:"token"`
+}
+
+// FoundInvitation defines model for FoundInvitation.
+type FoundInvitation struct {
+	Email string `json:"email"`
+
+	// ExpiresAt From then on it cannot be accepted
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Issuer The tenant's OIDC issuer, where it can be accepted too; null: there is none
+	Issuer *string `json:"issuer"`
+	Name   string  `json:"name"`
+
+	// Reset Whether it gives a member another way to sign in; if not, who accepts it becomes a member
+	Reset bool                `json:"reset"`
+	Role  FoundInvitationRole `json:"role"`
+
+	// TenantName Of the tenant that has invited
+	TenantName string `json:"tenant_name"`
+}
+
+// FoundInvitationRole defines model for FoundInvitation.Role.
+type FoundInvitationRole string
 
 // HMACSecret defines model for HMACSecret.
 type HMACSecret struct {
@@ -3706,7 +3766,10 @@ type MonthlyRevenue struct {
 
 // OidcSettings defines model for OidcSettings.
 type OidcSettings struct {
-	ClientId        string `json:"client_id"`
+	ClientId string `json:"client_id"`
+
+	// Configured Whether the tenant has an issuer; without one, issuer and client_id are empty
+	Configured      bool   `json:"configured"`
 	HasClientSecret bool   `json:"has_client_secret"`
 	Issuer          string `json:"issuer"`
 
@@ -3714,8 +3777,10 @@ type OidcSettings struct {
 	LoginUrl string `json:"login_url"`
 
 	// RedirectUri What to register at the issuer
-	RedirectUri string    `json:"redirect_uri"`
-	UpdatedAt   time.Time `json:"updated_at"`
+	RedirectUri string `json:"redirect_uri"`
+
+	// UpdatedAt null without an issuer
+	UpdatedAt *time.Time `json:"updated_at"`
 }
 
 // PeriodClosed defines model for PeriodClosed.
@@ -5669,6 +5734,9 @@ type AcceptInvitationJSONRequestBody = AcceptInvitation
 // AcceptInvitationAtIssuerJSONRequestBody defines body for AcceptInvitationAtIssuer for application/json ContentType.
 type AcceptInvitationAtIssuerJSONRequestBody = AcceptAtIssuer
 
+// FindInvitationJSONRequestBody defines body for FindInvitation for application/json ContentType.
+type FindInvitationJSONRequestBody = FindInvitation
+
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
 
@@ -6711,6 +6779,24 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
 	AcceptInvitationAtIssuer(ctx context.Context, body AcceptInvitationAtIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// FindInvitationWithBody Get what a token invites to
+	//
+	// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
+	FindInvitationWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// FindInvitation Get what a token invites to
+	//
+	// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
+	FindInvitation(ctx context.Context, body FindInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListMeters List meters
 	//
 	// Corresponds with GET /v1/meters (the `ListMeters` operationId).
@@ -7026,6 +7112,8 @@ type ClientInterface interface {
 	DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetOidc Get the tenant's OIDC issuer
+	//
+	// Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
 	//
 	// Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 	GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8667,6 +8755,44 @@ func (c *Client) AcceptInvitationAtIssuer(ctx context.Context, body AcceptInvita
 	return c.Client.Do(req)
 }
 
+// FindInvitationWithBody Get what a token invites to
+//
+// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
+func (c *Client) FindInvitationWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFindInvitationRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// FindInvitation Get what a token invites to
+//
+// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
+func (c *Client) FindInvitation(ctx context.Context, body FindInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFindInvitationRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListMeters List meters
 //
 // Corresponds with GET /v1/meters (the `ListMeters` operationId).
@@ -9442,6 +9568,8 @@ func (c *Client) DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) 
 }
 
 // GetOidc Get the tenant's OIDC issuer
+//
+// Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
 //
 // Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 func (c *Client) GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12832,6 +12960,46 @@ func NewAcceptInvitationAtIssuerRequestWithBody(server string, contentType strin
 	return req, nil
 }
 
+// NewFindInvitationRequest calls the generic FindInvitation builder with application/json body
+func NewFindInvitationRequest(server string, body FindInvitationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewFindInvitationRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewFindInvitationRequestWithBody constructs an http.Request for the FindInvitation method, with any body, and a specified content type
+func NewFindInvitationRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/invitations/find")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewListMetersRequest constructs an http.Request for the ListMeters method
 func NewListMetersRequest(server string, params *ListMetersParams) (*http.Request, error) {
 	var err error
@@ -16146,6 +16314,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
 	AcceptInvitationAtIssuerWithResponse(ctx context.Context, body AcceptInvitationAtIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptInvitationAtIssuerResponse, error)
 
+	// FindInvitationWithBodyWithResponse Get what a token invites to
+	//
+	// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
+	FindInvitationWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FindInvitationResponse, error)
+
+	// FindInvitationWithResponse Get what a token invites to
+	//
+	// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
+	FindInvitationWithResponse(ctx context.Context, body FindInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*FindInvitationResponse, error)
+
 	// ListMetersWithResponse List meters
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -16505,6 +16691,8 @@ type ClientWithResponsesInterface interface {
 	DeleteOidcWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*DeleteOidcResponse, error)
 
 	// GetOidcWithResponse Get the tenant's OIDC issuer
+	//
+	// Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19734,6 +19922,54 @@ func (r AcceptInvitationAtIssuerResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r AcceptInvitationAtIssuerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type FindInvitationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FoundInvitation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r FindInvitationResponse) GetJSON200() *FoundInvitation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r FindInvitationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r FindInvitationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r FindInvitationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r FindInvitationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r FindInvitationResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -23447,6 +23683,36 @@ func (c *ClientWithResponses) AcceptInvitationAtIssuerWithResponse(ctx context.C
 	return ParseAcceptInvitationAtIssuerResponse(rsp)
 }
 
+// FindInvitationWithBodyWithResponse Get what a token invites to
+//
+// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
+func (c *ClientWithResponses) FindInvitationWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FindInvitationResponse, error) {
+	rsp, err := c.FindInvitationWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFindInvitationResponse(rsp)
+}
+
+// FindInvitationWithResponse Get what a token invites to
+//
+// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
+func (c *ClientWithResponses) FindInvitationWithResponse(ctx context.Context, body FindInvitationJSONRequestBody, reqEditors ...RequestEditorFn) (*FindInvitationResponse, error) {
+	rsp, err := c.FindInvitation(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFindInvitationResponse(rsp)
+}
+
 // ListMetersWithResponse List meters
 //
 // Returns a wrapper object for the known response body format(s).
@@ -24082,6 +24348,8 @@ func (c *ClientWithResponses) DeleteOidcWithResponse(ctx context.Context, reqEdi
 }
 
 // GetOidcWithResponse Get the tenant's OIDC issuer
+//
+// Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26648,6 +26916,39 @@ func ParseAcceptInvitationAtIssuerResponse(rsp *http.Response) (*AcceptInvitatio
 			headers.SetCookie = &value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseFindInvitationResponse parses an HTTP response from a FindInvitationWithResponse call
+func ParseFindInvitationResponse(rsp *http.Response) (*FindInvitationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &FindInvitationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FoundInvitation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
 	}
 
 	return response, nil

@@ -1011,6 +1011,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/invitations/find": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get what a token invites to
+         * @description For the page of the link, before somebody accepts. Whoever holds the token may know it.
+         */
+        post: operations["find-invitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/meters": {
         parameters: {
             query?: never;
@@ -1493,7 +1513,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the tenant's OIDC issuer */
+        /**
+         * Get the tenant's OIDC issuer
+         * @description Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
+         */
         get: operations["get-oidc"];
         /**
          * Save the tenant's OIDC issuer
@@ -2399,6 +2422,11 @@ export interface components {
             /** @description What accepts it. It is shown this once and cannot be shown again */
             token: string;
             token_last_four: string;
+            /**
+             * @description The link to send: the page where it is accepted. The token stands behind #, so that no server is sent it
+             * @example https://odometer.example.com/invitation#…
+             */
+            url: string;
         };
         CreatedWebhook: {
             /** Format: date-time */
@@ -2728,6 +2756,27 @@ export interface components {
             /** @description Such as body.slug or query.start */
             location: string;
             message: string;
+        };
+        FindInvitation: {
+            /** @description Of the invitation */
+            token: string;
+        };
+        FoundInvitation: {
+            email: string;
+            /**
+             * Format: date-time
+             * @description From then on it cannot be accepted
+             */
+            expires_at: string;
+            /** @description The tenant's OIDC issuer, where it can be accepted too; null: there is none */
+            issuer: string | null;
+            name: string;
+            /** @description Whether it gives a member another way to sign in; if not, who accepts it becomes a member */
+            reset: boolean;
+            /** @enum {string} */
+            role: "owner" | "admin" | "developer" | "billing" | "viewer";
+            /** @description Of the tenant that has invited */
+            tenant_name: string;
         };
         HMACSecret: {
             /** Format: date-time */
@@ -3331,14 +3380,19 @@ export interface components {
         };
         OidcSettings: {
             client_id: string;
+            /** @description Whether the tenant has an issuer; without one, issuer and client_id are empty */
+            configured: boolean;
             has_client_secret: boolean;
             issuer: string;
             /** @description Where members begin to sign in, in a browser */
             login_url: string;
             /** @description What to register at the issuer */
             redirect_uri: string;
-            /** Format: date-time */
-            updated_at: string;
+            /**
+             * Format: date-time
+             * @description null without an issuer
+             */
+            updated_at: string | null;
         };
         PeriodClosed: {
             /** @description Yours */
@@ -6928,6 +6982,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AcceptAtIssuer1"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "find-invitation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FindInvitation"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FoundInvitation"];
                 };
             };
             /** @description Error */

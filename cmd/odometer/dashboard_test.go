@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/oauth2-proxy/mockoidc"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -40,6 +41,9 @@ func TestTheDashboardIsUsedInABrowser(t *testing.T) {
 	system.Worker(t)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
 	t.Cleanup(receiver.Close)
+	issuer, err := mockoidc.Run()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = issuer.Shutdown() })
 	const email, password = "ada@example.com", "long enough for anybody"
 	fillForTheDashboard(t, api, key, email, password)
 	conn, err := pgx.Connect(t.Context(), url)
@@ -48,7 +52,7 @@ func TestTheDashboardIsUsedInABrowser(t *testing.T) {
 	_, err = conn.Exec(t.Context(), "update customers set created_at = created_at - interval '2 months' where external_id = 'customer-00'")
 	require.NoError(t, err)
 	command := exec.CommandContext(t.Context(), "go", "run", "-C", "../../dev/browser", "./dashboard", api, "../../dashboard/node_modules/axe-core/axe.min.js")
-	command.Env = append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password, "RECEIVER="+receiver.URL)
+	command.Env = append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer())
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
@@ -73,7 +77,7 @@ func fillForTheDashboard(t *testing.T, api, key, email, password string) {
 	}
 	now := time.Now().UTC()
 	var invitation struct{ Token string }
-	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"admin"}`)), &invitation))
+	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"owner"}`)), &invitation))
 	call("POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invitation.Token, password))
 	call("POST", "/v1/meters", `{"slug":"api-calls","event_type":"call","aggregation":"sum"}`)
 	call("PUT", "/v1/meters/api-calls/pricing", fmt.Sprintf(`{"base_price":25,"included_units":1000,"overage_rate":0.02,"effective_from":%q,"confirm_retroactive":true}`,

@@ -8,6 +8,7 @@ import { customerRoutes } from "./screens/customers/routes";
 import { developerRoutes } from "./screens/developers/routes";
 import { meterRoutes } from "./screens/meters/routes";
 import { overview } from "./screens/overview/routes";
+import { settingsRoutes } from "./screens/settings/routes";
 
 /** A session may end at any time: in twelve hours, or by somebody's hand. */
 function ended(error: unknown) {
@@ -40,7 +41,7 @@ const home = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...billingRoutes, ...developerRoutes])]),
+  routeTree: root.addChildren([signIn, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
   context: { queries },
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,

@@ -9,7 +9,7 @@ interface Props {
   /** What is done, as "Revoke". */
   verb: string;
   /** To what, as "key …8fQ2". */
-  thing: string;
+  thing?: string;
   needs: string;
   not?: string | undefined;
   /** Given the reason, or nothing where none is asked. */
@@ -26,6 +26,7 @@ interface Props {
 export function Confirm({ verb, thing, needs, not, act, asks, danger, children }: Props) {
   const [opened, setOpened] = useState(false);
   const [reason, setReason] = useState("");
+  const whole = thing ? `${verb} ${thing}` : verb;
   const leave = () => {
     setOpened(false);
     setReason("");
@@ -33,14 +34,14 @@ export function Confirm({ verb, thing, needs, not, act, asks, danger, children }
   };
   return (
     <>
-      <Verb needs={needs} not={not} size="xs" label={`${verb} ${thing}`} onClick={() => setOpened(true)}>
+      <Verb needs={needs} not={not} size="xs" label={whole} onClick={() => setOpened(true)}>
         {verb}
       </Verb>
-      <Dialog title={`${verb} ${thing}`} opened={opened} leave={leave}>
+      <Dialog title={whole} opened={opened} leave={leave}>
         <Form
           act={act}
           needs={needs}
-          submit={`${verb} ${thing}`}
+          submit={whole}
           danger={danger}
           leave={leave}
           onSubmit={() => act.mutate(reason, { onSuccess: leave })}

@@ -11,6 +11,7 @@ const screens = [
   ["/meters", "Meters"],
   ["/billing", "Billing"],
   ["/developers", "Developers"],
+  ["/settings", "Settings"],
 ] as const;
 
 /** What is around every screen: where one is, where one can go, and as whom. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { offset, range, startOfDay, written } from "./instants";
+import { dayAfter, offset, range, startOfDay, written } from "./instants";
 
 test("a period ends with its last day, in the tenant's timezone", () => {
   expect(range("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "UTC")).toBe("1 – 30 Nov 2026");
@@ -26,4 +26,8 @@ test("a day begins when it does in its timezone, also where the offset changes",
   expect(startOfDay("2026-03-30", "Europe/Zurich")).toBe("2026-03-29T22:00:00.000Z");
   expect(startOfDay("2026-11-01", "America/New_York")).toBe("2026-11-01T04:00:00.000Z");
   expect(startOfDay("2026-12-01", "Asia/Kathmandu")).toBe("2026-11-30T18:15:00.000Z");
+});
+
+test("the day after one may be in another month or year", () => {
+  expect(["2026-11-30", "2026-12-31", "2028-02-28", "2026-03-28"].map(dayAfter)).toEqual(["2026-12-01", "2027-01-01", "2028-02-29", "2026-03-29"]);
 });

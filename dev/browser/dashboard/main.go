@@ -4,7 +4,8 @@
 // the browser complains, something cannot be reached, a screen is wider than
 // the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
 // leaves a picture of each screen there, with ONLY it walks through some subjects,
-// such as billing,customers. RECEIVER takes statements. It needs Chromium or Chrome.
+// such as billing,customers. RECEIVER takes statements, and ISSUER is an OIDC issuer.
+// It needs Chromium or Chrome.
 package main
 
 import (
@@ -25,7 +26,7 @@ import (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // a busy machine takes ten times as long as an idle one
 	defer cancel()
-	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"), receiver: os.Getenv("RECEIVER")}
+	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"), receiver: os.Getenv("RECEIVER"), issuer: os.Getenv("ISSUER")}
 	if len(os.Args) != 3 || w.email == "" || w.password == "" {
 		fmt.Fprintln(os.Stderr, "usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE")
 		os.Exit(2)
@@ -40,6 +41,7 @@ type walk struct {
 	url, email, password, pictures string
 	only                           string // subjects; without it, all
 	receiver                       string // takes statements
+	issuer                         string // signs people in
 	axe                            string // its source
 	heard                          *browser.Complaints
 }
@@ -92,6 +94,7 @@ func (w walk) visit(ctx context.Context) error {
 		{"billing", w.billing},
 		{"customers", w.customers},
 		{"developers", w.developers},
+		{"settings", w.settings},
 	} {
 		if w.only != "" && !slices.Contains(strings.Split(w.only, ","), subject.name) {
 			continue

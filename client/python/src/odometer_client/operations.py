@@ -467,6 +467,11 @@ class Operations:
         answer: schema.AcceptAtIssuer1 = self.call("POST", "/v1/invitations/accept-at-issuer", body=body)
         return answer
 
+    def find_invitation(self, body: schema.FindInvitation) -> schema.FoundInvitation:
+        """Get what a token invites to."""
+        answer: schema.FoundInvitation = self.call("POST", "/v1/invitations/find", body=body)
+        return answer
+
     def list_meters(self, *, page_size: int | None = None, page_token: str | None = None, archived: bool | None = None) -> schema.ListMeter:
         """List meters."""
         answer: schema.ListMeter = self.call(

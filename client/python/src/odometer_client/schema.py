@@ -216,6 +216,7 @@ class CreatedInvitation(TypedDict):
     tenant_id: str
     token: str
     token_last_four: str
+    url: str
 
 
 class CreatedWebhook(TypedDict):
@@ -373,6 +374,20 @@ class FieldProblem(TypedDict):
     code: NotRequired[str]
     location: str
     message: str
+
+
+class FindInvitation(TypedDict):
+    token: str
+
+
+class FoundInvitation(TypedDict):
+    email: str
+    expires_at: str
+    issuer: str | None
+    name: str
+    reset: bool
+    role: Literal["owner", "admin", "developer", "billing", "viewer"]
+    tenant_name: str
 
 
 class HMACSecret(TypedDict):
@@ -654,11 +669,12 @@ class MonthlyRevenue(TypedDict):
 
 class OidcSettings(TypedDict):
     client_id: str
+    configured: bool
     has_client_secret: bool
     issuer: str
     login_url: str
     redirect_uri: str
-    updated_at: str
+    updated_at: str | None
 
 
 class PeriodClosed(TypedDict):

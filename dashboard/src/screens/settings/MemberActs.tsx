@@ -1,0 +1,135 @@
+import { NativeSelect, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Confirm } from "../../acts/Confirm";
+import { Dialog } from "../../acts/Dialog";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { answer, api, broken, type Schema } from "../../api/client";
+import type { Inviting } from "./Members";
+import { given, roles, type Given } from "./roles";
+import styles from "./settings.module.css";
+
+const needs = "tenant:manage";
+
+interface Props {
+  member: Schema<"Member">;
+}
+
+/** What an owner can do with a member. */
+export function MemberActs({ member, done }: Props & Inviting) {
+  return (
+    <div className={styles.opened}>
+      <p>
+        {member.role}: {roles[member.role]}
+      </p>
+      <div className={styles.verbs}>
+        <Edit member={member} />
+        <Reset member={member} done={done} />
+        <MakeOwner member={member} />
+        <Remove member={member} />
+      </div>
+    </div>
+  );
+}
+
+const nameOf = ({ name, email }: Schema<"Member">) => name || email;
+
+function Edit({ member }: Props) {
+  const [opened, setOpened] = useState(false);
+  const [name, setName] = useState(member.name);
+  const [role, setRole] = useState(member.role);
+  const changed = { ...(name !== member.name && { name }), ...(role !== member.role && { role: role as Given }) };
+  const edit = useAct(() => answer(api.PATCH("/v1/tenant/members/{id}", { params: { path: { id: member.id } }, body: changed })), {
+    changes: [["members"], ["audit-log"], ["session"]],
+  });
+  const leave = () => {
+    setOpened(false);
+    edit.reset();
+  };
+  const not = Object.keys(changed).length === 0 ? "Nothing is changed" : undefined;
+  return (
+    <>
+      <Verb needs={needs} size="xs" label={`Edit ${nameOf(member)}`} onClick={() => setOpened(true)}>
+        Edit
+      </Verb>
+      <Dialog title={`Edit ${nameOf(member)}`} opened={opened} leave={leave}>
+        <Form act={edit} needs={needs} not={not} submit="Save the member" leave={leave} onSubmit={() => edit.mutate(undefined, { onSuccess: leave })}>
+          <TextInput label="Name" maxLength={255} value={name} error={broken(edit.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
+          {member.role === "owner" ? (
+            <p className="muted">The owner stays owner until another member is made one.</p>
+          ) : (
+            <NativeSelect label="Role" value={role} error={broken(edit.error, "role")} onChange={(event) => setRole(event.currentTarget.value as Given)} data={given} />
+          )}
+        </Form>
+      </Dialog>
+    </>
+  );
+}
+
+function Reset({ member, done }: Props & Inviting) {
+  const reset = useAct<string, Schema<"CreatedInvitation">>(() => answer(api.POST("/v1/tenant/members/{id}/reset", { params: { path: { id: member.id } } })), {
+    changes: [["invitations"], ["audit-log"]],
+    done,
+  });
+  return (
+    <Confirm verb="Reset the password" thing={`of ${nameOf(member)}`} needs={needs} act={reset}>
+      A link is made and shown, with which they choose another password for this tenant. Until they do nothing changes; then their sessions here end.
+    </Confirm>
+  );
+}
+
+function MakeOwner({ member }: Props) {
+  const makeOwner = useAct<string>(() => answer(api.POST("/v1/tenant/members/{id}/make-owner", { params: { path: { id: member.id } } })), {
+    changes: [["members"], ["audit-log"], ["session"]],
+  });
+  const not = member.role === "owner" ? "They are the owner" : undefined;
+  return (
+    <Confirm verb="Make owner" thing={nameOf(member)} needs={needs} not={not} act={makeOwner} danger>
+      There is one owner: {nameOf(member)} has the tenant from then on, and you become an admin, who cannot take it back.
+    </Confirm>
+  );
+}
+
+type Choice = "hand_over" | "revoke";
+
+function Remove({ member }: Props) {
+  const [keys, setKeys] = useState<Choice>("hand_over");
+  const path = { id: member.id };
+  const remove = useAct<string>(() => answer(api.DELETE("/v1/tenant/members/{id}", { params: { path, query: { keys } } })), {
+    changes: [["members"], ["invitations"], ["api-keys"], ["hmac-secrets"], ["audit-log"]],
+  });
+  const not = member.role === "owner" ? "Another member has to be made owner first" : undefined;
+  return (
+    <Confirm verb="Remove" thing={nameOf(member)} needs={needs} not={not} act={remove} danger>
+      <div className={styles.parts}>
+        <p>They are signed out, and cannot sign in to this tenant. Invitations that they have made end.</p>
+        <Made by={member.id} />
+        <NativeSelect
+          label="API keys and HMAC secrets that they, or those, have made"
+          value={keys}
+          onChange={(event) => setKeys(event.currentTarget.value as Choice)}
+          data={[
+            { value: "hand_over", label: "Stay valid: I answer for them" },
+            { value: "revoke", label: "Are revoked at once" },
+          ]}
+        />
+      </div>
+    </Confirm>
+  );
+}
+
+/** Which credentials of a member's are at stake. */
+function Made({ by }: { by: string }) {
+  const { data } = useQuery({
+    queryKey: ["api-keys", "of", by],
+    async queryFn({ signal }) {
+      const [keys, secrets] = await Promise.all([answer(api.GET("/v1/api-keys", { signal })), answer(api.GET("/v1/hmac-secrets", { signal }))]);
+      return [...keys.data, ...secrets.data].filter(({ created_by, handed_to, revoked_at }) => (handed_to ?? created_by) === by && revoked_at === null);
+    },
+  });
+  if (!data) return <p className="muted">Looking for what they have made.</p>;
+  if (data.length === 0) return null;
+  return <p>Of theirs: {data.map(({ name, last_four }) => `${name} …${last_four}`).join(", ")}.</p>;
+}

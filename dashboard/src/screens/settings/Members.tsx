@@ -1,0 +1,136 @@
+import { NativeSelect, TextInput } from "@mantine/core";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { Dialog } from "../../acts/Dialog";
+import { Form } from "../../acts/Form";
+import { Secret } from "../../acts/Secret";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { answer, api, broken, type Schema } from "../../api/client";
+import { members } from "../../api/members";
+import { useSession } from "../../api/session";
+import { Head } from "../../frame/Head";
+import { Opener } from "../../frame/Opener";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Instant } from "../../values/Instant";
+import { List } from "../../values/List";
+import { cell } from "../../values/Table";
+import { Invitations } from "./Invitations";
+import { MemberActs } from "./MemberActs";
+import { given, type Given } from "./roles";
+import styles from "./settings.module.css";
+
+type Invited = Schema<"CreatedInvitation">;
+
+/** Who is a member of the tenant, and who was invited. */
+export function Members() {
+  const [invited, setInvited] = useState<Invited>();
+  return (
+    <>
+      <Head part title="Members" action={<Invite done={setInvited} />}>
+        The people who sign in here. A member's role says what they may do.
+      </Head>
+      <Allowed to="tenant:manage">
+        <Present done={setInvited} />
+        <h2 className={styles.section}>Invitations</h2>
+        <Invitations done={setInvited} />
+      </Allowed>
+      <Secret
+        title={invited?.member_id ? "The link for another password" : "The link of the invitation"}
+        secret={invited?.url}
+        leave={() => setInvited(undefined)}
+        advice={`Send it to ${invited?.email} so that nobody else reads it: whoever has it can accept, for seven days.`}
+        kept="I have it"
+      />
+    </>
+  );
+}
+
+export interface Inviting {
+  /** What was made, for its link to be shown. */
+  done: (invited: Invited) => void;
+}
+
+const columns = [{ title: "Name" }, { title: "Role" }, { title: "Signs in" }, { title: "Since", number: true }];
+
+function Present({ done }: Inviting) {
+  const { member: opened, page } = useSearch({ from: "/frame/settings/members" });
+  const query = useQuery({ ...members(page), placeholderData: keepPreviousData });
+  return (
+    <List what="The members" columns={columns} query={query} page={page} rows={3} empty={<Empty title="No members yet">Programs alone use this tenant.</Empty>}>
+      {(member) => <Row key={member.id} member={member} opened={member.id === opened} done={done} />}
+    </List>
+  );
+}
+
+function Row({ member, opened, done }: Inviting & { member: Schema<"Member">; opened: boolean }) {
+  const { member: you } = useSession();
+  return (
+    <>
+      <tr>
+        <td className={cell.main}>
+          <Opener name="member" value={member.id} open={opened}>
+            {member.name || member.email}
+          </Opener>
+          <p className={styles.under}>
+            {member.name && member.email}
+            {member.id === you?.id && " · you"}
+          </p>
+        </td>
+        <td>{member.role}</td>
+        <td className="muted">{member.has_password ? "with a password" : "at the issuer"}</td>
+        <td className={cell.number}>
+          <Instant at={member.created_at} as="date" />
+        </td>
+      </tr>
+      {opened && (
+        <tr>
+          <td colSpan={columns.length}>
+            <MemberActs member={member} done={done} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function Invite({ done }: Inviting) {
+  const [opened, setOpened] = useState(false);
+  const [email, setEmail] = useState("");
+  const [name, setName] = useState("");
+  const [role, setRole] = useState<Given>("viewer");
+  const invite = useAct(() => answer(api.POST("/v1/tenant/members", { body: { email, name, role } })), { changes: [["invitations"], ["audit-log"]], done });
+  const leave = () => {
+    setOpened(false);
+    setEmail("");
+    setName("");
+    invite.reset();
+  };
+  return (
+    <>
+      <Verb needs="tenant:manage" variant="filled" onClick={() => setOpened(true)}>
+        Invite a member
+      </Verb>
+      <Dialog title="Invite a member" opened={opened} leave={leave}>
+        <Form act={invite} needs="tenant:manage" submit="Make the invitation" leave={leave} onSubmit={() => invite.mutate(undefined, { onSuccess: leave })}>
+          <TextInput
+            label="E-mail"
+            type="email"
+            description="Nothing is mailed from here: you get a link to send"
+            required
+            withAsterisk={false}
+            maxLength={254}
+            value={email}
+            error={broken(invite.error, "email")}
+            onChange={(event) => setEmail(event.currentTarget.value)}
+            data-autofocus
+          />
+          <TextInput label="Name" maxLength={255} value={name} error={broken(invite.error, "name")} onChange={(event) => setName(event.currentTarget.value)} />
+          <NativeSelect label="Role" value={role} error={broken(invite.error, "role")} onChange={(event) => setRole(event.currentTarget.value as Given)} data={given} />
+        </Form>
+      </Dialog>
+    </>
+  );
+}

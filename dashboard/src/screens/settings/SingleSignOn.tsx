@@ -1,0 +1,123 @@
+import { PasswordInput, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Confirm } from "../../acts/Confirm";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { answer, api, broken, type Schema } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Ago } from "../../values/Ago";
+import { Identifier } from "../../values/Identifier";
+import { State } from "../../values/State";
+import styles from "./settings.module.css";
+
+const needs = "tenant:manage";
+const changes = [["oidc"], ["audit-log"]];
+
+type Settings = Schema<"OidcSettings">;
+
+/** The tenant's own OIDC issuer, at which its members sign in. */
+export function SingleSignOn() {
+  return (
+    <>
+      <Head part title="Single sign-on">
+        Members sign in at an OpenID Connect issuer of yours, beside or instead of a password.
+      </Head>
+      <Allowed to={needs}>
+        <Read />
+      </Allowed>
+    </>
+  );
+}
+
+function Read() {
+  const { data, error, refetch } = useQuery({ queryKey: ["oidc"], queryFn: ({ signal }) => answer(api.GET("/v1/tenant/oidc", { signal })) });
+  if (error) return <Failed what="Single sign-on" error={error} retry={() => void refetch()} />;
+  if (!data) return <LoadingText />;
+  return (
+    <div className={styles.narrow}>
+      <dl className={styles.facts}>
+        <dt>State</dt>
+        <dd>{data.configured ? <State is="good">on</State> : <State is="off">off</State>}</dd>
+        <dt>Register there</dt>
+        <dd>
+          <Identifier>{data.redirect_uri}</Identifier>
+          <p className="muted small">as the redirect URI of the client</p>
+        </dd>
+        <dt>Members begin at</dt>
+        <dd>
+          <Identifier>{data.login_url}</Identifier>
+          <p className="muted small">once they have accepted an invitation with their account there: who has an e-mail there is nobody here by that alone</p>
+        </dd>
+        {data.updated_at && (
+          <>
+            <dt>Saved</dt>
+            <dd>
+              <Ago at={data.updated_at} />, {data.has_client_secret ? "with a client secret" : "as a public client, without a secret"}
+            </dd>
+          </>
+        )}
+      </dl>
+      <Save key={data.updated_at} saved={data} />
+      {data.configured && (
+        <div className={styles.verbs}>
+          <Delete saved={data} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+function Save({ saved }: { saved: Settings }) {
+  const [issuer, setIssuer] = useState(saved.issuer);
+  const [clientID, setClientID] = useState(saved.client_id);
+  const [clientSecret, setClientSecret] = useState("");
+  const body = { issuer, client_id: clientID, ...(clientSecret && { client_secret: clientSecret }) };
+  const save = useAct(() => answer(api.PUT("/v1/tenant/oidc", { body })), { changes });
+  return (
+    <Form act={save} needs={needs} submit="Save the issuer" onSubmit={() => save.mutate()}>
+      <TextInput
+        label="Issuer"
+        description="Exactly as its discovery document says; it is tried before it is saved"
+        type="url"
+        required
+        withAsterisk={false}
+        maxLength={2048}
+        value={issuer}
+        error={broken(save.error, "issuer")}
+        onChange={(event) => setIssuer(event.currentTarget.value)}
+      />
+      <TextInput
+        label="Client ID"
+        required
+        withAsterisk={false}
+        maxLength={255}
+        value={clientID}
+        error={broken(save.error, "client_id")}
+        onChange={(event) => setClientID(event.currentTarget.value)}
+      />
+      <PasswordInput
+        label="Client secret"
+        description={`Empty for a public client${saved.has_client_secret ? ": the one that is saved is then forgotten" : ""}`}
+        autoComplete="off"
+        maxLength={1024}
+        visibilityToggleButtonProps={{ "aria-label": "Show the client secret", tabIndex: 0 }}
+        value={clientSecret}
+        error={broken(save.error, "client_secret")}
+        onChange={(event) => setClientSecret(event.currentTarget.value)}
+      />
+    </Form>
+  );
+}
+
+function Delete({ saved }: { saved: Settings }) {
+  const remove = useAct<string>(() => answer(api.DELETE("/v1/tenant/oidc")), { changes });
+  return (
+    <Confirm verb="Delete" thing="the issuer" needs={needs} act={remove} danger>
+      Nobody signs in at {saved.issuer} any longer. Members without a password need a link for one, which you make under Members. Sessions go on.
+    </Confirm>
+  );
+}

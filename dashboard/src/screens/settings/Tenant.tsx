@@ -1,0 +1,109 @@
+import { Checkbox, NativeSelect, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { answer, api, broken, type Schema } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Identifier } from "../../values/Identifier";
+import { Instant } from "../../values/Instant";
+import styles from "./settings.module.css";
+import { changeOf, effects, notWhole, typedOf } from "./tenantChanges";
+
+/** How the tenant counts, bills and takes events. */
+export function Tenant() {
+  return (
+    <>
+      <Head part title="Tenant">
+        How usage is counted and billed here, and how events are taken.
+      </Head>
+      <Allowed to="tenant:manage">
+        <Read />
+      </Allowed>
+    </>
+  );
+}
+
+const query = { queryKey: ["tenant"], queryFn: ({ signal }: { signal: AbortSignal }) => answer(api.GET("/v1/tenant", { signal })) };
+
+function Read() {
+  const { data, error, refetch } = useQuery(query);
+  if (error) return <Failed what="The settings" error={error} retry={() => void refetch()} />;
+  if (!data) return <LoadingText />;
+  return (
+    <div className={styles.narrow}>
+      <dl className={styles.facts}>
+        <dt>ID</dt>
+        <dd>
+          <Identifier>{data.id}</Identifier>
+        </dd>
+        <dt>Made</dt>
+        <dd>
+          <Instant at={data.created_at} />
+        </dd>
+      </dl>
+      <Edit tenant={data} />
+    </div>
+  );
+}
+
+const zones = Intl.supportedValuesOf("timeZone");
+
+function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
+  const [typed, setTyped] = useState(() => typedOf(tenant));
+  const change = changeOf(tenant, typed);
+  const save = useAct(() => answer(api.PATCH("/v1/tenant", { body: change })), {
+    changes: [["tenant"], ["session"], ["audit-log"], ["meters"]],
+    done: (saved) => setTyped(typedOf(saved)),
+  });
+  const text = (name: "name" | "timezone" | "currency" | "graceHours" | "requestsPerMinute" | "holdHours") => ({
+    value: typed[name],
+    onChange: (event: { currentTarget: HTMLInputElement }) => setTyped({ ...typed, [name]: event.currentTarget.value }),
+  });
+  const whole = (name: "graceHours" | "requestsPerMinute" | "holdHours", field: string) => ({
+    ...text(name),
+    inputMode: "numeric" as const,
+    error: notWhole(typed[name]) ?? broken(save.error, field),
+  });
+  const choice = (name: "strict" | "v1BodylessWrites" | "hold") => ({
+    checked: typed[name],
+    onChange: (event: { currentTarget: HTMLInputElement }) => setTyped({ ...typed, [name]: event.currentTarget.checked }),
+  });
+  const numbers = [typed.graceHours, typed.requestsPerMinute, typed.holdHours];
+  const not = Object.keys(change).length === 0 ? "Nothing is changed" : numbers.some(notWhole) ? "A number is not whole" : undefined;
+  return (
+    <Form act={save} needs="tenant:manage" submit="Save the settings" not={not} onSubmit={() => save.mutate()}>
+      <TextInput label="Name" maxLength={255} {...text("name")} error={broken(save.error, "name")} />
+      <TextInput label="Timezone" description="Days, months and billing periods are its local ones" list="zones" {...text("timezone")} error={broken(save.error, "timezone")} />
+      <datalist id="zones">
+        {zones.map((zone) => (
+          <option key={zone} value={zone} />
+        ))}
+      </datalist>
+      <TextInput label="Currency" description="Of prices that do not name their own" maxLength={3} {...text("currency")} error={broken(save.error, "currency")} />
+      <TextInput label="Grace, in hours" description="How long after its end a billing period still takes usage" {...whole("graceHours", "grace_hours")} />
+      <NativeSelect
+        label="Usage of a closed period"
+        value={typed.latePolicy}
+        onChange={(event) => setTyped({ ...typed, latePolicy: event.currentTarget.value === "report" ? "report" : "adjust" })}
+        data={[
+          { value: "adjust", label: "adjust: it is billed as an adjustment" },
+          { value: "report", label: "report: it is shown, and not billed" },
+        ]}
+      />
+      <TextInput label="Requests a minute" description="That bring events; beyond, they are answered with 429" {...whole("requestsPerMinute", "requests_per_minute")} />
+      <Checkbox label="Strict" description="Events of customers and event types that are not known are rejected" {...choice("strict")} />
+      <Checkbox label="v1 writes without a body" description="Requests without a body that are signed in v1 may do more than read" {...choice("v1BodylessWrites")} />
+      <Checkbox label="Hold invoices" description="A provider's draft invoices wait until what was reported is counted and compared" {...choice("hold")} />
+      <TextInput label="Hold at most, in hours" description="After the grace; then a held invoice becomes final by itself" {...whole("holdHours", "deadline_hours")} />
+      <ul className={styles.changes} role="status" aria-label="What changes">
+        {effects(tenant, change).map((effect) => (
+          <li key={effect}>{effect}</li>
+        ))}
+      </ul>
+    </Form>
+  );
+}

@@ -1,0 +1,121 @@
+import { PasswordInput } from "@mantine/core";
+import { useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useState } from "react";
+import { Confirm } from "../../acts/Confirm";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { answer, api, broken } from "../../api/client";
+import { forget, useSession } from "../../api/session";
+import { Head } from "../../frame/Head";
+import { Ago } from "../../values/Ago";
+import { roles } from "./roles";
+import styles from "./settings.module.css";
+
+const needs = "session:own";
+
+/** As whom somebody is here, and what they alone can change of it. */
+export function You() {
+  const { tenant, member, expires_at: ends } = useSession();
+  if (!member) return null;
+  return (
+    <>
+      <Head part title="You" />
+      <div className={styles.narrow}>
+        <dl className={styles.facts}>
+          <dt>Name</dt>
+          <dd>{member.name || <span className="muted">none</span>}</dd>
+          <dt>E-mail</dt>
+          <dd>{member.email}</dd>
+          <dt>Role</dt>
+          <dd>
+            {member.role} <span className="muted">of {tenant.name}: {roles[member.role]}</span>
+          </dd>
+          {ends && (
+            <>
+              <dt>This session ends</dt>
+              <dd>
+                <Ago at={ends} />
+              </dd>
+            </>
+          )}
+        </dl>
+        <section aria-labelledby="password">
+          <h2 id="password" className={styles.heading}>
+            Password
+          </h2>
+          {member.has_password ? <Password /> : <p className="muted">You sign in at the tenant's issuer, and have no password here.</p>}
+        </section>
+        <section aria-labelledby="everywhere">
+          <h2 id="everywhere" className={styles.heading}>
+            Sessions
+          </h2>
+          <Everywhere />
+        </section>
+      </div>
+    </>
+  );
+}
+
+function Password() {
+  const [current, setCurrent] = useState("");
+  const [next, setNext] = useState("");
+  const [changed, setChanged] = useState(false);
+  const change = useAct(() => answer(api.PUT("/v1/auth/password", { body: { current, new: next } })), {
+    changes: [["audit-log"]],
+    done() {
+      setCurrent("");
+      setNext("");
+      setChanged(true);
+    },
+  });
+  return (
+    <Form act={change} needs={needs} submit="Change the password" onSubmit={() => change.mutate()}>
+      <PasswordInput
+        label="Current password"
+        autoComplete="current-password"
+        required
+        withAsterisk={false}
+        visibilityToggleButtonProps={{ "aria-label": "Show the current password", tabIndex: 0 }}
+        value={current}
+        error={broken(change.error, "current")}
+        onChange={(event) => {
+          setCurrent(event.currentTarget.value);
+          setChanged(false);
+        }}
+      />
+      <PasswordInput
+        label="New password"
+        description="At least 12 characters. It is that of every tenant where you have signed in with the current one"
+        autoComplete="new-password"
+        required
+        withAsterisk={false}
+        visibilityToggleButtonProps={{ "aria-label": "Show the new password", tabIndex: 0 }}
+        value={next}
+        error={broken(change.error, "new")}
+        onChange={(event) => {
+          setNext(event.currentTarget.value);
+          setChanged(false);
+        }}
+      />
+      <p role="status">{changed && "The password is changed. Every other session of yours has ended."}</p>
+    </Form>
+  );
+}
+
+function Everywhere() {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const leave = useAct<string>(() => answer(api.POST("/v1/auth/logout-all")), {
+    changes: [],
+    done() {
+      forget(queries);
+      void navigate({ to: "/sign-in" });
+    },
+  });
+  return (
+    <Confirm verb="Sign out everywhere" needs={needs} act={leave} danger>
+      Every session of yours in this tenant ends, this one too.
+    </Confirm>
+  );
+}

@@ -1,0 +1,38 @@
+import { isLosslessNumber, parse, stringify } from "lossless-json";
+import type { Schema } from "../../api/client";
+
+export type Entries = Schema<"ListAuditEntry">;
+
+/** A page of the log, in which the numbers of before and after keep every digit. */
+export const readEntries = (text: string) => parse(text) as Entries;
+
+export interface Change {
+  field: string;
+  /** Nothing where the field was not there. */
+  before?: string;
+  after?: string;
+}
+
+type Fields = Record<string, unknown> | undefined;
+
+const isFields = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && !isLosslessNumber(value) && Object.keys(value).length > 0;
+
+/** What was changed, a line for each field; what lies in another one is named by both, as in hold.enabled. */
+export function changes(before: Fields, after: Fields, within = ""): Change[] {
+  const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
+  return names.flatMap((name) => {
+    const [was, is] = [before?.[name], after?.[name]];
+    const field = within + name;
+    if ((isFields(was) || isFields(is)) && [was, is].every((side) => side === undefined || side === null || isFields(side))) {
+      return changes(was as Fields, is as Fields, `${field}.`);
+    }
+    return [{ field, ...(was !== undefined && { before: written(was) }), ...(is !== undefined && { after: written(is) }) }];
+  });
+}
+
+function written(value: unknown): string {
+  if (value === null) return "none";
+  if (typeof value === "string") return value === "" ? "empty" : value;
+  return stringify(value) ?? "";
+}

@@ -1,0 +1,19 @@
+import type { Schema } from "../../api/client";
+
+type Role = Schema<"Member">["role"];
+
+/** What members may do, the most first. */
+export const roles: Record<Role, string> = {
+  owner: "everything, members and settings too; one per tenant",
+  admin: "everything but members and settings",
+  developer: "sends events; changes meters, customers and webhooks",
+  billing: "reads; changes prices and what is billed",
+  viewer: "reads usage, meters and customers",
+};
+
+/** Of the roles those that are given: owner passes from one to another. */
+export const given = (Object.keys(roles) as Role[])
+  .filter((role): role is Exclude<Role, "owner"> => role !== "owner")
+  .map((role) => ({ value: role, label: `${role}: ${roles[role]}` }));
+
+export type Given = Exclude<Role, "owner">;

@@ -1,0 +1,42 @@
+import { expect, test } from "vitest";
+import { changeOf, effects, notWhole, typedOf } from "./tenantChanges";
+
+const tenant = {
+  id: "ten_1",
+  name: "Acme",
+  timezone: "Europe/Zurich",
+  currency: "CHF",
+  grace_hours: 72,
+  late_policy: "adjust" as const,
+  requests_per_minute: 1000,
+  strict: false,
+  v1_bodyless_writes: false,
+  invoice_hold: { enabled: false, deadline_hours: 48 },
+  created_at: "2026-11-01T00:00:00Z",
+};
+
+test("only what has changed is sent", () => {
+  const typed = typedOf(tenant);
+  expect(changeOf(tenant, typed)).toEqual({});
+  expect(changeOf(tenant, { ...typed, name: "Acme Inc.", graceHours: "0" })).toEqual({ name: "Acme Inc.", grace_hours: 0 });
+  expect(changeOf(tenant, { ...typed, hold: true })).toEqual({ invoice_hold: { enabled: true } });
+  expect(changeOf(tenant, { ...typed, strict: true, holdHours: "24" })).toEqual({ strict: true, invoice_hold: { deadline_hours: 24 } });
+});
+
+test("each change says what it does, and nothing else is said", () => {
+  expect(effects(tenant, {})).toEqual([]);
+  expect(effects(tenant, { name: "Acme Inc." })).toEqual([]);
+  const said = effects(tenant, { strict: false, grace_hours: 0, timezone: "UTC" });
+  expect(said).toHaveLength(3);
+  expect(said[0]).toContain("in the days and months of UTC");
+  expect(said[1]).toContain("close 0 hours after their end");
+  expect(said[2]).toContain("makes its customer");
+});
+
+test("a number is whole, or says that it has to be", () => {
+  expect(["0", "72", "", "1.5", "-1", "1e3", "12345678901"].map(notWhole)).toEqual([
+    undefined,
+    undefined,
+    ...Array.from({ length: 5 }, () => "must be a whole number"),
+  ]);
+});

@@ -1,0 +1,72 @@
+import type { Schema } from "../../api/client";
+
+type Tenant = Schema<"Tenant">;
+export type TenantChange = Schema<"UpdateTenant">;
+
+/** The settings as they are typed: numbers too are text until they are sent. */
+export interface Typed {
+  name: string;
+  timezone: string;
+  currency: string;
+  graceHours: string;
+  latePolicy: Tenant["late_policy"];
+  requestsPerMinute: string;
+  strict: boolean;
+  v1BodylessWrites: boolean;
+  hold: boolean;
+  holdHours: string;
+}
+
+export const typedOf = (tenant: Tenant): Typed => ({
+  name: tenant.name,
+  timezone: tenant.timezone,
+  currency: tenant.currency,
+  graceHours: String(tenant.grace_hours),
+  latePolicy: tenant.late_policy,
+  requestsPerMinute: String(tenant.requests_per_minute),
+  strict: tenant.strict,
+  v1BodylessWrites: tenant.v1_bodyless_writes,
+  hold: tenant.invoice_hold.enabled,
+  holdHours: String(tenant.invoice_hold.deadline_hours),
+});
+
+/** What to send: what differs from how it is, and nothing else. */
+export function changeOf(tenant: Tenant, typed: Typed): TenantChange {
+  const is = typedOf(tenant);
+  const hold = {
+    ...(typed.hold !== is.hold && { enabled: typed.hold }),
+    ...(typed.holdHours !== is.holdHours && { deadline_hours: Number(typed.holdHours) }),
+  };
+  return {
+    ...(typed.name !== is.name && { name: typed.name }),
+    ...(typed.timezone !== is.timezone && { timezone: typed.timezone }),
+    ...(typed.currency !== is.currency && { currency: typed.currency }),
+    ...(typed.graceHours !== is.graceHours && { grace_hours: Number(typed.graceHours) }),
+    ...(typed.latePolicy !== is.latePolicy && { late_policy: typed.latePolicy }),
+    ...(typed.requestsPerMinute !== is.requestsPerMinute && { requests_per_minute: Number(typed.requestsPerMinute) }),
+    ...(typed.strict !== is.strict && { strict: typed.strict }),
+    ...(typed.v1BodylessWrites !== is.v1BodylessWrites && { v1_bodyless_writes: typed.v1BodylessWrites }),
+    ...(Object.keys(hold).length > 0 && { invoice_hold: hold }),
+  };
+}
+
+/** Which of the typed numbers is none that the API could take. */
+export function notWhole(text: string): string | undefined {
+  return /^\d{1,10}$/.test(text) ? undefined : "must be a whole number";
+}
+
+/** What each change does, in the order of the fields. */
+export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace, late_policy: late, requests_per_minute: requests, strict, v1_bodyless_writes: v1, invoice_hold: hold }: TenantChange): string[] {
+  const says: [unknown, string][] = [
+    [timezone, `Every meter is counted anew in the days and months of ${timezone}; until that is done, usage answers with those of ${tenant.timezone}. Once a customer has a billing period it is refused.`],
+    [currency, `Prices that are set from then on and name no currency are in ${currency}. Those that are set stay in theirs.`],
+    [grace, `Billing periods close ${grace} hours after their end, and take usage until then. Those that are closed stay closed.`],
+    [late, late === "adjust" ? "What comes late for a closed period is billed as an adjustment." : "What comes late for a closed period is shown, and billed to nobody."],
+    [requests, `Beyond ${requests} requests with events in a minute, they are answered with 429.`],
+    [strict, strict ? "Events of customers and of event types that are not known are rejected." : "An event makes its customer where there is none, and is counted once a meter for its type exists."],
+    [v1, v1 ? "Who sees a request without a body that is signed in v1 can make any other of it." : "A request without a body that is signed in v1 may only read."],
+    [hold?.enabled, hold?.enabled ? "Draft invoices with usage are held until what was reported is counted and compared." : "No draft invoice is held from then on."],
+    [hold?.deadline_hours, `What is held from then on becomes final by itself ${hold?.deadline_hours} hours after the grace. What is held already keeps its deadline.`],
+  ];
+  return says.filter(([changed]) => changed !== undefined).map(([, effect]) => effect);
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// settings invites, renews and revokes, changes the tenant and has it back,
+// saves ISSUER, and looks at what the log says of it all.
+func (w walk) settings(ctx context.Context) error {
+	err := do(ctx,
+		w.to("/settings"), see("Invitations"),
+		press("Invite a member"), fill("E-mail", "bea@example.com"), fill("Name", "Bea"), choose("Role", "billing: reads; changes prices and what is billed"),
+		w.judged("member-invite"), press("Make the invitation"), see("/invitation#"), w.judged("member-invited"), press("I have it"), see("bea@example.com"),
+		press("Renew"), see("no longer valid"), press("Renew"), see("/invitation#"), press("I have it"), miss("/invitation#"),
+		press("Ada"), see("everything, members and settings too"), press("Edit"), fill("Name", "Ada Byron"), w.judged("member-edit"), press("Save the member"), see("Ada Byron"),
+		press("Reset the password"), see("another password"), press("Reset the password"), see("/invitation#"), press("I have it"), miss("/invitation#"),
+	)
+	if err != nil {
+		return fmt.Errorf("members: %w", err)
+	}
+	members, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.look(ctx, screen{"members", members, "main tbody tr"}); err != nil {
+		return err
+	}
+	err = do(ctx,
+		w.to("/settings/members"), press("Revoke the invitation of bea@example.com"), see("no longer be accepted"), press("Revoke"), miss("bea@example.com"),
+		press("Revoke"), see("no longer be accepted"), press("Revoke"), see("None waits"),
+		w.to("/settings/tenant"), fill("Name", "Walked"), fill("Grace, in hours", "96"), press("Strict"),
+		see("close 96 hours after their end"), see("are rejected"), w.judged("tenant-changed"), press("Save the settings"), miss("close 96 hours"), see("Walked"),
+		press("Strict"), press("Save the settings"), miss("makes its customer"),
+		w.to("/settings/single-sign-on"), fill("Issuer", w.issuer), fill("Client ID", "odometer"), fill("Client secret", "hush"), press("Save the issuer"), see("with a client secret"),
+	)
+	if err != nil {
+		return fmt.Errorf("tenant: %w", err)
+	}
+	for _, s := range []screen{
+		{"tenant", "/settings/tenant", "main form"},
+		{"single-sign-on", "/settings/single-sign-on", "main dl"},
+		{"you", "/settings/you", "main form"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	err = do(ctx,
+		w.to("/settings/single-sign-on"), press("Delete"), see("Nobody signs in"), press("Delete"), see("off"),
+		w.to("/settings/audit-log"), fill("Action", "tenant."), press("Show"), see("tenant.update"), press("tenant.update"), see("grace"),
+	)
+	if err != nil {
+		return fmt.Errorf("audit log: %w", err)
+	}
+	log, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"audit-log", "/settings/audit-log", "main tbody tr"},
+		{"audit-log-opened", log, "main dl"},
+		{"audit-log-empty", "/settings/audit-log?actor=nobody", "main h2"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	const another = "quite another staple of horses"
+	return do(ctx,
+		w.to("/settings/you"), fill("Current password", w.password), fill("New password", another), press("Change the password"), see("The password is changed"),
+		fill("Current password", another), fill("New password", w.password), press("Change the password"), miss("The password is changed"), see("The password is changed"),
+		press("Sign out everywhere"), see("this one too"), press("Sign out everywhere"), see("Sign in"), w.signIn,
+	)
+}

@@ -47,8 +47,8 @@ func (w walk) settings(ctx context.Context) error {
 		}
 	}
 	err = do(ctx,
-		w.to("/settings/single-sign-on"), press("Delete"), see("Nobody signs in"), press("Delete"), see("off"),
-		w.to("/settings/audit-log"), fill("Action", "tenant."), press("Show"), see("tenant.update"), press("tenant.update"), see("grace"),
+		w.to("/settings/single-sign-on"), press("Delete the issuer"), see("Nobody signs in"), press("Delete the issuer"), miss("Nobody signs in"), miss("with a client secret"),
+		w.to("/settings/audit-log"), fill("Action", "tenant."), press("Show"), see("tenant.update"), press("tenant.update"), see("By the request"),
 	)
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)

@@ -34,7 +34,7 @@ export function Invitations({ done }: Inviting) {
             <Ago at={invitation.expires_at} />
           </td>
           <td className={cell.number}>
-            <div className={styles.verbs}>
+            <div className={styles.rowVerbs}>
               <Renew invitation={invitation} done={done} />
               <Revoke invitation={invitation} />
             </div>

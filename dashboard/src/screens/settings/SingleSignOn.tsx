@@ -116,7 +116,7 @@ function Save({ saved }: { saved: Settings }) {
 function Delete({ saved }: { saved: Settings }) {
   const remove = useAct<string>(() => answer(api.DELETE("/v1/tenant/oidc")), { changes });
   return (
-    <Confirm verb="Delete" thing="the issuer" needs={needs} act={remove} danger>
+    <Confirm verb="Delete the issuer" needs={needs} act={remove} danger>
       Nobody signs in at {saved.issuer} any longer. Members without a password need a link for one, which you make under Members. Sessions go on.
     </Confirm>
   );

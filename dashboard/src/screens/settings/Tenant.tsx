@@ -99,11 +99,11 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
       <Checkbox label="v1 writes without a body" description="Requests without a body that are signed in v1 may do more than read" {...choice("v1BodylessWrites")} />
       <Checkbox label="Hold invoices" description="A provider's draft invoices wait until what was reported is counted and compared" {...choice("hold")} />
       <TextInput label="Hold at most, in hours" description="After the grace; then a held invoice becomes final by itself" {...whole("holdHours", "deadline_hours")} />
-      <ul className={styles.changes} role="status" aria-label="What changes">
+      <div className={styles.effects} role="status">
         {effects(tenant, change).map((effect) => (
-          <li key={effect}>{effect}</li>
+          <p key={effect}>{effect}</p>
         ))}
-      </ul>
+      </div>
     </Form>
   );
 }

@@ -108,10 +108,7 @@ function Everywhere() {
   const navigate = useNavigate();
   const leave = useAct<string>(() => answer(api.POST("/v1/auth/logout-all")), {
     changes: [],
-    done() {
-      forget(queries);
-      void navigate({ to: "/sign-in" });
-    },
+    done: () => void navigate({ to: "/sign-in" }).then(() => forget(queries)), // not before: what is shown asks for the session
   });
   return (
     <Confirm verb="Sign out everywhere" needs={needs} act={leave} danger>

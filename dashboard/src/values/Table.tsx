@@ -28,5 +28,5 @@ export function Table({ caption, columns, children, busy }: { caption: string; c
   );
 }
 
-/** What a cell holds: main is what the row is about, and extra what narrow screens do without. */
-export const cell = { number: styles.right, bar: styles.bar, main: styles.main, extra: `${styles.right} ${styles.extra}` };
+/** What a cell holds: main is what the row is about, extra what narrow screens do without, and whole what a row has unfolded. */
+export const cell = { number: styles.right, bar: styles.bar, main: styles.main, extra: `${styles.right} ${styles.extra}`, whole: styles.whole };

@@ -145,7 +145,7 @@ function Row({ entry, opened }: { entry: Schema<"AuditEntry">; opened: boolean }
       </tr>
       {opened && (
         <tr>
-          <td colSpan={columns.length}>
+          <td colSpan={columns.length} className={cell.whole}>
             <Opened entry={entry} />
           </td>
         </tr>

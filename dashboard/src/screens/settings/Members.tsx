@@ -87,7 +87,7 @@ function Row({ member, opened, done }: Inviting & { member: Schema<"Member">; op
       </tr>
       {opened && (
         <tr>
-          <td colSpan={columns.length}>
+          <td colSpan={columns.length} className={cell.whole}>
             <MemberActs member={member} done={done} />
           </td>
         </tr>

@@ -280,6 +280,19 @@ func carriedWith(f billing.Facts, units, amount string) billing.Reported {
 	return r
 }
 
+// cameLate has 6 more units of January's booked, of which some are only reported, and
+// so much carried.
+func cameLate(onlyReported, onlyReportedCharge, units, amount string) func(*billing.Facts) {
+	return func(f *billing.Facts) {
+		*f = withLate(*f, january, "16", "6")
+		f.Booked = []billing.Booked{{
+			Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(16), Charge: metering.Whole(1600),
+			OnlyReported: metering.MustDecimal(onlyReported), OnlyReportedCharge: metering.MustDecimal(onlyReportedCharge),
+		}}
+		f.Reported = append(f.Reported, carriedWith(*f, units, amount))
+	}
+}
+
 // What a closed period lacks is carried while the customer has another
 // subscription. Where the former one is read again, whose last invoice is a draft, it
 // is not reported to that as well.
@@ -308,18 +321,12 @@ func TestWhatIsCarriedIsNotReportedAsItsOwnAgain(t *testing.T) {
 			sending.State, sending.Outstanding, sending.Taken = billing.Sending, true, billing.Sums{}
 			f.Reported = append(f.Reported, sending)
 		}, "", 0},
-		"WhatCameLateIs": {func(f *billing.Facts) {
-			*f = withLate(*f, january, "16", "6")
-			f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(16), Charge: metering.Whole(1600)}}
-			f.Reported = append(f.Reported, carriedWith(*f, "6", "600"))
-		}, "6", 0},
-		"WhatCameLateIsOnlyReported": {func(f *billing.Facts) {
-			*f = withLate(*f, january, "16", "6")
-			f.Booked = []billing.Booked{{
-				Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(16), Charge: metering.Whole(1600), OnlyReported: metering.Whole(6), OnlyReportedCharge: metering.Whole(600),
-			}}
-			f.Reported = append(f.Reported, carriedWith(*f, "6", "600"))
-		}, "", 0},
+		"WhatCameLateIs":             {cameLate("0", "0", "6", "600"), "6", 0},
+		"WhatCameLateIsOnlyReported": {cameLate("6", "600", "6", "600"), "", 0},
+		"MoreUnitsThanCameLate":      {cameLate("0", "0", "7", "600"), "", 1},
+		"MoreMoneyThanCameLate":      {cameLate("0", "0", "6", "700"), "", 1},
+		"UnitsThatAreOnlyReported":   {cameLate("6", "0", "6", "600"), "", 1},
+		"MoneyOfWhatIsOnlyReported":  {cameLate("0", "600", "6", "600"), "", 1},
 	} {
 		f := atMeters(january, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), billing.Period{Range: february}))
 		f.Connection.Invoices, f.Side.Ended = true, true

@@ -467,3 +467,23 @@ func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
 	require.Equal(t, "9", facts.Stored[0].Closed[0].Reconciled.Billed.String())
 	require.Empty(t, facts.Invoices)
 }
+
+// What the next subscription was charged of a closed period is not reported to the
+// former one as well, which is read again once the next one has ended, because its last
+// invoice is a draft.
+func TestWhatTheNextSubscriptionWasChargedIsNotReportedToTheFormerOne(t *testing.T) {
+	t.Parallel()
+	b, month := newSubscriber(t, asDelta)
+	b.use("20")
+	require.Equal(t, []string{"meter_delta 20"}, b.reportEach())
+	b.use("5")
+	b.now = over(month)
+	b.link("sub_2", nextMonth(month), asDelta)
+	require.Equal(t, 1, b.closePeriods().Closed)
+	require.Equal(t, []string{"charge 500"}, b.reportEach())
+	former := billing.Side{Customer: "cus_1", Subscription: "sub_1", Period: month, Ended: true, Destinations: []billing.Destination{asDelta}}
+	former.Destinations[0].MeterID = b.meter.ID
+	b.now = b.now.Add(time.Hour)
+	require.NoError(t, b.store.Links.Save(t.Context(), b.tenant, b.customer.ID, b.connection, former, b.now))
+	require.Empty(t, b.reportEach())
+}

@@ -342,6 +342,34 @@ func TestARestoredDatabaseKnowsWhatLinesWereSetTo(t *testing.T) {
 	}
 }
 
+// A line that somebody has lowered after the backup was made stays as they have made
+// it: what it was set to is known again, and nothing is charged in its place.
+func TestARestoredDatabaseLeavesALineAsItWasEdited(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	d.charge()
+	backup := d.backUp()
+	d.useEach("5")
+	d.sync(time.Minute)
+	d.requireAllCharged()
+	edited := d.pending()[0]
+	d.call("/v1/invoiceitems/"+edited.InvoiceItem, "amount", "1000000")
+	d.used[0][inAllWays[0]] = d.used[0][inAllWays[0]].Sub(metering.Whole(4))
+	d.requireAllCharged()
+	d.restore(backup)
+	d.sync(25 * time.Hour)
+	d.sync(25 * time.Hour)
+	d.requireAllCharged()
+	d.fake.Advance(d.first.End.Add(2 * time.Hour).Sub(d.fake.Now()))
+	d.readInvoices()
+	for range 4 {
+		d.sync(25 * time.Hour)
+		d.closePeriods(nil)
+	}
+	d.closeAndReport(nil)
+	d.requireAllCharged()
+}
+
 // requireAllCharged holds all invoices, and what is pending for the next one, to
 // what was used.
 func (d *drill) requireAllCharged() {

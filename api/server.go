@@ -191,6 +191,7 @@ func (s *server) routes() {
 	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series")), s.usage)
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter"), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number"), s.usageTotal)
+	huma.Register(s.api, get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the usage of every meter by day, of all customers"), s.usageDaily)
 	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the month before"), s.usageComparison)
 	huma.Register(s.api, get("export-usage", exportPath, EventsRead, "Export a customer's events"), s.exportUsage)
 	s.describeExport()

@@ -2786,6 +2786,22 @@ type CustomerSynced struct {
 	TenantId string `json:"tenant_id"`
 }
 
+// DailyUsage defines model for DailyUsage.
+type DailyUsage struct {
+	// Meters Every meter, by id
+	Meters []MeterDaily `json:"meters"`
+	Period UsagePeriod  `json:"period"`
+}
+
+// DayUsage defines model for DayUsage.
+type DayUsage struct {
+	End   time.Time `json:"end"`
+	Start time.Time `json:"start"`
+
+	// Usage What came late included
+	Usage json.Number `json:"usage"`
+}
+
 // DeleteOIDC defines model for DeleteOIDC.
 type DeleteOIDC struct {
 	Deleted bool `json:"deleted"`
@@ -3739,6 +3755,20 @@ type MeterAggregation string
 
 // MeterStatus backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503
 type MeterStatus string
+
+// MeterDaily defines model for MeterDaily.
+type MeterDaily struct {
+	// Backfilling The meter's past is still being counted: there are no days, and total is not known yet
+	Backfilling *bool `json:"backfilling,omitempty"`
+
+	// Days In order of time; days without usage are left out
+	Days      []DayUsage `json:"days"`
+	MeterId   string     `json:"meter_id"`
+	MeterSlug string     `json:"meter_slug"`
+
+	// Total Of these days together
+	Total json.Number `json:"total"`
+}
 
 // MonthlyRevenue defines model for MonthlyRevenue.
 type MonthlyRevenue struct {
@@ -5582,6 +5612,12 @@ type GetUsageComparisonParams struct {
 	Meter string `form:"meter" json:"meter"`
 }
 
+// GetDailyUsageParams defines parameters for GetDailyUsage.
+type GetDailyUsageParams struct {
+	// Days How many, up to today; they are those of the tenant's time zone
+	Days *int64 `form:"days,omitempty" json:"days,omitempty"`
+}
+
 // ExportUsageParams defines parameters for ExportUsage.
 type ExportUsageParams struct {
 	// Customer The customer's external ID
@@ -7145,6 +7181,11 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 	GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDailyUsage Get the usage of every meter by day, of all customers
+	//
+	// Corresponds with GET /v1/usage/daily (the `GetDailyUsage` operationId).
+	GetDailyUsage(ctx context.Context, params *GetDailyUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExportUsage Export a customer's events
 	//
@@ -9642,6 +9683,21 @@ func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditor
 // Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 func (c *Client) GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetUsageComparisonRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDailyUsage Get the usage of every meter by day, of all customers
+//
+// Corresponds with GET /v1/usage/daily (the `GetDailyUsage` operationId).
+func (c *Client) GetDailyUsage(ctx context.Context, params *GetDailyUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDailyUsageRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -14838,6 +14894,60 @@ func NewGetUsageComparisonRequest(server string, params *GetUsageComparisonParam
 	return req, nil
 }
 
+// NewGetDailyUsageRequest constructs an http.Request for the GetDailyUsage method
+func NewGetDailyUsageRequest(server string, params *GetDailyUsageParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/usage/daily")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Days != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "days", *params.Days, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewExportUsageRequest constructs an http.Request for the ExportUsage method
 func NewExportUsageRequest(server string, params *ExportUsageParams) (*http.Request, error) {
 	var err error
@@ -16730,6 +16840,13 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 	GetUsageComparisonWithResponse(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*GetUsageComparisonResponse, error)
+
+	// GetDailyUsageWithResponse Get the usage of every meter by day, of all customers
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/usage/daily (the `GetDailyUsage` operationId).
+	GetDailyUsageWithResponse(ctx context.Context, params *GetDailyUsageParams, reqEditors ...RequestEditorFn) (*GetDailyUsageResponse, error)
 
 	// ExportUsageWithResponse Export a customer's events
 	//
@@ -21821,6 +21938,54 @@ func (r GetUsageComparisonResponse) ContentType() string {
 	return ""
 }
 
+type GetDailyUsageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DailyUsage
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetDailyUsageResponse) GetJSON200() *DailyUsage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetDailyUsageResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDailyUsageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDailyUsageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDailyUsageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDailyUsageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ExportUsageResponse200Headers the declared response headers of an HTTP 200 response for ExportUsage
 type ExportUsageResponse200Headers struct {
 	ContentDisposition *string
@@ -24416,6 +24581,19 @@ func (c *ClientWithResponses) GetUsageComparisonWithResponse(ctx context.Context
 		return nil, err
 	}
 	return ParseGetUsageComparisonResponse(rsp)
+}
+
+// GetDailyUsageWithResponse Get the usage of every meter by day, of all customers
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/usage/daily (the `GetDailyUsage` operationId).
+func (c *ClientWithResponses) GetDailyUsageWithResponse(ctx context.Context, params *GetDailyUsageParams, reqEditors ...RequestEditorFn) (*GetDailyUsageResponse, error) {
+	rsp, err := c.GetDailyUsage(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDailyUsageResponse(rsp)
 }
 
 // ExportUsageWithResponse Export a customer's events
@@ -28212,6 +28390,39 @@ func ParseGetUsageComparisonResponse(rsp *http.Response) (*GetUsageComparisonRes
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Comparison
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetDailyUsageResponse parses an HTTP response from a GetDailyUsageWithResponse call
+func ParseGetDailyUsageResponse(rsp *http.Response) (*GetDailyUsageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDailyUsageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DailyUsage
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

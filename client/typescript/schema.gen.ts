@@ -1565,6 +1565,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/usage/daily": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Get the usage of every meter by day, of all customers */
+        get: operations["get-daily-usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/usage/export": {
         parameters: {
             query?: never;
@@ -2527,6 +2544,22 @@ export interface components {
             /** @example ten_1 */
             tenant_id: string;
         };
+        DailyUsage: {
+            /** @description Every meter, by id */
+            meters: components["schemas"]["MeterDaily"][];
+            period: components["schemas"]["UsagePeriod"];
+        };
+        DayUsage: {
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            start: string;
+            /**
+             * Format: decimal
+             * @description What came late included
+             */
+            usage: string;
+        };
         DeleteOIDC: {
             deleted: boolean;
         };
@@ -3344,6 +3377,19 @@ export interface components {
              * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units
              */
             usage_scale: number;
+        };
+        MeterDaily: {
+            /** @description The meter's past is still being counted: there are no days, and total is not known yet */
+            backfilling?: boolean;
+            /** @description In order of time; days without usage are left out */
+            days: components["schemas"]["DayUsage"][];
+            meter_id: string;
+            meter_slug: string;
+            /**
+             * Format: decimal
+             * @description Of these days together
+             */
+            total: string;
         };
         MonthlyRevenue: {
             /**
@@ -8318,6 +8364,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Comparison"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-daily-usage": {
+        parameters: {
+            query?: {
+                /** @description How many, up to today; they are those of the tenant's time zone */
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DailyUsage"];
                 };
             };
             /** @description Error */

@@ -70,10 +70,10 @@ export function Chart({ label, points, end, when, timezone }: Props) {
       />
       <figcaption className={styles.legend}>
         <span className="muted small">{at === null ? "Point at the chart to read it" : when(points.starts[at]!)}</span>
-        {points.series.map(({ name, values }, index) => (
+        {points.series.map(({ name, values, before }, index) => (
           <span key={name} className={styles.item}>
-            <svg width="10" height="10" aria-hidden="true" style={{ fill: `var(--series-${index + 1})` }}>
-              <rect width="10" height="10" rx="2" />
+            <svg width="10" height="10" aria-hidden="true" style={{ fill: before ? "var(--muted)" : `var(--series-${index + 1})` }}>
+              {before ? <path d="M0 4h4v2H0zM6 4h4v2H6z" /> : <rect width="10" height="10" rx="2" />}
             </svg>
             {name}
             {at !== null && <Quantity value={values[at]!} />}
@@ -100,9 +100,9 @@ function options({ starts, series }: Points, end: string, timezone: string, widt
     axes: [{ ...axis, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) }],
     series: [
       {},
-      ...series.map(({ name }, index) => {
-        const stroke = token(`--series-${index + 1}`);
-        return { label: name, stroke, width: 1.5, ...(series.length === 1 && { fill: `${stroke}1a` }) };
+      ...series.map(({ name, before }, index) => {
+        const stroke = token(before ? "--muted" : `--series-${index + 1}`);
+        return { label: name, stroke, width: 1.5, ...(before && { dash: [4, 4] }), ...(series.length === 1 && { fill: `${stroke}1a` }) };
       }),
     ],
     hooks: {

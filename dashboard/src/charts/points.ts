@@ -6,6 +6,8 @@ import { day, nextDay, startOfDay } from "../values/instants";
 export interface Series {
   name: string;
   values: string[];
+  /** Of the time before, beside which the others stand. */
+  before?: boolean;
 }
 
 /** What a chart draws: when each of its windows begins, and its lines. */

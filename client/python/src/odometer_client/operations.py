@@ -697,6 +697,11 @@ class Operations:
         answer: schema.Comparison = self.call("GET", "/v1/usage/comparison", query={"customer": customer, "meter": meter})
         return answer
 
+    def get_daily_usage(self, *, days: int | None = None) -> schema.DailyUsage:
+        """Get the usage of every meter by day, of all customers."""
+        answer: schema.DailyUsage = self.call("GET", "/v1/usage/daily", query={"days": days})
+        return answer
+
     def export_usage(
         self,
         *,

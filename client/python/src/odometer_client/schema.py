@@ -271,6 +271,12 @@ class CustomerSynced(TypedDict):
     tenant_id: str
 
 
+class DayUsage(TypedDict):
+    end: str
+    start: str
+    usage: Decimal
+
+
 class DeleteOIDC(TypedDict):
     deleted: bool
 
@@ -655,6 +661,14 @@ class Meter(TypedDict):
     slug: str
     status: Literal["backfilling", "complete"]
     usage_scale: int
+
+
+class MeterDaily(TypedDict):
+    backfilling: NotRequired[bool]
+    days: list[DayUsage]
+    meter_id: str
+    meter_slug: str
+    total: Decimal
 
 
 class MonthlyRevenue(TypedDict):
@@ -1184,6 +1198,11 @@ class BillingPeriod(TypedDict):
     start: str
     state: Literal["open", "in_grace", "closed"]
     stream: NotRequired[int]
+
+
+class DailyUsage(TypedDict):
+    meters: list[MeterDaily]
+    period: UsagePeriod
 
 
 class EventCounter(TypedDict):

@@ -1,21 +1,25 @@
 import { useQuery } from "@tanstack/react-query";
 import { answer, api, type Schema } from "../../api/client";
+import { useSession } from "../../api/session";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
 import { Amount } from "../../values/Amount";
 import { cell, Table } from "../../values/Table";
+import { DailyUsage } from "./DailyUsage";
 import { Needs } from "./Needs";
 import styles from "./Overview.module.css";
 
-/** What the months come to, and what needs somebody. */
+/** What the months come to, what is used, and what needs somebody. */
 export function Overview() {
+  const { permissions } = useSession();
   return (
     <>
       <Head title="Overview" />
       <Allowed to="billing:read">
         <Revenue />
+        {permissions.includes("usage:read") && <DailyUsage />}
         <h2 className={styles.section}>Needs somebody</h2>
         <Needs />
       </Allowed>

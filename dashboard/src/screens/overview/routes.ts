@@ -1,8 +1,9 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
-import { frame } from "../../routes";
+import { asks, frame } from "../../routes";
 
 export const overview = createRoute({
   getParentRoute: () => frame,
   path: "/overview",
+  validateSearch: asks("meter"),
   component: lazyRouteComponent(() => import("./Overview"), "Overview"),
 });

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type dailyInput struct {
+	Days int `query:"days" minimum:"1" maximum:"92" default:"30" doc:"How many, up to today; they are those of the tenant's time zone"`
+}
+
+type dailyOutput struct{ Body dailyUsage }
+
+type dailyUsage struct {
+	Period usagePeriod  `json:"period"`
+	Meters []meterDaily `json:"meters" doc:"Every meter, by id"`
+}
+
+type meterDaily struct {
+	MeterID   string           `json:"meter_id"`
+	MeterSlug string           `json:"meter_slug"`
+	Total     metering.Decimal `json:"total" doc:"Of these days together"`
+	Days      []dayUsage       `json:"days" doc:"In order of time; days without usage are left out"`
+
+	Backfilling bool `json:"backfilling,omitempty" doc:"The meter's past is still being counted: there are no days, and total is not known yet"`
+}
+
+type dayUsage struct {
+	Start time.Time        `json:"start"`
+	End   time.Time        `json:"end"`
+	Usage metering.Decimal `json:"usage" doc:"What came late included"`
+}
+
+// usageDaily shows what all customers together have used.
+func (s *server) usageDaily(ctx context.Context, in *dailyInput) (*dailyOutput, error) {
+	days := lastDays(s.Now(), in.Days, principalOf(ctx).Tenant.Location())
+	meters, err := s.Store.Usage.Daily(ctx, principalOf(ctx).Tenant.ID, days)
+	if err != nil {
+		return nil, err
+	}
+	out := new(dailyOutput)
+	out.Body.Period = usagePeriod{days[0].Start.UTC(), days[len(days)-1].End.UTC()}
+	out.Body.Meters = []meterDaily{}
+	for _, m := range meters {
+		out.Body.Meters = append(out.Body.Meters, showDaily(m))
+	}
+	return out, nil
+}
+
+func showDaily(m db.MeterDays) meterDaily {
+	shown := meterDaily{MeterID: m.Meter.ID.String(), MeterSlug: m.Meter.Slug, Days: []dayUsage{}, Backfilling: m.Backfilling}
+	for _, day := range m.Days {
+		shown.Days = append(shown.Days, dayUsage{day.Start.UTC(), day.End.UTC(), day.Usage})
+		shown.Total = shown.Total.Add(day.Usage)
+	}
+	return shown
+}
+
+// lastDays are so many days of a timezone, of which now is in the last.
+func lastDays(now time.Time, count int, timezone *time.Location) []metering.Range {
+	days := []metering.Range{metering.WindowOf(now, metering.Day, timezone)}
+	for len(days) < count {
+		days = append(days, metering.WindowOf(days[len(days)-1].Start.Add(-time.Microsecond), metering.Day, timezone))
+	}
+	slices.Reverse(days)
+	return days
+}

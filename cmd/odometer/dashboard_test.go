@@ -18,6 +18,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/providers/stripetest"
 )
 
 const dashboardFolder = "../../dashboard"
@@ -44,24 +45,47 @@ func TestTheDashboardIsUsedInABrowser(t *testing.T) {
 	issuer, err := mockoidc.Run()
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = issuer.Shutdown() })
-	const email, password = "ada@example.com", "long enough for anybody"
-	fillForTheDashboard(t, api, key, email, password)
+	fillForTheDashboard(t, caller(t, api, key))
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), "update customers set created_at = created_at - interval '2 months' where external_id = 'customer-00'")
 	require.NoError(t, err)
+	walkThrough(t, api, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer())
+}
+
+// TestANewcomerIsBilledAtStripeByTheDashboardAlone follows the labels, from an
+// empty tenant to a sync's run in the Temporal UI.
+func TestANewcomerIsBilledAtStripeByTheDashboardAlone(t *testing.T) {
+	t.Parallel()
+	stripe := httptest.NewServer(stripetest.New(stripetest.Options{}))
+	t.Cleanup(stripe.Close)
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS"), Env: []string{
+		"TEMPORAL_UI_URL=" + os.Getenv("TEST_TEMPORAL_UI_URL"), "STRIPE_API_BASE=" + stripe.URL,
+	}})
+	_, key := system.Tenant(t)
+	api := system.API(t).URL
+	system.Worker(t)
+	makeOwner(t, caller(t, api, key))
+	walkThrough(t, api, "STRIPE="+stripe.URL)
+}
+
+// The member who walks through the dashboard.
+const email, password = "ada@example.com", "long enough for anybody"
+
+// walkThrough opens the dashboard in a browser.
+func walkThrough(t *testing.T, api string, env ...string) {
+	t.Helper()
 	command := exec.CommandContext(t.Context(), "go", "run", "-C", "../../dev/browser", "./dashboard", api, "../../dashboard/node_modules/axe-core/axe.min.js")
-	command.Env = append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer())
+	command.Env = append(append(os.Environ(), "ODOMETER_EMAIL="+email, "ODOMETER_PASSWORD="+password), env...)
 	out, err := command.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
 
-// fillForTheDashboard makes a member, a plan, and two pages of customers of whom the
-// first has a bill of this month and of the last one.
-func fillForTheDashboard(t *testing.T, api, key, email, password string) {
-	t.Helper()
-	call := func(method, path, body string) string {
+// caller makes calls that succeed.
+func caller(t *testing.T, api, key string) func(method, path, body string) string {
+	return func(method, path, body string) string {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), method, api+path, strings.NewReader(body))
 		require.NoError(t, err)
@@ -75,10 +99,21 @@ func fillForTheDashboard(t *testing.T, api, key, email, password string) {
 		require.Less(t, response.StatusCode, 300, "%s %s: %s", method, path, text)
 		return string(text)
 	}
-	now := time.Now().UTC()
+}
+
+func makeOwner(t *testing.T, call func(method, path, body string) string) {
+	t.Helper()
 	var invitation struct{ Token string }
 	require.NoError(t, json.Unmarshal([]byte(call("POST", "/v1/tenant/members", `{"email":"`+email+`","name":"Ada","role":"owner"}`)), &invitation))
 	call("POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invitation.Token, password))
+}
+
+// fillForTheDashboard makes a member, a plan, and two pages of customers of whom the
+// first has a bill of this month and of the last one.
+func fillForTheDashboard(t *testing.T, call func(method, path, body string) string) {
+	t.Helper()
+	now := time.Now().UTC()
+	makeOwner(t, call)
 	call("POST", "/v1/meters", `{"slug":"api-calls","event_type":"call","aggregation":"sum"}`)
 	call("PUT", "/v1/meters/api-calls/pricing", fmt.Sprintf(`{"base_price":25,"included_units":1000,"overage_rate":0.02,"effective_from":%q,"confirm_retroactive":true}`,
 		now.AddDate(0, -3, 0).Format(time.RFC3339)))

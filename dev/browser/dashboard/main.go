@@ -5,6 +5,7 @@
 // the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
 // leaves a picture of each screen there, with ONLY it walks through some subjects,
 // such as billing,customers. RECEIVER takes statements, and ISSUER is an OIDC issuer.
+// With STRIPE, where the fake of Stripe answers, it does what a newcomer does instead.
 // It needs Chromium or Chrome.
 package main
 
@@ -26,7 +27,7 @@ import (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // a busy machine takes ten times as long as an idle one
 	defer cancel()
-	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"), receiver: os.Getenv("RECEIVER"), issuer: os.Getenv("ISSUER")}
+	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"), receiver: os.Getenv("RECEIVER"), issuer: os.Getenv("ISSUER"), stripe: os.Getenv("STRIPE")}
 	if len(os.Args) != 3 || w.email == "" || w.password == "" {
 		fmt.Fprintln(os.Stderr, "usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE")
 		os.Exit(2)
@@ -41,6 +42,7 @@ type walk struct {
 	url, email, password, pictures string
 	only                           string // subjects; without it, all
 	receiver                       string // takes statements
+	stripe                         string // the fake; where it is given, a newcomer's walk is all
 	issuer                         string // signs people in
 	axe                            string // its source
 	heard                          *browser.Complaints
@@ -85,6 +87,12 @@ func (w walk) visit(ctx context.Context) error {
 	}
 	if err := w.signIn(ctx); err != nil {
 		return fmt.Errorf("sign in: %w", err)
+	}
+	if w.stripe != "" {
+		if err := w.newcomer(ctx, mark()); err != nil {
+			return fmt.Errorf("newcomer: %w", err)
+		}
+		return w.signOut(ctx)
 	}
 	for _, subject := range []struct {
 		name string

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/odometer-metering/odometer/dev/browser"
+)
+
+// stripeKey is a key of an account of its own at the fake of Stripe.
+const stripeKey = "sk_test_newcomer"
+
+// newcomer does what somebody does on the first day: makes a meter, prices it,
+// makes a key and sends an event with it, sees the usage, connects Stripe, links
+// the customer, syncs, opens the bill's explanation, and finds the run in the
+// Temporal UI. Meters and customers are named after mark.
+func (w walk) newcomer(ctx context.Context, mark string) error {
+	customer, stripeCustomer, price := "first-"+mark, "cus_"+mark, "price_"+mark
+	if err := w.subscribe(ctx, stripeCustomer, price); err != nil {
+		return err
+	}
+	err := do(ctx,
+		w.to("/overview"),
+		press("Meters"), press("Make a meter"), fill("Name", "Calls "+mark), fill("Slug", "calls-"+mark), fill("Event type", "call_"+mark), press("Make the meter"), see("Details"),
+		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("0.02"),
+		press("Developers"), press("Make an API key"), fill("Name", "my application"), press("Make the key"), see("It is shown this once"),
+		w.send(fmt.Sprintf(`{"customer_id":%q,"event_type":"call_%s","value":1250,"idempotency_key":%q}`, customer, mark, mark)), press("I have kept it"),
+		press("Customers"), press(customer), press("calls-"+mark), see("1,250"),
+		press("Billing"), press("Provider"), see("Provider"), choose("Provider", "Stripe"),
+		fill("Secret key", stripeKey), fill("Signing secret of the endpoint", "whsec_newcomer"), fill("Prices of meters", "calls-"+mark+" "+price),
+		press("Connect Stripe"), see("acct_newcomer"),
+		press("Customers"), press(customer), press("Details"), fill("At the provider", stripeCustomer), press("Save the customer"), see(stripeCustomer),
+	)
+	if err != nil {
+		return err
+	}
+	err = do(ctx,
+		press("Bill"), press("Sync now"), see("Sync of "+customer), see("succeeded"), see("Reported"),
+		press(customer), press("Bill"), press("calls-"+mark), see("The charge at the provider's own price"), press("Details"), see("Runs in Temporal"),
+	)
+	if err != nil {
+		return err
+	}
+	runs, err := chromedp.Run(ctx, chromedp.Evaluate[string](`[...document.querySelectorAll("a")].find((a) => a.innerText === "Runs in Temporal").href`))
+	if err != nil {
+		return fmt.Errorf("find the runs: %w", err)
+	}
+	return w.followToTemporal(ctx, runs)
+}
+
+// followToTemporal opens the link in a tab of its own, as a click does.
+func (w walk) followToTemporal(ctx context.Context, runs string) error {
+	ctx, cancel := browser.Open(context.WithoutCancel(ctx))
+	defer cancel()
+	ctx, late := context.WithTimeout(ctx, 2*stepTimeout)
+	defer late()
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(runs)); err != nil {
+		return fmt.Errorf("open the Temporal UI: %w", err)
+	}
+	if err := do(ctx, see("sync-customer/"), press("sync-customer/"), see("Completed")); err != nil {
+		return fmt.Errorf("find the run: %w", err)
+	}
+	return w.picture(ctx, "newcomer-temporal")
+}
+
+// send sends an event with the key that is shown, as the reader's application does.
+func (w walk) send(event string) act {
+	return func(ctx context.Context) error {
+		key, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("[data-secret]").innerText`))
+		if err != nil {
+			return fmt.Errorf("read the key: %w", err)
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.url+"/v1/events", strings.NewReader(event))
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+key)
+		request.Header.Set("Content-Type", "application/json")
+		return answered(request)
+	}
+}
+
+// subscribe makes the customer, a price and a subscription at the fake, which has
+// no screens for that.
+func (w walk) subscribe(ctx context.Context, customer, price string) error {
+	seed := fmt.Sprintf(`{"account":{"id":"acct_newcomer","key":%q,"webhook_secret":"whsec_newcomer"},
+		"prices":[{"id":%q,"unit_amount_decimal":"2"}],"customers":[{"id":%q}],
+		"subscriptions":[{"id":"sub_%s","customer":%q,"items":[{"id":"si_%s","price":%q}]}]}`, stripeKey, price, customer, customer, customer, customer, price)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.stripe+"/_seed", bytes.NewReader([]byte(seed)))
+	if err != nil {
+		return err
+	}
+	return answered(request)
+}
+
+func answered(request *http.Request) error {
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return fmt.Errorf("%s %s: %s", request.Method, request.URL.Path, response.Status)
+	}
+	return nil
+}
+
+// mark tells one walk of a newcomer from another on the same system.
+func mark() string { return time.Now().UTC().Format("0102150405") }

@@ -1,7 +1,7 @@
 // Command pictures makes the pictures in docs from the system that `make up`
 // runs: it lets the fake of Stripe fail for the demo tenant that bills through
-// it, and takes what operators then see in the Temporal UI. It needs Chromium
-// or Chrome.
+// it, and takes what operators then see in the Temporal UI; before that it takes
+// screens of the dashboard. It needs Chromium or Chrome.
 package main
 
 import (
@@ -51,6 +51,9 @@ type system struct {
 	AdminKey  string `json:"stripe_admin_key"`
 	StripeURL string `json:"stripe_fake_url"`
 	UIURL     string `json:"temporal_ui_url"`
+	DemoKey   string `json:"admin_key"`
+	Email     string `json:"email"`
+	Password  string `json:"password"`
 }
 
 func run(ctx context.Context) error {
@@ -61,6 +64,9 @@ func run(ctx context.Context) error {
 	var s system
 	if err := json.Unmarshal(text, &s); err != nil {
 		return fmt.Errorf("read credentials: %w", err)
+	}
+	if err := s.takeDashboard(ctx); err != nil {
+		return fmt.Errorf("the dashboard: %w", err)
 	}
 	defer s.behave(context.WithoutCancel(ctx), `{"times":0}`)
 	waiting, err := s.fail(ctx)
@@ -107,7 +113,7 @@ func (s system) takeHeld(ctx context.Context, workflows string) error {
 	return take(ctx, []picture{{"released", workflows + run + "/user-metadata", "Current Details", 680}})
 }
 
-// picture is one page of the Temporal UI, as soon as it shows the text.
+// picture is one page, as soon as it shows the text.
 type picture struct {
 	name, url, shows string
 	height           int64
@@ -116,6 +122,11 @@ type picture struct {
 func take(ctx context.Context, pictures []picture) error {
 	ctx, cancel := browser.Open(ctx)
 	defer cancel()
+	return takeIn(ctx, pictures)
+}
+
+// takeIn takes them in a browser that is open.
+func takeIn(ctx context.Context, pictures []picture) error {
 	for _, p := range pictures {
 		err := chromedp.Do(ctx, chromedp.EmulateViewport(width, p.height), chromedp.Navigate(p.url))
 		if err != nil {

@@ -39,7 +39,7 @@ export function DailyUsage() {
       </div>
       <div className={styles.chart}>
         {chosen && points && (
-          <Suspense>
+          <Suspense fallback={<span data-loading />}>
             <Chart
               label={`Usage of ${chosen.meter_slug} by all customers over time`}
               points={points}

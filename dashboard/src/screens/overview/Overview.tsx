@@ -44,7 +44,7 @@ function Revenue() {
   if (error) return <Failed what="The revenue" error={error} retry={() => void refetch()} />;
   if (data?.data.length === 0) return <p className="muted">No meter has a price yet: usage is counted, and comes to nothing.</p>;
   return (
-    <section aria-label="Revenue">
+    <section aria-label="Revenue" className={styles.revenue}>
       <Table caption="Revenue by month and currency" columns={columns} busy={!data}>
         {data ? (
           <tbody>
@@ -53,7 +53,7 @@ function Revenue() {
             ))}
           </tbody>
         ) : (
-          <LoadingRows columns={columns.length} rows={2} />
+          <LoadingRows columns={columns.length} rows={3} />
         )}
       </Table>
       <p className={`muted small ${styles.caveat}`}>{data?.caveat}</p>

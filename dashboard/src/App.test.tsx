@@ -1,49 +1,7 @@
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { App } from "./App";
-import { queries, router } from "./router";
-
-/** What the API answers, by method and path, and what it was asked. */
-let answers: Record<string, (body: string) => [status: number, body: object]>;
-let asked: { name: string; body: string; csrf: string | null }[];
-
-const tenant = { id: "ten_1", name: "Acme", timezone: "Europe/Zurich", currency: "CHF" };
-const member = { id: "member_1", tenant_id: "ten_1", email: "ada@example.com", name: "Ada", role: "viewer", has_password: true, created_at: "2026-11-01T00:00:00Z" };
-const session = { tenant, member, csrf_token: "csrf-of-ada", permissions: ["customers:read"] };
-const customer = { id: "cus_1", tenant_id: "ten_1", external_id: "contoso", name: "Contoso", billing_provider_id: null, metadata: {}, created_at: "2026-11-01T00:00:00Z" };
-const customers = { data: [customer], has_more: false, next_page_token: null };
-const problem = (status: number, detail: string) => [status, { title: "Problem", detail, status, code: "x", request_id: "REQUEST7", errors: [] }] as [number, object];
-
-beforeEach(() => {
-  asked = [];
-  answers = {
-    "GET /v1/auth/session": () => [200, session],
-    "GET /v1/customers": () => [200, customers],
-  };
-  vi.stubGlobal("fetch", async (request: Request) => {
-    const name = `${request.method} ${new URL(request.url).pathname}`;
-    const body = await request.text();
-    asked.push({ name, body, csrf: request.headers.get("X-CSRF-Token") });
-    const [status, answer] = answers[name]?.(body) ?? problem(404, `the test has no ${name}`);
-    return new Response(JSON.stringify(answer), { status, headers: { "Content-Type": "application/json" } });
-  });
-  vi.stubGlobal("matchMedia", () => ({ matches: false, addEventListener() {}, removeEventListener() {} }));
-  vi.stubGlobal("scrollTo", () => {});
-});
-
-afterEach(() => {
-  cleanup();
-  queries.clear();
-  vi.unstubAllGlobals();
-});
-
-function open(address: string) {
-  render(<App />);
-  router.history.push(address);
-}
-
-const type = (label: string, text: string) => fireEvent.change(screen.getByLabelText(label), { target: { value: text } });
-const press = (name: string | RegExp) => fireEvent.click(screen.getByRole("button", { name }));
+import { fireEvent, screen, waitFor } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { router } from "./router";
+import { answers, asked, customers, member, open, press, problem, session, tenant, type } from "./testing";
 
 test("who is in two tenants chooses one, and arrives where they wanted to go", async () => {
   let signedIn = false;

@@ -6,8 +6,10 @@ import { frame, notSignedIn, root, signIn } from "./routes";
 import { billingRoutes } from "./screens/billing/routes";
 import { customerRoutes } from "./screens/customers/routes";
 import { developerRoutes } from "./screens/developers/routes";
+import { events } from "./screens/events/routes";
 import { meterRoutes } from "./screens/meters/routes";
 import { overview } from "./screens/overview/routes";
+import { planRoutes } from "./screens/plans/routes";
 import { settingsRoutes } from "./screens/settings/routes";
 
 /** A session may end at any time: in twelve hours, or by somebody's hand. */
@@ -41,7 +43,7 @@ const home = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
+  routeTree: root.addChildren([signIn, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, events, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
   context: { queries },
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,

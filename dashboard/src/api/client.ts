@@ -25,6 +25,9 @@ export function broken(error: Error | null, field: string): string | undefined {
   return error.fields.find(({ location }) => location === field || location.endsWith(`.${field}`))?.message;
 }
 
+/** Whether a rule of that code was broken, which the API names where there is something to answer to it. */
+export const breaks = (error: Error | null, code: string) => error instanceof Failure && error.fields.some((field) => field.code === code);
+
 let csrfToken: string | undefined;
 
 /** With each request but a GET goes what only a page of this origin knows of the session. */

@@ -9,6 +9,7 @@ const screens = [
   ["/overview", "Overview"],
   ["/customers", "Customers"],
   ["/meters", "Meters"],
+  ["/events", "Events"],
   ["/billing", "Billing"],
   ["/developers", "Developers"],
   ["/settings", "Settings"],

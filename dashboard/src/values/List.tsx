@@ -9,11 +9,13 @@ interface Props<Item> {
   /** What it lists, as "The meters". */
   what: string;
   columns: Column[];
-  query: UseQueryResult<{ data: Item[]; next_page_token: string | null }>;
+  query: Pick<UseQueryResult<{ data: Item[]; next_page_token: string | null }>, "data" | "error" | "isPlaceholderData" | "refetch">;
   /** The page that the address has. */
   page?: string | undefined;
   /** In place of the table where there is nothing. */
   empty: ReactNode;
+  /** What the way to the next page says. */
+  further?: string | undefined;
   /** How many rows are awaited. */
   rows?: number;
   /** The row, or rows, of an item. */
@@ -21,16 +23,21 @@ interface Props<Item> {
 }
 
 /** A list of the API's: its rows, or why there are none. */
-export function List<Item>({ what, columns, query, page, empty, rows, children }: Props<Item>) {
+export function List<Item>({ what, columns, query, page, empty, further, rows, children }: Props<Item>) {
   const { data, error, isPlaceholderData, refetch } = query;
   if (error) return <Failed what={what} error={error} retry={() => void refetch()} />;
-  if (data?.data.length === 0 && !page) return empty;
+  // A page in the middle may be empty, of a search that goes on.
+  const nothing = data?.data.length === 0 && (!page || data.next_page_token !== null);
   return (
     <>
-      <Table caption={what} columns={columns} busy={!data || isPlaceholderData}>
-        {data ? <tbody>{data.data.map(children)}</tbody> : <LoadingRows columns={columns.length} rows={rows} />}
-      </Table>
-      {data && <Pages page={page} next={data.next_page_token} />}
+      {nothing ? (
+        empty
+      ) : (
+        <Table caption={what} columns={columns} busy={!data || isPlaceholderData}>
+          {data ? <tbody>{data.data.map(children)}</tbody> : <LoadingRows columns={columns.length} rows={rows} />}
+        </Table>
+      )}
+      {data && <Pages page={page} next={data.next_page_token} further={further} />}
     </>
   );
 }

@@ -37,11 +37,14 @@ export function nextDay(of: string, days = 1): string {
 }
 
 /** The instant at which a day, such as 2026-12-01, begins in a timezone. */
-export function startOfDay(day: string, timezone: string): string {
-  const wanted = Date.parse(`${day}T00:00:00Z`);
+export const startOfDay = (day: string, timezone: string) => instantOf(`${day}T00:00`, timezone);
+
+/** The instant at which a timezone's clocks show a minute, such as 2026-12-01T09:30. */
+export function instantOf(minute: string, timezone: string): string {
+  const wanted = Date.parse(`${minute}:00Z`);
   const clock = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium", timeZone: timezone });
   const there = (instant: number) => Date.parse(`${clock.format(instant).replace(" ", "T")}Z`);
-  // The offset at a first guess may not be the one that holds when the day begins.
+  // The offset at a first guess may not be the one that holds then.
   const guess = wanted - (there(wanted) - wanted);
   const start = guess - (there(guess) - wanted);
   return new Date(start).toISOString();

@@ -100,7 +100,8 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
 function Backfill({ meter }: { meter: Schema<"Meter"> }) {
   return (
     <p className={styles.waiting}>
-      Earlier events are being counted in this way. {meter.current ? `Until that is done, usage is ${counting(meter.current)}.` : "Until that is done, its usage is not shown and not billed."}
+      Earlier events are being counted in this way
+      {meter.backfill && `: ${meter.backfill.counted_days} of ${meter.backfill.days} days are done`}. {meter.current ? `Until that is done, usage is ${counting(meter.current)}.` : "Until that is done, its usage is not shown and not billed."}
     </p>
   );
 }

@@ -2,7 +2,8 @@ import type { Schema } from "../../api/client";
 import { State } from "../../values/State";
 
 export function MeterState({ meter }: { meter: Schema<"Meter"> }) {
-  if (meter.status === "backfilling") return <State is="waiting">backfilling</State>;
+  const { backfill } = meter;
+  if (meter.status === "backfilling") return <State is="waiting">{backfill ? `backfilling, ${backfill.counted_days} of ${backfill.days} days` : "backfilling"}</State>;
   if (meter.archived_at) return <State is="off">archived</State>;
   return <State is="good">counting</State>;
 }

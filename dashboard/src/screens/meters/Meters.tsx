@@ -2,14 +2,18 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { Verb } from "../../acts/Verb";
 import { meters } from "../../api/meters";
+import { pricings } from "../../api/prices";
+import { useSession } from "../../api/session";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
+import { LoadingText } from "../../states/Loading";
 import { Identifier } from "../../values/Identifier";
 import { List } from "../../values/List";
 import { cell } from "../../values/Table";
 import { counting } from "./counting";
 import { MeterState } from "./MeterState";
+import { PriceText } from "./Prices";
 
 /** What is counted. */
 export function Meters() {
@@ -22,7 +26,7 @@ export function Meters() {
   return (
     <>
       <Head title="Meters" action={make}>
-        Each counts the events of one type.
+        Each counts the events of one type. <Link to="/meters/-/plans">Plans</Link> charge some customers other prices.
       </Head>
       <Allowed to="meters:read">
         <All />
@@ -31,7 +35,7 @@ export function Meters() {
   );
 }
 
-const columns = [{ title: "Meter" }, { title: "Event type" }, { title: "Counts" }, { title: "Status" }];
+const columns = [{ title: "Meter" }, { title: "Event type" }, { title: "Counts" }, { title: "Price now" }, { title: "Status" }];
 
 function All() {
   const { archived, page } = useSearch({ from: "/frame/meters" });
@@ -51,6 +55,9 @@ function All() {
             </td>
             <td>{counting(meter)}</td>
             <td>
+              <Price meter={meter.slug} />
+            </td>
+            <td>
               <MeterState meter={meter} />
             </td>
           </tr>
@@ -63,6 +70,15 @@ function All() {
       </p>
     </>
   );
+}
+
+function Price({ meter }: { meter: string }) {
+  const { permissions } = useSession();
+  const { data } = useQuery({ ...pricings(), enabled: permissions.includes("pricing:read") });
+  if (!permissions.includes("pricing:read")) return <span className="muted">needs pricing:read</span>;
+  if (!data) return <LoadingText />;
+  const current = data.find(({ meter_slug }) => meter_slug === meter)?.current;
+  return current ? <PriceText price={current} /> : <span className="muted">not charged</span>;
 }
 
 function None() {

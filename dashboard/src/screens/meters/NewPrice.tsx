@@ -3,10 +3,12 @@ import { useState } from "react";
 import { Dialog } from "../../acts/Dialog";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
-import { broken, type Schema } from "../../api/client";
+import { Verb } from "../../acts/Verb";
+import { breaks, broken, type Schema } from "../../api/client";
 import { setPrice, type Priced } from "../../api/prices";
 import { useSession } from "../../api/session";
 import { startOfDay } from "../../values/instants";
+import { Impact } from "./Impact";
 import styles from "./Prices.module.css";
 import { WorkedCharge } from "./WorkedCharge";
 
@@ -38,14 +40,18 @@ export function NewPrice({ of, former, first }: Props) {
     when: "next",
     day: "",
   });
-  const change = (part: Partial<Typed>) => setTyped({ ...typed, ...part });
+  const [previewed, preview] = useState(false);
+  const change = (part: Partial<Typed>) => {
+    preview(false); // it was of another price
+    setTyped({ ...typed, ...part });
+  };
   const set = useAct((confirmed: boolean) => setPrice(of, bodyOf(typed, tenant.timezone, confirmed)), {
     changes: [["pricing"]],
     done: () => change({ when: "next", day: "" }),
   });
-  // The API names this field where a price would change what is charged of periods that run.
-  const changes = broken(set.error, "effective_from");
-  const asks = changes?.includes("confirm_retroactive") ? changes : undefined;
+  const retroactive = breaks(set.error, "retroactive");
+  const impact = () => <Impact of={of} body={bodyOf(typed, tenant.timezone, false)} />;
+  const dayless = typed.when === "day" && typed.day === "";
   const field = (label: string, name: "base" | "included" | "rate", sent: string, description: string) => (
     <TextInput
       label={label}
@@ -60,7 +66,7 @@ export function NewPrice({ of, former, first }: Props) {
   return (
     <section aria-labelledby="set" className={styles.set}>
       <h2 id="set">{first ? "Set the first price" : "Set another price"}</h2>
-      <Form act={{ isPending: set.isPending, error: asks ? null : set.error }} needs="pricing:write" submit="Set the price" onSubmit={() => set.mutate(false)}>
+      <Form act={{ isPending: set.isPending, error: retroactive ? null : set.error }} needs="pricing:write" submit="Set the price" onSubmit={() => set.mutate(false)}>
         {field("Base price", "base", "base_price", "A billing period, whatever the usage")}
         {field("Included units", "included", "included_units", "Covered by the base price")}
         {field("Overage rate", "rate", "overage_rate", "For each unit beyond those")}
@@ -93,16 +99,20 @@ export function NewPrice({ of, former, first }: Props) {
             required
             withAsterisk={false}
             value={typed.day}
-            error={asks ? undefined : changes}
+            error={retroactive ? undefined : broken(set.error, "effective_from")}
             onChange={(event) => change({ day: event.currentTarget.value })}
           />
         )}
         <WorkedCharge terms={typed} />
+        <Verb needs="pricing:write" not={dayless ? "It has no day yet" : undefined} onClick={() => preview(true)}>
+          Preview the running bills
+        </Verb>
+        {previewed && impact()}
       </Form>
-      <Dialog title="Set a price that has begun" opened={asks !== undefined} leave={() => set.reset()}>
+      <Dialog title="Set a price that has begun" opened={retroactive} leave={() => set.reset()}>
         <Form act={{ isPending: set.isPending, error: null }} needs="pricing:write" submit="Set it all the same" danger leave={() => set.reset()} onSubmit={() => set.mutate(true)}>
-          <p>It {asks?.replace(/\s*Send confirm_retroactive.*$/, "")}</p>
-          <p>Closed periods stay as they are.</p>
+          <p>It holds for billing periods that run already. Closed periods stay as they are.</p>
+          {retroactive && impact()}
         </Form>
       </Dialog>
     </section>

@@ -66,7 +66,7 @@ const columns = [
   { title: "Included", number: true },
   { title: "Beyond, a unit", number: true },
   { title: "State" },
-  { title: "Withdraw" },
+  { title: "Withdraw", unseen: true },
 ];
 
 function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | undefined }) {

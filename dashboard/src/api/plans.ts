@@ -1,0 +1,18 @@
+import { queryOptions } from "@tanstack/react-query";
+import { answer, api } from "./client";
+
+/** A page of the plans. */
+export const plans = (page: string | undefined, archived: boolean) =>
+  queryOptions({
+    queryKey: ["plans", { page, archived }],
+    queryFn: ({ signal }) => {
+      const query = { page_size: 25, archived, ...(page && { page_token: page }) };
+      return answer(api.GET("/v1/products", { params: { query }, signal }));
+    },
+  });
+
+export const plan = (slug: string) =>
+  queryOptions({
+    queryKey: ["plans", slug],
+    queryFn: ({ signal }) => answer(api.GET("/v1/products/{slug}", { params: { path: { slug } }, signal })),
+  });

@@ -1,0 +1,59 @@
+import { Link } from "@tanstack/react-router";
+import type { Schema } from "../../api/client";
+import { useSession } from "../../api/session";
+import { Identifier } from "../../values/Identifier";
+import { Instant } from "../../values/Instant";
+import { range } from "../../values/instants";
+import styles from "./Events.module.css";
+
+/** One event as it was sent, and what has come of it. */
+export function Details({ event }: { event: Schema<"StoredEvent"> }) {
+  return (
+    <dl className={styles.details}>
+      <dt>ID</dt>
+      <dd>
+        <Identifier>{event.id}</Identifier>
+      </dd>
+      <dt>Customer</dt>
+      <dd>
+        <Link to="/customers" search={{ search: event.customer_id }}>
+          {event.customer_id}
+        </Link>
+      </dd>
+      <dt>Timestamp</dt>
+      <dd>
+        <Instant at={event.timestamp} /> <span className="muted mono">{event.timestamp}</span>
+      </dd>
+      <dt>Came</dt>
+      <dd>
+        <Instant at={event.ingested_at} /> <span className="muted mono">{event.ingested_at}</span>
+      </dd>
+      <dt>Counted by</dt>
+      <dd>
+        {event.counted_by.length === 0 ? (
+          "No meter whose past is counted is of its event type."
+        ) : (
+          <ul>
+            {event.counted_by.map((counter) => (
+              <li key={counter.meter_slug}>
+                <Link to="/meters/$meter/prices" params={{ meter: counter.meter_slug }}>
+                  {counter.meter_slug}
+                </Link>
+                <Period counter={counter} />
+              </li>
+            ))}
+          </ul>
+        )}
+      </dd>
+      <dt>Properties</dt>
+      <dd>{Object.keys(event.properties).length === 0 ? "None" : <pre className="mono">{JSON.stringify(event.properties, null, 2)}</pre>}</dd>
+    </dl>
+  );
+}
+
+function Period({ counter: { period, late } }: { counter: Schema<"EventCounter"> }) {
+  const { tenant } = useSession();
+  if (!period) return <span className="muted">, in a billing period that is stored with its first sync</span>;
+  const written = range(period.start, period.end, tenant.timezone);
+  return <>{late ? `, late for the period ${written}, which was closed: billed as an adjustment` : `, in the period ${written}`}</>;
+}

@@ -1,0 +1,74 @@
+import { fireEvent, screen, waitFor } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { queries, router } from "../../router";
+import { answers, asked, open, press, session, type } from "../../testing";
+
+const event = (id: string, more = {}) => ({
+  id,
+  event_type: `call-${id}`,
+  customer_id: "acme",
+  timestamp: "2026-11-23T10:00:00Z",
+  ingested_at: "2026-11-23T10:00:01Z",
+  value: 1,
+  idempotency_key: null,
+  properties: {},
+  counted_by: [],
+  ...more,
+});
+
+function lists(...ids: string[]) {
+  answers["GET /v1/events"] = () => [200, { data: ids.map((id) => event(id)), has_more: false, next_page_token: null, searched_until: "2026-11-22T10:00:00Z" }];
+}
+
+const readAgain = () => queries.invalidateQueries({ queryKey: ["events"] });
+const shown = () => screen.getAllByRole("button", { name: /^call-/ }).map((row) => row.textContent);
+
+test("what comes is on top, and waits while an event is opened", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
+  lists("b", "a");
+  open("/events");
+  await screen.findByRole("button", { name: "call-b" });
+  lists("c", "b", "a");
+  await readAgain();
+  await waitFor(() => expect(shown()).toEqual(["call-c", "call-b", "call-a"]));
+
+  press("call-a");
+  await screen.findByText("Properties");
+  lists("e", "d", "c", "b", "a");
+  await readAgain();
+  await screen.findByRole("button", { name: "Show 2 new events" });
+  expect(shown()).toEqual(["call-c", "call-b", "call-a"]);
+  press("Show 2 new events");
+  expect(shown()).toEqual(["call-e", "call-d", "call-c", "call-b", "call-a"]);
+  expect(screen.getByText("Properties")).toBeTruthy();
+});
+
+test("a search that has found nothing yet says how far back it is, and goes on", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
+  answers["GET /v1/events"] = () => [200, { data: [], has_more: true, next_page_token: "further", searched_until: "2026-11-22T10:00:00Z" }];
+  open("/events");
+  await screen.findByRole("heading", { name: "None so far" });
+  type("Event type", "rare");
+  type("From", "2026-01-01T09:30");
+  press("Search");
+  await waitFor(() => expect(router.state.location.search).toEqual({ type: "rare", from: "2026-01-01T09:30" }));
+  expect((await screen.findByText(/Searched back to/)).textContent).toContain("22 Nov 2026, 11:00");
+  lists("old");
+  fireEvent.click(screen.getByRole("link", { name: "Search further back" }));
+  await screen.findByRole("button", { name: "call-old" });
+  expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("page_token")).toBe("further");
+  expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("start")).toBe("2026-01-01T08:30:00.000Z");
+});
+
+test("an event says which meters have counted it, and in which period", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
+  const period = { id: "per_1", start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z" };
+  const counted = event("a", { properties: { model: "large" }, counted_by: [{ meter_slug: "calls", late: true, period }, { meter_slug: "all-calls", late: false, period }] });
+  answers["GET /v1/events"] = () => [200, { data: [counted], has_more: false, next_page_token: null, searched_until: "2026-11-22T10:00:00Z" }];
+  open("/events?event=a");
+  await screen.findByText("Properties");
+  expect(screen.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual([
+    "calls, late for the period 1 – 30 Nov 2026, which was closed: billed as an adjustment",
+    "all-calls, in the period 1 – 30 Nov 2026",
+  ]);
+});

@@ -1,0 +1,165 @@
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { answer, api, Failure, type Schema } from "../../api/client";
+import { useSession } from "../../api/session";
+import { Head } from "../../frame/Head";
+import { Opener } from "../../frame/Opener";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { FirstEvent } from "../../states/FirstEvent";
+import { Quantity } from "../../values/Amount";
+import { Ago } from "../../values/Ago";
+import { Identifier } from "../../values/Identifier";
+import { Instant } from "../../values/Instant";
+import { List } from "../../values/List";
+import { State } from "../../values/State";
+import { cell } from "../../values/Table";
+import { Details } from "./Details";
+import { asked, isLive, pageSize } from "./filter";
+import styles from "./Events.module.css";
+import { Search } from "./Search";
+import { useTail } from "./useTail";
+
+type StoredEvent = Schema<"StoredEvent">;
+
+/** What has come: the latest events as they arrive, or those that are searched. */
+export function Events() {
+  return (
+    <>
+      <Head title="Events">Those that were accepted, newest first. Without other dates, of the last 24 hours.</Head>
+      <Allowed to="events:read">
+        <Found />
+      </Allowed>
+    </>
+  );
+}
+
+const columns = [{ title: "Event type" }, { title: "Customer" }, { title: "Value", number: true }, { title: "Key" }, { title: "Counted by" }, { title: "When", number: true }];
+
+function Found() {
+  const { tenant } = useSession();
+  const search = useSearch({ from: "/frame/events" });
+  const filter = asked(search, tenant.timezone);
+  return (
+    <>
+      <Search />
+      <Results key={JSON.stringify(filter)} filter={filter} />
+    </>
+  );
+}
+
+function Results({ filter }: { filter: ReturnType<typeof asked> }) {
+  const search = useSearch({ from: "/frame/events" });
+  const live = isLive(search);
+  const query = useQuery({
+    queryKey: ["events", filter],
+    queryFn: ({ signal }) => answer(api.GET("/v1/events", { params: { query: filter }, signal })),
+    refetchInterval: live ? 2_000 : false, // while the page is visible
+  });
+  const { shown, fresh, show } = useTail(query.data, search.event);
+  if (query.error instanceof Failure && query.error.status === 404) {
+    return (
+      <Empty title={`There is no customer ${search.customer}`}>
+        <p className="muted">A customer is made by the first event that names it.</p>
+      </Empty>
+    );
+  }
+  const ended = shown !== undefined && shown.next_page_token !== null && shown.data.length < pageSize;
+  return (
+    <>
+      {!search.page && !search.until && <Tail live={live} fresh={fresh} show={show} />}
+      <List
+        what="The events"
+        columns={columns}
+        query={{ ...query, data: shown }}
+        page={search.page}
+        empty={<None searched={ended ? shown.searched_until : undefined} />}
+        further={ended ? "Search further back" : undefined}
+      >
+        {(event) => <Row key={event.id} event={event} open={event.id === search.event} />}
+      </List>
+      {ended && shown.data.length > 0 && (
+        <p className="muted small">
+          Searched back to <Instant at={shown.searched_until} />.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Whether what comes is shown as it comes, and what has come while somebody reads. */
+function Tail({ live, fresh, show }: { live: boolean; fresh: number; show: () => void }) {
+  const { paused } = useSearch({ from: "/frame/events" });
+  return (
+    <p className={styles.tail}>
+      <State is={live ? "good" : "off"}>{live ? "read every 2 seconds" : "paused"}</State>
+      <Link to="/events" search={({ paused: _, ...search }) => (paused ? search : { ...search, paused: "yes" })} replace resetScroll={false}>
+        {live ? "Pause" : "Go on"}
+      </Link>
+      {fresh > 0 && (
+        <Button variant="default" size="compact-sm" onClick={show}>
+          {`Show ${fresh === pageSize ? `${pageSize} or more` : fresh} new ${fresh === 1 ? "event" : "events"}`}
+        </Button>
+      )}
+    </p>
+  );
+}
+
+function Row({ event, open }: { event: StoredEvent; open: boolean }) {
+  return (
+    <>
+      <tr>
+        <td className={cell.main}>
+          <Opener name="event" value={event.id} open={open}>
+            {event.event_type}
+          </Opener>
+        </td>
+        <td>
+          <Identifier>{event.customer_id}</Identifier>
+        </td>
+        <td className={cell.number}>
+          <Quantity value={event.value} />
+        </td>
+        <td>{event.idempotency_key === null ? <span className="muted">none</span> : <Identifier>{event.idempotency_key}</Identifier>}</td>
+        <td>{event.counted_by.length === 0 ? <span className="muted">no meter</span> : event.counted_by.map(({ meter_slug }) => meter_slug).join(", ")}</td>
+        <td className={cell.number}>
+          <Ago at={event.timestamp} />
+        </td>
+      </tr>
+      {open && (
+        <tr>
+          <td colSpan={columns.length} className={cell.whole}>
+            <Details event={event} />
+          </td>
+        </tr>
+      )}
+    </>
+  );
+}
+
+function None({ searched }: { searched: string | undefined }) {
+  const { customer, type, key, from, until } = useSearch({ from: "/frame/events" });
+  if (searched) {
+    return (
+      <Empty title="None so far">
+        <p className="muted">
+          Searched back to <Instant at={searched} />. There may be some before.
+        </p>
+      </Empty>
+    );
+  }
+  if (customer || type || key || from || until) {
+    return (
+      <Empty title="No event is like that">
+        <p className="muted">{from || until ? "None of that time." : "None of the last 24 hours. Choose when it is searched from to look further back."} Rejected events are not stored.</p>
+      </Empty>
+    );
+  }
+  return (
+    <Empty title="No events in the last 24 hours">
+      <p>They are here within two seconds of being sent.</p>
+      <FirstEvent customer="acme" />
+    </Empty>
+  );
+}

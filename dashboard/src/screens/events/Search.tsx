@@ -1,0 +1,54 @@
+import { Button, TextInput } from "@mantine/core";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useState, type FormEvent } from "react";
+import styles from "./Events.module.css";
+
+const fields = [
+  ["customer", "Customer", "text"],
+  ["type", "Event type", "text"],
+  ["key", "Idempotency key", "text"],
+  ["from", "From", "datetime-local"],
+  ["until", "Until", "datetime-local"],
+] as const;
+
+/** What a field shows of an address: of a day, its beginning. */
+const shown = (kind: string, text = "") => (kind === "datetime-local" && /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00` : text);
+
+type Typed = { [name in (typeof fields)[number][0]]?: string };
+
+/** What is searched stands in the address, and begins at the first page. */
+export function Search() {
+  const navigate = useNavigate();
+  const { customer, type, key, from, until } = useSearch({ from: "/frame/events" });
+  // What is typed comes from the address anew where that changes, as on the way back.
+  const address = { customer, type, key, from, until };
+  return <Fields key={JSON.stringify(address)} initial={address} find={(typed) => void navigate({ to: "/events", search: typed })} />;
+}
+
+function Fields({ initial, find }: { initial: { [name in keyof Typed]: string | undefined }; find: (typed: Typed) => void }) {
+  const [typed, setTyped] = useState(initial);
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    find(Object.fromEntries(Object.entries(typed).flatMap(([name, text = ""]) => (text.trim() === "" ? [] : [[name, text.trim()]]))));
+  };
+  return (
+    <form className={styles.search} role="search" aria-label="Events" onSubmit={submit}>
+      {fields.map(([name, label, kind]) => (
+        <TextInput
+          key={name}
+          label={label}
+          type={kind}
+          autoComplete="off"
+          value={shown(kind, typed[name])}
+          onChange={(event) => {
+            const { value } = event.currentTarget;
+            setTyped((before) => ({ ...before, [name]: value }));
+          }}
+        />
+      ))}
+      <Button type="submit" variant="default">
+        Search
+      </Button>
+    </form>
+  );
+}

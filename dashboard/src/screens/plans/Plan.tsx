@@ -1,0 +1,64 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, Outlet, useParams } from "@tanstack/react-router";
+import { Confirm } from "../../acts/Confirm";
+import { useAct } from "../../acts/useAct";
+import { answer, api, Failure, type Schema } from "../../api/client";
+import { plan as read } from "../../api/plans";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { Identifier } from "../../values/Identifier";
+import { PlanState } from "./PlanState";
+
+/** What every screen about one plan begins with. */
+export function Plan() {
+  return (
+    <Allowed to="pricing:read">
+      <One />
+    </Allowed>
+  );
+}
+
+function One() {
+  const params = useParams({ from: "/frame/meters/-/plans/$plan" });
+  const { data, error, refetch } = useQuery(read(params.plan));
+  if (error instanceof Failure && error.status === 404) {
+    return (
+      <Empty title={`There is no plan ${params.plan}`}>
+        <Link to="/meters/-/plans">All plans</Link>
+      </Empty>
+    );
+  }
+  if (error) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
+  return (
+    <>
+      <Head where={<Link to="/meters/-/plans">Plans</Link>} title={data?.name || params.plan} action={data && <Archive plan={data} />}>
+        {data && (
+          <>
+            <PlanState plan={data} /> · <Identifier>{data.slug}</Identifier> · <Link to="/customers">Customers</Link> get it in their details.
+          </>
+        )}
+      </Head>
+      <Outlet />
+    </>
+  );
+}
+
+function Archive({ plan: { slug, archived_at } }: { plan: Schema<"Product"> }) {
+  const path = { params: { path: { slug } } };
+  const archive = useAct<string>(() => answer(api.POST("/v1/products/{slug}/archive", path)), { changes: [["plans"]] });
+  const unarchive = useAct<string>(() => answer(api.POST("/v1/products/{slug}/unarchive", path)), { changes: [["plans"]] });
+  if (archived_at) {
+    return (
+      <Confirm verb="Unarchive" thing={`plan ${slug}`} needs="pricing:write" act={unarchive}>
+        It can be given to customers again.
+      </Confirm>
+    );
+  }
+  return (
+    <Confirm verb="Archive" thing={`plan ${slug}`} needs="pricing:write" act={archive} danger>
+      Lists leave it out, and nobody gets it anew. Who has it keeps it, and is charged by it. It can be unarchived.
+    </Confirm>
+  );
+}

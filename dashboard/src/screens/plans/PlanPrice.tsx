@@ -1,0 +1,18 @@
+import { Link, useParams } from "@tanstack/react-router";
+import { Head } from "../../frame/Head";
+import { Prices } from "../meters/Prices";
+
+/** What a meter is charged at in a plan. */
+export function PlanPrice() {
+  const { plan, meter } = useParams({ from: "/frame/meters/-/plans/$plan/prices/$meter" });
+  return (
+    <>
+      <Head part title={meter}>
+        <Link to="/meters/-/plans/$plan/prices" params={{ plan }}>
+          All prices of the plan
+        </Link>
+      </Head>
+      <Prices key={`${plan} ${meter}`} of={{ plan, meter }} />
+    </>
+  );
+}

@@ -1,0 +1,113 @@
+import { TextInput } from "@mantine/core";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { Dialog } from "../../acts/Dialog";
+import { Form } from "../../acts/Form";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { answer, api, broken } from "../../api/client";
+import { plans } from "../../api/plans";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Identifier } from "../../values/Identifier";
+import { Instant } from "../../values/Instant";
+import { List } from "../../values/List";
+import { cell } from "../../values/Table";
+import { PlanState } from "./PlanState";
+
+/** Prices that hold, for the customers who have them, instead of the meters' own. */
+export function Plans() {
+  return (
+    <>
+      <Head where={<Link to="/meters">Meters</Link>} title="Plans" action={<Make />}>
+        Prices that hold, for the customers who have the plan, instead of the meters' own.
+      </Head>
+      <Allowed to="pricing:read">
+        <All />
+      </Allowed>
+    </>
+  );
+}
+
+const columns = [{ title: "Plan" }, { title: "Slug" }, { title: "Made", number: true }, { title: "State" }];
+
+function All() {
+  const { archived, page } = useSearch({ from: "/frame/meters/-/plans" });
+  const query = useQuery({ ...plans(page, archived !== undefined), placeholderData: keepPreviousData });
+  return (
+    <>
+      <List what="The plans" columns={columns} query={query} page={page} empty={<None />}>
+        {(plan) => (
+          <tr key={plan.id}>
+            <td className={cell.main}>
+              <Link to="/meters/-/plans/$plan/prices" params={{ plan: plan.slug }}>
+                {plan.name || plan.slug}
+              </Link>
+            </td>
+            <td>
+              <Identifier>{plan.slug}</Identifier>
+            </td>
+            <td className={cell.extra}>
+              <Instant at={plan.created_at} as="date" />
+            </td>
+            <td>
+              <PlanState plan={plan} />
+            </td>
+          </tr>
+        )}
+      </List>
+      <p className="small">
+        <Link to="/meters/-/plans" search={archived ? {} : { archived: "yes" }}>
+          {archived ? "Leave out archived plans" : "Show archived plans too"}
+        </Link>
+      </p>
+    </>
+  );
+}
+
+function None() {
+  return (
+    <Empty title="No plans yet">
+      <p>Without a plan a customer is charged the meters' own prices.</p>
+    </Empty>
+  );
+}
+
+function Make() {
+  const navigate = useNavigate();
+  const [opened, setOpened] = useState(false);
+  const [name, setName] = useState("");
+  const [slug, setSlug] = useState("");
+  const make = useAct(() => answer(api.POST("/v1/products", { body: { slug, ...(name && { name }) } })), {
+    changes: [["plans"]],
+    done: (made) => void navigate({ to: "/meters/-/plans/$plan/prices", params: { plan: made.slug } }),
+  });
+  const leave = () => {
+    setOpened(false);
+    make.reset();
+  };
+  return (
+    <>
+      <Verb needs="pricing:write" variant="filled" onClick={() => setOpened(true)}>
+        Make a plan
+      </Verb>
+      <Dialog title="Make a plan" opened={opened} leave={leave}>
+        <Form act={make} needs="pricing:write" submit="Make the plan" leave={leave} onSubmit={() => make.mutate()}>
+          <TextInput label="Name" autoComplete="off" maxLength={255} value={name} error={broken(make.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
+          <TextInput
+            label="Slug"
+            description="What it is called in the API. It stays"
+            required
+            withAsterisk={false}
+            autoComplete="off"
+            value={slug}
+            error={broken(make.error, "slug")}
+            onChange={(event) => setSlug(event.currentTarget.value)}
+          />
+        </Form>
+      </Dialog>
+    </>
+  );
+}

@@ -1,0 +1,40 @@
+import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { asks, frame } from "../../routes";
+
+// Beside the meters, whose slugs begin with a letter or a digit.
+
+const plans = createRoute({
+  getParentRoute: () => frame,
+  path: "/meters/-/plans",
+  validateSearch: asks("archived", "page"),
+  component: lazyRouteComponent(() => import("./Plans"), "Plans"),
+});
+
+const plan = createRoute({
+  getParentRoute: () => frame,
+  path: "/meters/-/plans/$plan",
+  component: lazyRouteComponent(() => import("./Plan"), "Plan"),
+});
+
+const home = createRoute({
+  getParentRoute: () => plan,
+  path: "/",
+  beforeLoad: ({ params }) => {
+    throw redirect({ to: "/meters/-/plans/$plan/prices", params, replace: true });
+  },
+});
+
+const prices = createRoute({
+  getParentRoute: () => plan,
+  path: "/prices",
+  validateSearch: asks("page"),
+  component: lazyRouteComponent(() => import("./PlanPrices"), "PlanPrices"),
+});
+
+const price = createRoute({
+  getParentRoute: () => plan,
+  path: "/prices/$meter",
+  component: lazyRouteComponent(() => import("./PlanPrice"), "PlanPrice"),
+});
+
+export const planRoutes = [plans, plan.addChildren([home, prices, price])] as const;

@@ -1,0 +1,49 @@
+import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { afterEach, beforeEach, vi } from "vitest";
+import { App } from "./App";
+import { queries, router } from "./router";
+
+// What a test of screens needs: an API that answers what the test says, and somebody who presses things.
+
+/** What the API answers, by method and path, and what it was asked. */
+export let answers: Record<string, (body: string) => [status: number, body: object]>;
+export let asked: { name: string; url: string; body: string; csrf: string | null }[];
+
+export const tenant = { id: "ten_1", name: "Acme", timezone: "Europe/Zurich", currency: "CHF" };
+export const member = { id: "member_1", tenant_id: "ten_1", email: "ada@example.com", name: "Ada", role: "viewer", has_password: true, created_at: "2026-11-01T00:00:00Z" };
+export const session = { tenant, member, csrf_token: "csrf-of-ada", permissions: ["customers:read"] };
+const customer = { id: "cus_1", tenant_id: "ten_1", external_id: "contoso", name: "Contoso", billing_provider_id: null, metadata: {}, created_at: "2026-11-01T00:00:00Z" };
+export const customers = { data: [customer], has_more: false, next_page_token: null };
+export const problem = (status: number, detail: string) => [status, { title: "Problem", detail, status, code: "x", request_id: "REQUEST7", errors: [] }] as [number, object];
+
+beforeEach(() => {
+  asked = [];
+  answers = {
+    "GET /v1/auth/session": () => [200, session],
+    "GET /v1/customers": () => [200, customers],
+  };
+  vi.stubGlobal("fetch", async (request: Request) => {
+    const name = `${request.method} ${new URL(request.url).pathname}`;
+    const body = await request.text();
+    asked.push({ name, url: request.url, body, csrf: request.headers.get("X-CSRF-Token") });
+    const [status, answer] = answers[name]?.(body) ?? problem(404, `the test has no ${name}`);
+    return new Response(JSON.stringify(answer), { status, headers: { "Content-Type": "application/json" } });
+  });
+  vi.stubGlobal("matchMedia", () => ({ matches: false, addEventListener() {}, removeEventListener() {} }));
+  vi.stubGlobal("scrollTo", () => {});
+  Object.defineProperty(document, "fonts", { value: new EventTarget(), configurable: true }); // what grows with its text waits for them
+});
+
+afterEach(() => {
+  cleanup();
+  queries.clear();
+  vi.unstubAllGlobals();
+});
+
+export function open(address: string) {
+  render(<App />);
+  router.history.push(address);
+}
+
+export const type = (label: string, text: string) => fireEvent.change(screen.getByLabelText(label), { target: { value: text } });
+export const press = (name: string | RegExp) => fireEvent.click(screen.getByRole("button", { name }));

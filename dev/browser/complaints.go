@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -55,6 +56,13 @@ func (c *Complaints) add(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.errs = append(c.errs, err)
+}
+
+// Forgive forgets what was complained of a path at the API, whose refusal is meant.
+func (c *Complaints) Forgive(path string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs = slices.DeleteFunc(c.errs, func(err error) bool { return strings.Contains(err.Error(), c.api+path) })
 }
 
 // Err is all that was complained of so far.

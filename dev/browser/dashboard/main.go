@@ -99,6 +99,8 @@ func (w walk) visit(ctx context.Context) error {
 		walk func(context.Context) error
 	}{
 		{"meters", w.meters},
+		{"events", w.events},
+		{"plans", w.plans},
 		{"billing", w.billing},
 		{"customers", w.customers},
 		{"developers", w.developers},

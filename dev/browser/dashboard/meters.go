@@ -1,22 +1,40 @@
 package main
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"time"
+)
 
-// meters makes a meter, prices it, and looks at both.
+// meters makes a meter, prices it, changes what has begun and what has not, and
+// archives it.
 func (w walk) meters(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/meters"),
 		press("Make a meter"), fill("Name", "Storage"), fill("Slug", "storage"), fill("Event type", "stored"), w.judged("meter-make"), press("Make the meter"), see("Storage"),
 		see("Details"), press("Prices"), see("Set the first price"), fill("Base price", "10"), fill("Included units", "100"), fill("Overage rate", "0.05"),
-		w.judged("price-set"), press("Set the price"), see("0.05"),
+		press("Preview the running bills"), see("the bills that run"), w.judged("price-set"), press("Set the price"), see("charged now"),
 	)
 	if err != nil {
-		return err
+		return fmt.Errorf("make: %w", err)
+	}
+	today := time.Now().UTC().Format(time.DateOnly)
+	err = do(ctx,
+		w.to("/meters/storage/prices"), fill("Base price", "12"), press("Set the price"), see("scheduled"),
+		press("Withdraw"), see("It does not begin"), w.judged("price-withdraw"), press("Withdraw"), miss("scheduled"),
+		w.to("/meters/api-calls/prices"), fill("Base price", "26"), choose("Holds", "From a day on"), set("Day", monthOf(today)), press("Set the price"),
+		see("periods that run already"), see("as of now, it changes"), w.refused("/v1/meters/api-calls/pricing"), w.judged("price-retroactive"), press("Set it all the same"), miss("periods that run already"), see("26.00"),
+		w.to("/meters/storage/details"), fill("Name", "Storage space"), press("Save the meter"), see("Storage space"),
+		press("Archive"), see("counts no event"), w.judged("meter-archive"), press("Archive"), see("archived"),
+		press("Unarchive"), see("It counts again"), press("Unarchive"), see("counting"),
+	)
+	if err != nil {
+		return fmt.Errorf("change: %w", err)
 	}
 	for _, s := range []screen{
 		{"meters", "/meters", "tbody tr a"},
 		{"meter-details", "/meters/storage/details", "main form"},
-		{"meter-prices", "/meters/storage/prices", "tbody tr"},
+		{"meter-prices", "/meters/api-calls/prices", "tbody tr"},
 	} {
 		if err := w.look(ctx, s); err != nil {
 			return err
@@ -24,3 +42,6 @@ func (w walk) meters(ctx context.Context) error {
 	}
 	return nil
 }
+
+// monthOf is the first day of a day's month.
+func monthOf(day string) string { return day[:8] + "01" }

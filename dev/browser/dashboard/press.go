@@ -71,6 +71,15 @@ func choose(label, option string) act {
 	return on("choose of", label, "select", take)
 }
 
+// set gives a field a value that is not typed as it is kept, such as a date.
+func set(label, value string) act {
+	give := fmt.Sprintf(`(e) => {
+		Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(e, %q);
+		e.dispatchEvent(new Event("input", {bubbles: true}));
+	}`, value)
+	return on("set", label, "input", give)
+}
+
 // see waits until a text is there, all of it.
 func see(text string) act { return shown(text, true) }
 
@@ -83,6 +92,14 @@ func shown(text string, there bool) act {
 		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(stepTimeout))); err != nil {
 			return fmt.Errorf("see %q (%t): %w", text, there, err)
 		}
+		return nil
+	}
+}
+
+// refused is a step after one that the API was meant to refuse, at a path.
+func (w walk) refused(path string) act {
+	return func(context.Context) error {
+		w.heard.Forgive(path)
 		return nil
 	}
 }

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// plans makes a plan, prices a meter in it, and archives it.
+func (w walk) plans(ctx context.Context) error {
+	err := do(ctx,
+		w.to("/meters"), press("Plans"), see("Pro"),
+		press("Make a plan"), fill("Name", "Growth"), fill("Slug", "growth"), w.judged("plan-make"), press("Make the plan"), see("the meter's own"),
+		press("api-calls"), see("Set the first price"), fill("Base price", "100"), fill("Overage rate", "0.01"),
+		press("Preview the running bills"), see("the bills that run"), press("Set the price"), see("charged now"),
+	)
+	if err != nil {
+		return fmt.Errorf("make: %w", err)
+	}
+	for _, s := range []screen{
+		{"plans", "/meters/-/plans", "tbody tr a"},
+		{"plan-prices", "/meters/-/plans/growth/prices", "tbody tr a"},
+		{"plan-price", "/meters/-/plans/growth/prices/api-calls", "tbody tr"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	return do(ctx,
+		w.to("/meters/-/plans/growth/prices"), press("Archive"), see("nobody gets it anew"), press("Archive"), see("archived"),
+		press("Unarchive"), see("given to customers again"), press("Unarchive"), see("offered"),
+	)
+}

@@ -1,9 +1,11 @@
-import { cleanup, fireEvent, render, screen } from "@testing-library/react";
+import { cleanup, configure, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, vi } from "vitest";
 import { App } from "./App";
 import { queries, router } from "./router";
 
 // What a test of screens needs: an API that answers what the test says, and somebody who presses things.
+
+configure({ asyncUtilTimeout: 15_000 }); // a busy machine takes ten times as long as an idle one
 
 /** What the API answers, by method and path, and what it was asked. */
 export let answers: Record<string, (body: string) => [status: number, body: object]>;

@@ -22,7 +22,7 @@ interface Props {
   children: ReactNode;
 }
 
-/** A button that says what it will do before it does it. */
+/** A button that says what it will do before it does it. Where one takes the place of another, each has a key: no dialog goes over from one to the other. */
 export function Confirm({ verb, thing, needs, not, act, asks, danger, children }: Props) {
   const [opened, setOpened] = useState(false);
   const [reason, setReason] = useState("");

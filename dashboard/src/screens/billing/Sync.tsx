@@ -131,11 +131,11 @@ function Steering({ run }: { run: SyncRun }) {
         </Confirm>
       )}
       {run.paused ? (
-        <Confirm {...common} verb="Resume" act={resume}>
+        <Confirm key="resume" {...common} verb="Resume" act={resume}>
           What waits is reported again, from where it stopped.
         </Confirm>
       ) : (
-        <Confirm {...common} verb="Pause" act={pause}>
+        <Confirm key="pause" {...common} verb="Pause" act={pause}>
           Nothing of this customer is reported until somebody resumes it. Usage is counted as before.
         </Confirm>
       )}

@@ -156,11 +156,11 @@ function Leaving({ customer: { external_id, archived_at } }: { customer: Custome
   return (
     <div className={styles.leaving}>
       {archived_at ? (
-        <Confirm verb="Unarchive" thing={thing} needs="customers:write" act={unarchive}>
+        <Confirm key="unarchive" verb="Unarchive" thing={thing} needs="customers:write" act={unarchive}>
           Lists show it again.
         </Confirm>
       ) : (
-        <Confirm verb="Archive" thing={thing} needs="customers:write" act={archive} danger>
+        <Confirm key="archive" verb="Archive" thing={thing} needs="customers:write" act={archive} danger>
           Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
         </Confirm>
       )}

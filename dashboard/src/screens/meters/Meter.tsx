@@ -59,14 +59,14 @@ function Archive({ meter: { slug, archived_at, status } }: { meter: Schema<"Mete
   const unarchive = useAct<string>(() => answer(api.POST("/v1/meters/{slug}/unarchive", path)), { changes });
   if (archived_at) {
     return (
-      <Confirm verb="Unarchive" thing={`meter ${slug}`} needs="meters:write" act={unarchive}>
+      <Confirm key="unarchive" verb="Unarchive" thing={`meter ${slug}`} needs="meters:write" act={unarchive}>
         It counts again, what came meanwhile too.
       </Confirm>
     );
   }
   const not = status === "backfilling" ? "Its past is being counted" : undefined;
   return (
-    <Confirm verb="Archive" thing={`meter ${slug}`} needs="meters:write" not={not} act={archive} danger>
+    <Confirm key="archive" verb="Archive" thing={`meter ${slug}`} needs="meters:write" not={not} act={archive} danger>
       Lists leave it out, and it counts no event that comes from now on. What it has counted stays, and is billed. It can be unarchived, and then counts what came meanwhile.
     </Confirm>
   );

@@ -51,13 +51,13 @@ function Archive({ plan: { slug, archived_at } }: { plan: Schema<"Product"> }) {
   const unarchive = useAct<string>(() => answer(api.POST("/v1/products/{slug}/unarchive", path)), { changes: [["plans"]] });
   if (archived_at) {
     return (
-      <Confirm verb="Unarchive" thing={`plan ${slug}`} needs="pricing:write" act={unarchive}>
+      <Confirm key="unarchive" verb="Unarchive" thing={`plan ${slug}`} needs="pricing:write" act={unarchive}>
         It can be given to customers again.
       </Confirm>
     );
   }
   return (
-    <Confirm verb="Archive" thing={`plan ${slug}`} needs="pricing:write" act={archive} danger>
+    <Confirm key="archive" verb="Archive" thing={`plan ${slug}`} needs="pricing:write" act={archive} danger>
       Lists leave it out, and nobody gets it anew. Who has it keeps it, and is charged by it. It can be unarchived.
     </Confirm>
   );

@@ -51,7 +51,7 @@ func TestTheDashboardIsUsedInABrowser(t *testing.T) {
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), "update customers set created_at = created_at - interval '2 months' where external_id = 'customer-00'")
 	require.NoError(t, err)
-	walkThrough(t, api, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer())
+	walkThrough(t, api, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer(), "CLIENT="+issuer.ClientID, "SECRET="+issuer.ClientSecret)
 }
 
 // TestANewcomerIsBilledAtStripeByTheDashboardAlone follows the labels, from an

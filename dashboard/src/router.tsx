@@ -2,7 +2,7 @@ import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
 import { createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { Failure } from "./api/client";
 import { forget } from "./api/session";
-import { frame, notSignedIn, root, signIn } from "./routes";
+import { frame, notSignedIn, root } from "./routes";
 import { billingRoutes } from "./screens/billing/routes";
 import { customerRoutes } from "./screens/customers/routes";
 import { developerRoutes } from "./screens/developers/routes";
@@ -11,6 +11,7 @@ import { meterRoutes } from "./screens/meters/routes";
 import { overview } from "./screens/overview/routes";
 import { planRoutes } from "./screens/plans/routes";
 import { settingsRoutes } from "./screens/settings/routes";
+import { signInRoutes } from "./screens/sign-in/routes";
 
 /** A session may end at any time: in twelve hours, or by somebody's hand. */
 function ended(error: unknown) {
@@ -43,7 +44,7 @@ const home = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, events, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
+  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, events, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
   context: { queries },
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,

@@ -1,5 +1,5 @@
 import type { QueryClient } from "@tanstack/react-query";
-import { createRootRouteWithContext, createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { createRootRouteWithContext, createRoute, redirect } from "@tanstack/react-router";
 import { Failure } from "./api/client";
 import { session } from "./api/session";
 import { Frame } from "./frame/Frame";
@@ -17,13 +17,6 @@ export const asks =
 export const notSignedIn = (error: unknown) => error instanceof Failure && error.status === 401;
 
 export const root = createRootRouteWithContext<{ queries: QueryClient }>()({ notFoundComponent: NotFound, errorComponent: RouteFailed });
-
-export const signIn = createRoute({
-  getParentRoute: () => root,
-  path: "/sign-in",
-  validateSearch: asks("to"),
-  component: lazyRouteComponent(() => import("./screens/sign-in/SignIn"), "SignIn"),
-});
 
 /** What is around every screen of who has signed in. */
 export const frame = createRoute({

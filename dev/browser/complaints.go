@@ -15,17 +15,18 @@ import (
 )
 
 // Complaints are what a tab's developer tools would show in red, and requests
-// to another origin than the API's.
+// to another origin than the API's and others that are expected.
 type Complaints struct {
-	api string
+	known []string
 
 	mu   sync.Mutex
 	errs []error
 }
 
-// Listen collects the complaints of a tab that shows pages of the API.
-func Listen(ctx context.Context, api string) (*Complaints, error) {
-	c := &Complaints{api: api}
+// Listen collects the complaints of a tab that shows pages of the API, and goes
+// to nobody but it and others.
+func Listen(ctx context.Context, api string, others ...string) (*Complaints, error) {
+	c := &Complaints{known: append(others, api)}
 	return c, chromedp.Listen(ctx, c.hear)
 }
 
@@ -42,7 +43,7 @@ func (c *Complaints) hear(event any) {
 	case *runtime.EventExceptionThrown:
 		c.add(fmt.Errorf("the page fails: %s", e.ExceptionDetails.Text))
 	case *network.EventRequestWillBeSent:
-		if url := e.Request.URL; !strings.HasPrefix(url, c.api+"/") && !strings.HasPrefix(url, "data:") {
+		if url := e.Request.URL; !c.expected(url) {
 			c.add(fmt.Errorf("the page asks for %s", url))
 		}
 	case *network.EventResponseReceived:
@@ -50,6 +51,11 @@ func (c *Complaints) hear(event any) {
 			c.add(fmt.Errorf("%s is answered with %d", e.Response.URL, e.Response.Status))
 		}
 	}
+}
+
+func (c *Complaints) expected(url string) bool {
+	of := func(origin string) bool { return origin != "" && strings.HasPrefix(url, origin+"/") }
+	return strings.HasPrefix(url, "data:") || url == "about:blank" || slices.ContainsFunc(c.known, of)
 }
 
 func (c *Complaints) add(err error) {

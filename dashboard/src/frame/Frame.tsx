@@ -1,5 +1,5 @@
-import { Link, Outlet } from "@tanstack/react-router";
-import { Suspense } from "react";
+import { Link, Outlet, useLocation } from "@tanstack/react-router";
+import { Suspense, useEffect, useRef, useState } from "react";
 import { useSession } from "../api/session";
 import { offset } from "../values/instants";
 import styles from "./Frame.module.css";
@@ -30,16 +30,7 @@ export function Frame() {
         <p className={styles.tenant} title={tenant.id}>
           {tenant.name}
         </p>
-        <nav className={styles.screens} aria-label="Screens">
-          {screens.map(([to, name]) => (
-            <Link key={to} to={to} className={styles.screen} activeProps={{ "aria-current": "page" }}>
-              {name}
-            </Link>
-          ))}
-          <a href="/docs" className={styles.screen}>
-            API reference
-          </a>
-        </nav>
+        <Navigation />
         <div className={styles.foot}>
           <span className="muted small" title={`Times are those of ${tenant.timezone}`}>
             {[...new Set([tenant.timezone, offset(tenant.timezone, new Date())])].join(" · ")}
@@ -53,5 +44,43 @@ export function Frame() {
         </Suspense>
       </main>
     </div>
+  );
+}
+
+/** Where one can go: beside the screen, and on a phone a sheet that is opened from below. */
+function Navigation() {
+  const { pathname } = useLocation();
+  const [opened, setOpened] = useState(false);
+  const opener = useRef<HTMLButtonElement>(null);
+  useEffect(() => setOpened(false), [pathname]);
+  useEffect(() => {
+    if (!opened) return;
+    const leave = ({ key }: KeyboardEvent) => {
+      if (key !== "Escape") return;
+      setOpened(false);
+      opener.current?.focus();
+    };
+    window.addEventListener("keydown", leave);
+    return () => window.removeEventListener("keydown", leave);
+  }, [opened]);
+  const here = screens.find(([to]) => pathname.startsWith(to));
+  return (
+    <>
+      {opened && <div className={styles.behind} onClick={() => setOpened(false)} />}
+      <button ref={opener} type="button" className={styles.opener} aria-expanded={opened} aria-controls="screens" onClick={() => setOpened(!opened)}>
+        {here?.[1] ?? "Screens"}
+        <span className={styles.mark} aria-hidden="true" />
+      </button>
+      <nav id="screens" className={styles.screens} data-opened={opened || undefined} aria-label="Screens">
+        {screens.map(([to, name]) => (
+          <Link key={to} to={to} className={styles.screen} activeProps={{ "aria-current": "page" }} onClick={() => setOpened(false)}>
+            {name}
+          </Link>
+        ))}
+        <a href="/docs" className={styles.screen}>
+          API reference
+        </a>
+      </nav>
+    </>
   );
 }

@@ -4,7 +4,8 @@
 // the browser complains, something cannot be reached, a screen is wider than
 // the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
 // leaves a picture of each screen there, with ONLY it walks through some subjects,
-// such as billing,customers. RECEIVER takes statements, and ISSUER is an OIDC issuer.
+// such as billing,customers. RECEIVER takes statements, and the OIDC issuer
+// ISSUER knows us as CLIENT with SECRET.
 // With STRIPE, where the fake of Stripe answers, it does what a newcomer does instead.
 // It needs Chromium or Chrome.
 package main
@@ -27,7 +28,10 @@ import (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // a busy machine takes ten times as long as an idle one
 	defer cancel()
-	w := walk{email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"), receiver: os.Getenv("RECEIVER"), issuer: os.Getenv("ISSUER"), stripe: os.Getenv("STRIPE")}
+	w := walk{
+		email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"),
+		receiver: os.Getenv("RECEIVER"), stripe: os.Getenv("STRIPE"), issuer: os.Getenv("ISSUER"), client: os.Getenv("CLIENT"), secret: os.Getenv("SECRET"),
+	}
 	if len(os.Args) != 3 || w.email == "" || w.password == "" {
 		fmt.Fprintln(os.Stderr, "usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE")
 		os.Exit(2)
@@ -43,7 +47,7 @@ type walk struct {
 	only                           string // subjects; without it, all
 	receiver                       string // takes statements
 	stripe                         string // the fake; where it is given, a newcomer's walk is all
-	issuer                         string // signs people in
+	issuer, client, secret         string // where people sign in, and as what this API asks there
 	axe                            string // its source
 	heard                          *browser.Complaints
 }
@@ -68,7 +72,7 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	if err := chromedp.Do(ctx); err != nil {
 		return fmt.Errorf("open the browser: %w", err)
 	}
-	if w.heard, err = browser.Listen(ctx, url); err != nil {
+	if w.heard, err = browser.Listen(ctx, url, w.issuer); err != nil {
 		return err
 	}
 	err = w.visit(ctx)
@@ -105,6 +109,7 @@ func (w walk) visit(ctx context.Context) error {
 		{"customers", w.customers},
 		{"developers", w.developers},
 		{"settings", w.settings},
+		{"others", w.others},
 	} {
 		if w.only != "" && !slices.Contains(strings.Split(w.only, ","), subject.name) {
 			continue
@@ -117,7 +122,10 @@ func (w walk) visit(ctx context.Context) error {
 }
 
 func (w walk) signIn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
 	return chromedp.Do(ctx,
+		chromedp.EmulateViewport(1280, 800),
 		chromedp.Navigate(w.url+"/sign-in"),
 		chromedp.SendKeys(`input[name="email"]`, w.email),
 		chromedp.SendKeys(`input[name="password"]`, w.password),
@@ -181,7 +189,8 @@ const violations = `axe.run(document, {resultTypes: ["violations"]}).then(({viol
 func (w walk) open(ctx context.Context, s screen) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	return chromedp.Do(ctx, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows), chromedp.WaitNotPresent("[data-loading]"))
+	blank := chromedp.Navigate("about:blank") // what differs behind # alone would be no other page
+	return chromedp.Do(ctx, blank, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows), chromedp.WaitNotPresent("[data-loading]"))
 }
 
 // judged is a step that judges what is there, as a dialog.

@@ -104,6 +104,21 @@ func (w walk) refused(path string) act {
 	}
 }
 
+// read keeps what a part of the page says.
+func read(part string, text *string) act {
+	return func(ctx context.Context) (err error) {
+		said, err := chromedp.Run(ctx, chromedp.Text(part))
+		*text = strings.TrimSpace(said)
+		return err
+	}
+}
+
+// onPhone makes the window as narrow as a phone.
+func onPhone(ctx context.Context) error {
+	phone := windows[len(windows)-1]
+	return chromedp.Do(ctx, chromedp.EmulateViewport(phone.width, phone.height))
+}
+
 // to goes to a screen and waits until what it shows was read.
 func (w walk) to(path string) act {
 	return func(ctx context.Context) error {

@@ -66,6 +66,10 @@ func (w walk) settings(ctx context.Context) error {
 			return err
 		}
 	}
+	err = do(ctx, w.to("/settings/you"), onPhone, press("Settings"), see("API reference"), w.judged("navigation"), press("Meters"), see("Make a meter"), miss("API reference"))
+	if err != nil {
+		return fmt.Errorf("on a phone: %w", err)
+	}
 	const another = "quite another staple of horses"
 	return do(ctx,
 		w.to("/settings/you"), fill("Current password", w.password), fill("New password", another), press("Change the password"), see("The password is changed"),

@@ -1,11 +1,12 @@
-import { NativeSelect } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useSearch } from "@tanstack/react-router";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { answer, api, type Schema } from "../../api/client";
+import { Filter } from "../../frame/Filter";
 import { Head } from "../../frame/Head";
+import { Opener } from "../../frame/Opener";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
@@ -21,6 +22,13 @@ const columns = [{ title: "Message" }, { title: "State" }, { title: "Attempts", 
 
 type Status = Schema<"Delivery">["status"];
 const meanings: Record<Status, Meaning> = { pending: "waiting", delivered: "good", failed: "bad" };
+
+const states = [
+  ["", "In every state"],
+  ["pending", "pending"],
+  ["delivered", "delivered"],
+  ["failed", "failed"],
+] as const;
 
 const soon = 2_000; // milliseconds
 
@@ -39,24 +47,11 @@ export function Deliveries({ webhook }: { webhook: string }) {
   });
   return (
     <>
-      <Head part title="Deliveries" action={<Filter status={status} />} />
+      <Head part title="Deliveries" action={<Filter name="status" label="State of the deliveries" options={states} />} />
       <List what="The deliveries" columns={columns} query={query} page={page} rows={4} empty={<None status={status} />}>
         {(delivery) => <Row key={delivery.id} webhook={webhook} delivery={delivery} opened={delivery.id === opened} />}
       </List>
     </>
-  );
-}
-
-function Filter({ status = "" }: { status: string | undefined }) {
-  const navigate = useNavigate();
-  return (
-    <NativeSelect
-      aria-label="State of the deliveries"
-      size="xs"
-      value={status}
-      onChange={(event) => void navigate({ to: ".", search: event.currentTarget.value === "" ? {} : { status: event.currentTarget.value } })}
-      data={[{ value: "", label: "In every state" }, "pending", "delivered", "failed"]}
-    />
   );
 }
 
@@ -78,9 +73,9 @@ function Row({ webhook, delivery, opened }: Props & { opened: boolean }) {
     <>
       <tr>
         <td className={cell.main}>
-          <Link to="." search={({ message: _, ...search }) => (opened ? search : { ...search, message: delivery.id })} aria-expanded={opened} resetScroll={false}>
+          <Opener name="message" value={delivery.id} open={opened}>
             {delivery.event_type}
-          </Link>
+          </Opener>
         </td>
         <td>
           <State is={meanings[delivery.status]}>{delivery.status}</State>
@@ -95,7 +90,7 @@ function Row({ webhook, delivery, opened }: Props & { opened: boolean }) {
       </tr>
       {opened && (
         <tr>
-          <td colSpan={columns.length} className={cell.main}>
+          <td colSpan={columns.length} className={cell.whole}>
             <Message webhook={webhook} delivery={delivery} />
           </td>
         </tr>
@@ -124,7 +119,7 @@ function Message({ webhook, delivery }: Props) {
       </p>
       {data ? (
         <>
-          <Attempts made={data.attempts_made} />
+          <Attempts made={data.attempts_made} status={delivery.status} />
           <pre className="mono" tabIndex={0} aria-label="The body of the message">
             {data.body}
           </pre>
@@ -133,13 +128,7 @@ function Message({ webhook, delivery }: Props) {
         <LoadingText />
       )}
       <div>
-        <Verb
-          needs="webhooks:write"
-         
-          size="xs"
-          loading={redeliver.isPending}
-          onClick={() => redeliver.mutate()}
-        >
+        <Verb needs="webhooks:write" size="xs" loading={redeliver.isPending} onClick={() => redeliver.mutate()}>
           Redeliver
         </Verb>
       </div>
@@ -148,8 +137,8 @@ function Message({ webhook, delivery }: Props) {
   );
 }
 
-function Attempts({ made }: { made: Schema<"Attempt">[] }) {
-  if (made.length === 0) return <p className="muted">It was not sent yet.</p>;
+function Attempts({ made, status }: { made: Schema<"Attempt">[]; status: Status }) {
+  if (made.length === 0) return <p className="muted">{status === "pending" ? "It was not sent yet." : "It was given up before it was sent."}</p>;
   return (
     <ol className={styles.attempts} aria-label="Attempts">
       {made.map(({ at, status, problem, took_ms }) => (

@@ -1,0 +1,41 @@
+import { Button, TextInput } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { Refused } from "../../acts/Refused";
+import { answer, api } from "../../api/client";
+import { Page } from "./Page";
+
+/** Asks for a link with which one chooses another password. */
+export function Forgotten() {
+  const [email, setEmail] = useState("");
+  const ask = useMutation({ mutationFn: () => answer(api.POST("/v1/password-resets", { body: { email } })) });
+  const back = <Link to="/sign-in">Sign in</Link>;
+  if (ask.isSuccess) {
+    return (
+      <Page title="It is asked for" ways={back}>
+        <p role="status">Where {email} is a member's, the owner of the tenant is told, and sends a link. Nothing is said here of who is a member.</p>
+      </Page>
+    );
+  }
+  return (
+    <Page title="Another password" ways={back} onSubmit={() => ask.mutate()}>
+      <p>The owner of your tenant can send you a link, with which you choose another one.</p>
+      <TextInput
+        label="E-mail"
+        type="email"
+        autoComplete="username"
+        required
+        withAsterisk={false}
+        autoFocus
+        maxLength={254}
+        value={email}
+        onChange={(event) => setEmail(event.currentTarget.value)}
+      />
+      <Refused error={ask.error} />
+      <Button type="submit" loading={ask.isPending} fullWidth>
+        Ask for a link
+      </Button>
+    </Page>
+  );
+}

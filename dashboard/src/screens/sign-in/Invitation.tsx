@@ -1,0 +1,106 @@
+import { Button, PasswordInput, TextInput } from "@mantine/core";
+import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useLocation, useRouter } from "@tanstack/react-router";
+import { useState } from "react";
+import { Refused } from "../../acts/Refused";
+import { answer, api, broken, Failure, type Schema } from "../../api/client";
+import { forget } from "../../api/session";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Page } from "./Page";
+
+/** Where the link of an invitation leads. What is behind # is the token, and leaves the browser in bodies alone. */
+export function Invitation() {
+  const token = useLocation({ select: ({ hash }) => hash });
+  const { data, error, refetch } = useQuery({
+    queryKey: ["invitation", token],
+    queryFn: ({ signal }) => answer(api.POST("/v1/invitations/find", { body: { token }, signal })),
+    enabled: token !== "",
+    staleTime: Infinity,
+  });
+  if (token === "" || (error instanceof Failure && error.status === 404)) return <Over />;
+  if (error) {
+    return (
+      <Page title="Invitation">
+        <Failed what="The invitation" error={error} retry={() => void refetch()} />
+      </Page>
+    );
+  }
+  if (!data) {
+    return (
+      <Page title="Invitation">
+        <LoadingText />
+      </Page>
+    );
+  }
+  return <Found key={token} token={token} invitation={data} />;
+}
+
+function Over() {
+  return (
+    <Page title="This link is over" ways={<Link to="/sign-in">Sign in</Link>}>
+      <p>It was accepted or revoked, has expired, or has lost its end. Whoever sent it can make another.</p>
+    </Page>
+  );
+}
+
+interface Props {
+  token: string;
+  invitation: Schema<"FoundInvitation">;
+}
+
+function Found({ token, invitation: { tenant_name: tenant, email, role, reset, issuer } }: Props) {
+  const { history } = useRouter();
+  const queries = useQueryClient();
+  const [password, setPassword] = useState("");
+  const accept = useMutation({
+    mutationFn: () => answer(api.POST("/v1/invitations/accept", { body: { token, password } })),
+    onSuccess() {
+      forget(queries); // of who was signed in here before
+      history.replace("/"); // not on the way back: the link is over
+    },
+  });
+  return (
+    <Page title={reset ? "Choose another password" : `Join ${tenant}`} onSubmit={() => accept.mutate()}>
+      <p>{reset ? `It is yours in ${tenant} from then on; elsewhere your password stays as it is.` : `You are invited as ${role}.`}</p>
+      <TextInput label="E-mail" type="email" name="email" autoComplete="username" readOnly value={email} />
+      <PasswordInput
+        label="Password"
+        name="password"
+        description={reset ? "At least 12 characters" : "At least 12 characters. With the password that you have in another tenant here, you have one for both"}
+        autoComplete="new-password"
+        required
+        withAsterisk={false}
+        autoFocus
+        visibilityToggleButtonProps={{ "aria-label": "Show the password", tabIndex: 0 }}
+        value={password}
+        error={broken(accept.error, "password")}
+        onChange={(event) => setPassword(event.currentTarget.value)}
+      />
+      <Refused error={accept.error} />
+      <Button type="submit" loading={accept.isPending} fullWidth>
+        {reset ? "Save the password" : "Accept the invitation"}
+      </Button>
+      {issuer && <AtIssuer token={token} tenant={tenant} host={new URL(issuer).host} />}
+    </Page>
+  );
+}
+
+/** A tenant chooses its issuer: who goes there is told its name first. */
+function AtIssuer({ token, tenant, host }: { token: string; tenant: string; host: string }) {
+  const accept = useMutation({
+    mutationFn: () => answer(api.POST("/v1/invitations/accept-at-issuer", { body: { token } })),
+    onSuccess: ({ location: issuer }) => location.assign(issuer),
+  });
+  return (
+    <>
+      <p className="muted">
+        Or without a password: {host}, which {tenant} has chosen, says who you are. Go there only if you know it.
+      </p>
+      <Refused error={accept.error} />
+      <Button variant="default" loading={accept.isPending} fullWidth onClick={() => accept.mutate()}>
+        Accept at {host}
+      </Button>
+    </>
+  );
+}

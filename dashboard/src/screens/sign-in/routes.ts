@@ -1,0 +1,30 @@
+import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
+import { asks, root } from "../../routes";
+
+const signIn = createRoute({
+  getParentRoute: () => root,
+  path: "/sign-in",
+  validateSearch: asks("to"),
+  component: lazyRouteComponent(() => import("./SignIn"), "SignIn"),
+});
+
+const atIssuer = createRoute({
+  getParentRoute: () => root,
+  path: "/sign-in/issuer",
+  component: lazyRouteComponent(() => import("./AtIssuer"), "AtIssuer"),
+});
+
+const forgotten = createRoute({
+  getParentRoute: () => root,
+  path: "/sign-in/forgotten",
+  component: lazyRouteComponent(() => import("./Forgotten"), "Forgotten"),
+});
+
+const invitation = createRoute({
+  getParentRoute: () => root,
+  path: "/invitation",
+  component: lazyRouteComponent(() => import("./Invitation"), "Invitation"),
+});
+
+/** What who has not signed in can open. */
+export const signInRoutes = [signIn, atIssuer, forgotten, invitation] as const;

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/chromedp/chromedp"
+)
+
+// others signs in whom the owner has invited: one with a password, who may do
+// little, and one at ISSUER.
+func (w walk) others(ctx context.Context) error {
+	var links [2]string
+	tenant, err := w.connected(ctx)
+	if err != nil {
+		return fmt.Errorf("connect the issuer: %w", err)
+	}
+	for i, name := range []string{"Vera", "Olga"} {
+		email := strings.ToLower(name) + "@example.com"
+		err := do(ctx, w.to("/settings/members"), press("Invite a member"), fill("E-mail", email), fill("Name", name), press("Make the invitation"), see("/invitation#"),
+			read("[data-secret]", &links[i]), press("I have it"), see(email))
+		if err != nil {
+			return fmt.Errorf("invite %s: %w", name, err)
+		}
+	}
+	if err := w.signOut(ctx); err != nil {
+		return err
+	}
+	if err := w.vera(ctx, strings.TrimPrefix(links[0], w.url)); err != nil {
+		return fmt.Errorf("a viewer: %w", err)
+	}
+	if err := w.olga(ctx, strings.TrimPrefix(links[1], w.url), tenant); err != nil {
+		return fmt.Errorf("at the issuer: %w", err)
+	}
+	return do(ctx, w.signIn,
+		w.to("/settings/members"), press("Vera"), press("Make owner"), see("There is one owner"), w.judged("member-make-owner"), press("Cancel"), miss("There is one owner"),
+		press("Remove"), see("Stay valid"), w.judged("member-remove"), press("Remove"), miss("vera@example.com"),
+		w.to("/settings/single-sign-on"), press("Delete the issuer"), see("Nobody signs in"), press("Delete the issuer"), miss("Nobody signs in"),
+	)
+}
+
+// signedIn waits for the way back from an issuer, which leads over other pages.
+func signedIn(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	return chromedp.Do(ctx, chromedp.WaitVisible(`nav a[href="/overview"]`))
+}
+
+// connected saves the issuer, and says which tenant has it.
+func (w walk) connected(ctx context.Context) (tenant string, err error) {
+	err = do(ctx,
+		w.to("/settings/single-sign-on"), fill("Issuer", w.issuer), fill("Client ID", w.client), fill("Client secret", w.secret), press("Save the issuer"), see("with a client secret"),
+		w.to("/settings/tenant"), read("main dd .mono", &tenant),
+	)
+	return tenant, err
+}
+
+// vera accepts with a password, sees what a viewer may, and forgets it.
+func (w walk) vera(ctx context.Context, link string) error {
+	if err := w.look(ctx, screen{"invitation", link, "main form"}); err != nil {
+		return err
+	}
+	err := do(ctx, w.to(link), fill("Password", "vera's own horse battery"), press("Accept the invitation"), see("Overview"), w.to("/settings"), see("vera@example.com"))
+	if err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"viewer-members", "/settings/members", "main h2"},
+		{"viewer-audit-log", "/settings/audit-log", "main h2"},
+		{"viewer-overview", "/overview", "main h1"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	if err := w.signOut(ctx); err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"invitation-over", "/invitation", "main h1"},
+		{"forgotten", "/sign-in/forgotten", "main form"},
+		{"at-issuer", "/sign-in/issuer", "main form"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	return do(ctx, w.to("/sign-in"), press("Forgotten the password"), fill("E-mail", "vera@example.com"), press("Ask for a link"), see("It is asked for"))
+}
+
+// olga accepts at the issuer, and signs in there once more.
+func (w walk) olga(ctx context.Context, link, tenant string) error {
+	err := do(ctx, w.to(link), press("Accept at"), signedIn, see("Olga"), w.signOut,
+		w.to("/sign-in"), press("Sign in at your company's issuer"), fill("Tenant", tenant), press("Go on"), see("Who you are is for"), press("Go on to"), signedIn, see("Olga"))
+	if err != nil {
+		return err
+	}
+	return w.signOut(ctx)
+}

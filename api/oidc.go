@@ -254,12 +254,20 @@ type signInPageOutput struct {
 var signInPage = template.Must(template.New("sign-in").Parse(`<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
-<title>Sign in</title>
-<link rel="stylesheet" href="/docs.css">
+<title>Sign in to {{.Tenant}}</title>
+<link rel="icon" type="image/svg+xml" href="/icon.svg">
+<style nonce="{{.Nonce}}">
+main { box-sizing: border-box; max-width: 344px; margin: 16vh auto 0; padding: 0 16px; font: 14px/20px system-ui, sans-serif; overflow-wrap: anywhere }
+h1 { font-size: 20px; line-height: 28px }
+</style>
+<main>
 <h1>Sign in to {{.Tenant}}</h1>
 <p>Who you are is for <strong>{{.Host}}</strong> to say, which {{.Tenant}} has chosen. Go on only if you know it.</p>
 <p><a href="{{.Location}}">Go on to {{.Host}}</a></p>
+</main>
 `))
 
 // beginOIDC shows a browser the way to the tenant's issuer.
@@ -284,10 +292,11 @@ func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*signInPage
 		return nil, errIssuer.Because(err)
 	}
 	var page bytes.Buffer
-	if err := signInPage.Execute(&page, map[string]string{"Tenant": tenant.Name, "Host": way.Host, "Location": location}); err != nil {
+	nonce := rand.Text()
+	if err := signInPage.Execute(&page, map[string]string{"Tenant": tenant.Name, "Host": way.Host, "Location": location, "Nonce": nonce}); err != nil {
 		return nil, fmt.Errorf("render sign-in page: %w", err)
 	}
-	const policy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'"
+	policy := "default-src 'none'; img-src 'self'; style-src 'nonce-" + nonce + "'; frame-ancestors 'none'"
 	return &signInPageOutput{cookie, "text/html; charset=utf-8", policy, page.Bytes()}, nil
 }
 

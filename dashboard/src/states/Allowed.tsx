@@ -10,7 +10,7 @@ export function Allowed({ to, children }: { to: string; children: ReactNode }) {
     <div className={styles.state}>
       <h2>Not for the role {member?.role}</h2>
       <p>
-        This needs the permission <span className="mono">{to}</span>. An owner or an admin can give you a role that has it.
+        This needs the permission <span className="mono">{to}</span>. The owner can give you a role that has it.
       </p>
     </div>
   );

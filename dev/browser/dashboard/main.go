@@ -130,7 +130,7 @@ func (w walk) signIn(ctx context.Context) error {
 		chromedp.SendKeys(`input[name="email"]`, w.email),
 		chromedp.SendKeys(`input[name="password"]`, w.password),
 		chromedp.Click(`button[type="submit"]`),
-		chromedp.WaitVisible(`nav a[href="/overview"]`),
+		chromedp.WaitVisible(navigation),
 	)
 }
 

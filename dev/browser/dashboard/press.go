@@ -104,6 +104,15 @@ func (w walk) refused(path string) act {
 	}
 }
 
+// arrive waits for a part of a page to which others lead.
+func arrive(part string) act {
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		return chromedp.Do(ctx, chromedp.WaitVisible(part))
+	}
+}
+
 // read keeps what a part of the page says.
 func read(part string, text *string) act {
 	return func(ctx context.Context) (err error) {
@@ -122,7 +131,16 @@ func onPhone(ctx context.Context) error {
 // to goes to a screen and waits until what it shows was read.
 func (w walk) to(path string) act {
 	return func(ctx context.Context) error {
-		return chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(w.url+path), chromedp.WaitVisible("h1"), chromedp.WaitNotPresent("[data-loading]"))
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(w.url+path)); err != nil {
+			return fmt.Errorf("go to %s: %w", path, err)
+		}
+		const there = `document.querySelector("h1") !== null && document.querySelector("[data-loading]") === null`
+		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](there, chromedp.WithPollingTimeout(stepTimeout))); err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+		return nil
 	}
 }
 

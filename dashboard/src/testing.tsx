@@ -42,6 +42,11 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
+export const list = (...data: object[]) => ({ data, has_more: false, next_page_token: null });
+
+/** What was sent with that method to that path, each time. */
+export const sent = (name: string) => asked.filter((one) => one.name === name).map(({ body }) => (body === "" ? undefined : JSON.parse(body)));
+
 export function open(address: string) {
   render(<App />);
   router.history.push(address);

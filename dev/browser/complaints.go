@@ -17,7 +17,8 @@ import (
 // Complaints are what a tab's developer tools would show in red, and requests
 // to another origin than the API's and others that are expected.
 type Complaints struct {
-	known []string
+	api    string
+	others []string // where pages may lead
 
 	mu   sync.Mutex
 	errs []error
@@ -26,7 +27,7 @@ type Complaints struct {
 // Listen collects the complaints of a tab that shows pages of the API, and goes
 // to nobody but it and others.
 func Listen(ctx context.Context, api string, others ...string) (*Complaints, error) {
-	c := &Complaints{known: append(others, api)}
+	c := &Complaints{api: api, others: others}
 	return c, chromedp.Listen(ctx, c.hear)
 }
 
@@ -55,7 +56,7 @@ func (c *Complaints) hear(event any) {
 
 func (c *Complaints) expected(url string) bool {
 	of := func(origin string) bool { return origin != "" && strings.HasPrefix(url, origin+"/") }
-	return strings.HasPrefix(url, "data:") || url == "about:blank" || slices.ContainsFunc(c.known, of)
+	return strings.HasPrefix(url, "data:") || url == "about:blank" || of(c.api) || slices.ContainsFunc(c.others, of)
 }
 
 func (c *Complaints) add(err error) {

@@ -1,0 +1,68 @@
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
+import { beforeEach, expect, test } from "vitest";
+import { router } from "../../router";
+import { answers, asked, list, member, open, press, sent, session, type } from "../../testing";
+
+const owner = { ...member, role: "owner" };
+const bea = { ...member, id: "member_2", email: "bea@example.com", name: "Bea", role: "billing" };
+const invited = {
+  ...{ token: "T0KEN", url: "https://odometer.example.com/invitation#T0KEN", id: "inv_1", tenant_id: "ten_1", member_id: null, email: "carl@example.com" },
+  ...{ name: "", role: "viewer", token_last_four: "0KEN", created_at: "2026-11-01T00:00:00Z", created_by: "member_1", expires_at: "2026-11-08T00:00:00Z" },
+};
+
+beforeEach(() => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, member: owner, permissions: ["tenant:manage", "api_keys:manage"] }];
+  answers["GET /v1/tenant/members"] = () => [200, list(owner, bea)];
+  answers["GET /v1/tenant/invitations"] = () => [200, list()];
+  answers["GET /v1/api-keys"] = () => [200, list({ id: "key_1", name: "billing job", last_four: "jK2L", created_by: "member_2", handed_to: null, revoked_at: null })];
+  answers["GET /v1/hmac-secrets"] = () => [200, list()];
+});
+
+test("somebody is invited, and the link is shown once", async () => {
+  answers["POST /v1/tenant/members"] = () => [201, invited];
+  open("/settings/members");
+  await screen.findByText("None waits to be accepted.");
+  press("Invite a member");
+  await screen.findByRole("dialog");
+  type("E-mail", "carl@example.com");
+  press("Make the invitation");
+  await screen.findByText(invited.url);
+  expect(sent("POST /v1/tenant/members")).toEqual([{ email: "carl@example.com", name: "", role: "viewer" }]);
+  press("I have it");
+  await waitFor(() => expect(screen.queryByText(invited.url)).toBeNull());
+});
+
+test("who is removed leaves keys, which are named, and somebody says what becomes of them", async () => {
+  answers["DELETE /v1/tenant/members/member_2"] = () => [200, { id: "member_2", removed: true }];
+  open("/settings/members?member=member_2");
+  fireEvent.click(await screen.findByRole("button", { name: "Remove Bea" }));
+  await screen.findByText("Of theirs: billing job …jK2L.");
+  fireEvent.change(screen.getByRole("combobox"), { target: { value: "revoke" } });
+  fireEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Remove Bea" }));
+  await waitFor(() => expect(asked.find(({ name }) => name === "DELETE /v1/tenant/members/member_2")?.url).toContain("?keys=revoke"));
+});
+
+test("an invitation is accepted, with the token of the link in bodies alone", async () => {
+  answers["GET /v1/auth/session"] = () => [401, { title: "Problem", detail: "missing", status: 401, code: "x", request_id: "R", errors: [] }];
+  answers["POST /v1/invitations/find"] = () => [200, { tenant_name: "Acme", email: "carl@example.com", name: "", role: "viewer", reset: false, issuer: null, expires_at: invited.expires_at }];
+  answers["POST /v1/invitations/accept"] = () => {
+    answers["GET /v1/auth/session"] = () => [200, session];
+    return [200, { token: "t", member }];
+  };
+  open("/invitation#T0KEN");
+  await screen.findByRole("heading", { name: "Join Acme" });
+  expect(screen.getByLabelText<HTMLInputElement>("E-mail").value).toBe("carl@example.com");
+  type("Password", "seven wet umbrellas sing");
+  press("Accept the invitation");
+  await screen.findByRole("heading", { name: "Overview" });
+  expect(sent("POST /v1/invitations/find")).toEqual([{ token: "T0KEN" }]);
+  expect(sent("POST /v1/invitations/accept")).toEqual([{ token: "T0KEN", password: "seven wet umbrellas sing" }]);
+  expect(asked.map(({ name }) => name).join()).not.toContain("T0KEN");
+  expect(router.state.location.hash).toBe("");
+});
+
+test("a link that is over says so", async () => {
+  answers["POST /v1/invitations/find"] = () => [404, { title: "Problem", detail: "there is no such invitation", status: 404, code: "not_found", request_id: "R", errors: [] }];
+  open("/invitation#OLD");
+  await screen.findByRole("heading", { name: "This link is over" });
+});

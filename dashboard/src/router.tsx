@@ -11,6 +11,7 @@ import { meterRoutes } from "./screens/meters/routes";
 import { overview } from "./screens/overview/routes";
 import { planRoutes } from "./screens/plans/routes";
 import { settingsRoutes } from "./screens/settings/routes";
+import { start } from "./screens/start/routes";
 import { signInRoutes } from "./screens/sign-in/routes";
 
 /** A session may end at any time: in twelve hours, or by somebody's hand. */
@@ -44,7 +45,7 @@ const home = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, events, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
+  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, events, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
   context: { queries },
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,

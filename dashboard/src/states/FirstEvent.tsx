@@ -1,11 +1,11 @@
 import { Button, CopyButton } from "@mantine/core";
 import styles from "./FirstEvent.module.css";
 
-/** The line that sends a customer's event, ready but for the key. */
-export function FirstEvent({ customer }: { customer: string }) {
+/** The line that sends a customer's event: ready where the key is known, and else but for it. */
+export function FirstEvent({ customer, apiKey = "$ODOMETER_KEY" }: { customer: string; apiKey?: string | undefined }) {
   const event = JSON.stringify({ customer_id: customer, event_type: "api_request", value: 1, idempotency_key: "first" });
   const quoted = event.replaceAll("'", "'\\''");
-  const line = `curl ${location.origin}/v1/events -H "Authorization: Bearer $ODOMETER_KEY" -H 'Content-Type: application/json' -d '${quoted}'`;
+  const line = `curl ${location.origin}/v1/events -H "Authorization: Bearer ${apiKey}" -H 'Content-Type: application/json' -d '${quoted}'`;
   return (
     <div className={styles.line}>
       <pre className="mono" tabIndex={0} aria-label="A command that sends an event">

@@ -108,6 +108,7 @@ func (w walk) visit(ctx context.Context) error {
 		{"billing", w.billing},
 		{"customers", w.customers},
 		{"developers", w.developers},
+		{"start", w.start},
 		{"settings", w.settings},
 		{"others", w.others},
 	} {

@@ -26,7 +26,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 		return err
 	}
 	err := do(ctx,
-		w.to("/overview"),
+		w.to("/overview"), see("This is the way to the first bill"), w.judged("overview-empty"),
 		press("Meters"), press("Make a meter"), fill("Name", "Calls "+mark), fill("Slug", "calls-"+mark), fill("Event type", "call_"+mark), press("Make the meter"), see("Details"),
 		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("0.02"),
 		press("Developers"), press("Make an API key"), fill("Name", "my application"), press("Make the key"), see("It is shown this once"),

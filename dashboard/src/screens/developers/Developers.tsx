@@ -1,4 +1,4 @@
-import { Outlet } from "@tanstack/react-router";
+import { Link, Outlet } from "@tanstack/react-router";
 import { Tabs } from "../../frame/Tabs";
 
 const tabs = [
@@ -12,6 +12,9 @@ export function Developers() {
   return (
     <>
       <h1>Developers</h1>
+      <p className="muted">
+        What programs send events with, and are told by. <Link to="/start">First steps</Link>
+      </p>
       <Tabs label="For developers" tabs={tabs} />
       <Outlet />
     </>

@@ -7,6 +7,7 @@ import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
 import { Amount } from "../../values/Amount";
 import { cell, Table } from "../../values/Table";
+import { FirstSteps } from "../start/FirstSteps";
 import { DailyUsage } from "./DailyUsage";
 import { Needs } from "./Needs";
 import styles from "./Overview.module.css";
@@ -17,6 +18,7 @@ export function Overview() {
   return (
     <>
       <Head title="Overview" />
+      {permissions.includes("customers:read") && <Beginning />}
       <Allowed to="billing:read">
         <Revenue />
         {permissions.includes("usage:read") && <DailyUsage />}
@@ -24,6 +26,21 @@ export function Overview() {
         <Needs />
       </Allowed>
     </>
+  );
+}
+
+/** What there is to do first, until a customer uses something. */
+function Beginning() {
+  const { data: begun } = useQuery({
+    queryKey: ["customers", "first"],
+    queryFn: async ({ signal }) => (await answer(api.GET("/v1/customers", { params: { query: { page_size: 1 } }, signal }))).data.length > 0,
+  });
+  if (begun !== false) return null;
+  return (
+    <section aria-label="First steps">
+      <p className="muted">Nothing is used yet. This is the way to the first bill.</p>
+      <FirstSteps />
+    </section>
   );
 }
 

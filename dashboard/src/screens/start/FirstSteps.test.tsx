@@ -1,0 +1,32 @@
+import { screen, within } from "@testing-library/react";
+import { beforeEach, expect, test } from "vitest";
+import { answers, list, open, press, sent, session } from "../../testing";
+
+beforeEach(() => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["api_keys:manage", "events:read", "meters:read", "pricing:read"] }];
+  answers["GET /v1/api-keys"] = () => [200, list()];
+  answers["GET /v1/events"] = () => [200, { ...list(), searched_until: "2026-11-01T00:00:00Z" }];
+  answers["GET /v1/meters"] = () => [200, list({ slug: "calls", status: "active" })];
+  answers["GET /v1/pricing"] = () => [200, list()];
+});
+
+const step = async (title: string) => within((await screen.findByRole("heading", { name: title })).closest("li") as HTMLElement);
+
+test("the line has the key that was made, and the event is seen to arrive", async () => {
+  answers["POST /v1/api-keys"] = () => {
+    answers["GET /v1/api-keys"] = () => [200, list({ scope: "ingest_only", revoked_at: null })];
+    answers["GET /v1/events"] = () => [200, { ...list({ event_type: "begun", timestamp: "2026-11-01T00:00:00Z" }), searched_until: "2026-11-01T00:00:00Z" }];
+    return [201, { key: "svc_ink_SECRET" }];
+  };
+  open("/start");
+  await (await step("Make a key")).findByText("to do");
+  await (await step("Make a meter")).findByText("done");
+  expect((await step("Connect a provider")).queryByText(/^(done|to do)$/)).toBeNull(); // the API does not say it to this member
+  expect(screen.getByLabelText("A command that sends an event").textContent).toContain("Bearer $ODOMETER_KEY");
+  press("Make a key");
+  await screen.findByText("svc_ink_SECRET");
+  expect(sent("POST /v1/api-keys")).toEqual([{ name: "first steps", scope: "ingest_only" }]);
+  expect(screen.getByLabelText("A command that sends an event").textContent).toContain("Bearer svc_ink_SECRET");
+  await screen.findByText("begun");
+  await (await step("Send an event")).findByText("done");
+});

@@ -1,0 +1,16 @@
+package main
+
+import "context"
+
+// start follows the first steps: makes a key, and sees the event arrive that is
+// sent with it.
+func (w walk) start(ctx context.Context) error {
+	err := do(ctx,
+		w.to("/developers/api-keys"), press("First steps"), see("Connect a provider"),
+		press("Make a key"), see("It is shown this once"), w.send(`{"customer_id":"first","event_type":"begun","idempotency_key":"first"}`), see("begun"),
+	)
+	if err != nil {
+		return err
+	}
+	return w.look(ctx, screen{"start", "/start", "main ol li"})
+}

@@ -87,3 +87,20 @@ test("what is typed is searched, shared by the address, and stays", async () => 
   router.history.push("/customers?search=acme");
   await waitFor(() => expect(field.value).toBe("acme"));
 });
+
+test("Ctrl K finds a customer by any id, and Enter goes there", async () => {
+  answers["GET /v1/customers"] = () => [200, customers];
+  answers["GET /v1/customers/by-id"] = () => [200, customer];
+  open("/customers");
+  await screen.findByRole("link", { name: "Contoso" });
+  fireEvent.keyDown(document.documentElement, { key: "k", code: "KeyK", ctrlKey: true });
+  const field = await screen.findByRole("combobox", { name: "Find" });
+  fireEvent.change(field, { target: { value: "cus_1" } });
+  const found = await screen.findByRole("option", { name: /Contoso/ });
+  expect(field.getAttribute("aria-activedescendant")).toBe(found.id);
+  fireEvent.keyDown(field, { key: "ArrowDown" });
+  fireEvent.keyDown(field, { key: "ArrowUp" });
+  fireEvent.keyDown(field, { key: "Enter" });
+  await waitFor(() => expect(router.state.location.pathname).toBe("/customers/cus_1/usage"));
+  expect(screen.queryByRole("combobox", { name: "Find" })).toBeNull();
+});

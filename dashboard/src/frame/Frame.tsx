@@ -1,19 +1,13 @@
+import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
 import { Suspense, useEffect, useRef, useState } from "react";
 import { useSession } from "../api/session";
+import { needed } from "../screens/overview/needed";
 import { offset } from "../values/instants";
+import { Find } from "./Find";
 import styles from "./Frame.module.css";
+import { screens } from "./screens";
 import { UserMenu } from "./UserMenu";
-
-const screens = [
-  ["/overview", "Overview"],
-  ["/customers", "Customers"],
-  ["/meters", "Meters"],
-  ["/events", "Events"],
-  ["/billing", "Billing"],
-  ["/developers", "Developers"],
-  ["/settings", "Settings"],
-] as const;
 
 /** What is around every screen: where one is, where one can go, and as whom. */
 export function Frame() {
@@ -30,6 +24,7 @@ export function Frame() {
         <p className={styles.tenant} title={tenant.id}>
           {tenant.name}
         </p>
+        <Find />
         <Navigation />
         <div className={styles.foot}>
           <span className="muted small" title={`Times are those of ${tenant.timezone}`}>
@@ -75,6 +70,7 @@ function Navigation() {
         {screens.map(([to, name]) => (
           <Link key={to} to={to} className={styles.screen} activeProps={{ "aria-current": "page" }} onClick={() => setOpened(false)}>
             {name}
+            {to === "/billing" && <Waiting />}
           </Link>
         ))}
         <a href="/docs" className={styles.screen}>
@@ -82,5 +78,18 @@ function Navigation() {
         </a>
       </nav>
     </>
+  );
+}
+
+/** How much of billing needs somebody. */
+function Waiting() {
+  const { data } = useQuery(needed(useSession()));
+  const count = data?.filter(({ link }) => link.to?.startsWith("/billing")).length ?? 0;
+  if (count === 0) return null;
+  return (
+    <span className={styles.count}>
+      {count}
+      <span className="unseen"> need somebody</span>
+    </span>
   );
 }

@@ -48,7 +48,7 @@ func on(what, label, kinds, then string) act {
 
 // press presses a button, a link or a choice.
 func press(label string) act {
-	return on("press", label, `button, a, input[type="checkbox"], input[type="radio"], [role="menuitem"]`, `(e) => e.click()`)
+	return on("press", label, `button, a, input[type="checkbox"], input[type="radio"], [role="menuitem"], [role="option"]`, `(e) => e.click()`)
 }
 
 // fill types into a field, in place of what was there.

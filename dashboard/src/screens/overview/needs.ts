@@ -57,7 +57,7 @@ export function urgent({ holds, syncs, lines, audits, webhooks }: Found): Need[]
     })),
     ...webhooks
       .filter((webhook) => webhook.failing_since !== null)
-      .map((webhook) => ({ id: webhook.id, what: webhook.url, who: "webhook", state: "fails", since: webhook.failing_since, link: { to: "/overview" } as const })),
+      .map((webhook) => ({ id: webhook.id, what: webhook.url, who: "webhook", state: "fails", since: webhook.failing_since, link: { to: "/developers/webhooks/$webhook", params: { webhook: webhook.id } } as const })),
   ];
 }
 

@@ -90,7 +90,7 @@ test("what is typed is searched, shared by the address, and stays", async () => 
 
 test("Ctrl K finds a customer by any id, and Enter goes there", async () => {
   answers["GET /v1/customers"] = () => [200, customers];
-  answers["GET /v1/customers/by-id"] = () => [200, customer];
+  answers["GET /v1/customers/by-id"] = () => [200, customers.data[0]!];
   open("/customers");
   await screen.findByRole("link", { name: "Contoso" });
   fireEvent.keyDown(document.documentElement, { key: "k", code: "KeyK", ctrlKey: true });

@@ -17,8 +17,7 @@ import { signInRoutes } from "./screens/sign-in/routes";
 /** A session may end at any time: in twelve hours, or by somebody's hand. */
 function ended(error: unknown) {
   if (!notSignedIn(error) || router.state.location.pathname === "/sign-in") return;
-  forget(queries);
-  void router.navigate({ to: "/sign-in", search: { to: router.state.location.href } });
+  void router.navigate({ to: "/sign-in", search: { to: router.state.location.href } }).then(() => forget(queries));
 }
 
 export const queries = new QueryClient({

@@ -21,8 +21,8 @@ const orders = "ATTACKERS_ORDERS"
 // attackers are a process of its own, of the lowest priority: in the world they have
 // machines of their own, so that what they burn themselves is to be taken from nobody.
 type attackers struct {
-	Target target
-	Pause  time.Duration // between an attacker's attempts
+	Target target        `json:"target"`
+	Pause  time.Duration `json:"pause"` // between an attacker's attempts
 }
 
 // attack begins every attack; end ends them, waits for that, and returns how many attempts there were.

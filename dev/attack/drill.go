@@ -40,18 +40,20 @@ const (
 
 // tenant is one side of the drill.
 type tenant struct {
-	ID, Key, Address string
+	ID      string `json:"id"`
+	Key     string `json:"key"`
+	Address string `json:"address"`
 }
 
 // target is an API, and what those who attack it have and know.
 type target struct {
-	URL     string
-	Address string // what of the URL is dialled
-	OurID   string
-	Email   string // of a member of ours
-	Theirs  tenant
-	Ingest  string // an ingest key of theirs
-	Hook    string // a webhook of theirs
+	URL     string `json:"url"`
+	Address string `json:"address"` // what of the URL is dialled
+	OurID   string `json:"our_id"`
+	Email   string `json:"email"` // of a member of ours
+	Theirs  tenant `json:"theirs"`
+	Ingest  string `json:"ingest"` // an ingest key of theirs
+	Hook    string `json:"hook"`   // a webhook of theirs
 }
 
 // drill is an API with a well-behaved tenant, and another.

@@ -1,4 +1,4 @@
-import { queryOptions, useQueryClient, useSuspenseQuery, type QueryClient } from "@tanstack/react-query";
+import { queryOptions, useSuspenseQuery, type QueryClient } from "@tanstack/react-query";
 import { answer, api, sendCSRFToken, type Schema } from "./client";
 
 export type Session = Schema<"Session">;
@@ -23,15 +23,6 @@ export async function signIn(email: string, password: string, tenant?: string): 
   const body = tenant === undefined ? { email, password } : { email, password, tenant_id: tenant };
   const { tenants } = await answer(api.POST("/v1/auth/login", { body }));
   return tenants ?? [];
-}
-
-/** Ends the session and forgets everything that was read in it. */
-export function useSignOut(): () => Promise<void> {
-  const queries = useQueryClient();
-  return async () => {
-    await answer(api.POST("/v1/auth/logout"));
-    forget(queries);
-  };
 }
 
 export function forget(queries: QueryClient): void {

@@ -1,7 +1,8 @@
 import { Menu, UnstyledButton, useMantineColorScheme, type MantineColorScheme } from "@mantine/core";
-import { useNavigate } from "@tanstack/react-router";
-import { useSession, useSignOut } from "../api/session";
+import { answer, api } from "../api/client";
+import { useSession } from "../api/session";
 import styles from "./Frame.module.css";
+import { useLeave } from "./useLeave";
 
 const schemes: [MantineColorScheme, string][] = [
   ["light", "Light"],
@@ -13,12 +14,11 @@ const schemes: [MantineColorScheme, string][] = [
 export function UserMenu() {
   const { member } = useSession();
   const { colorScheme, setColorScheme } = useMantineColorScheme();
-  const signOut = useSignOut();
-  const navigate = useNavigate();
+  const leave = useLeave();
   if (!member) return null;
-  const leave = async () => {
-    await signOut();
-    await navigate({ to: "/sign-in" });
+  const signOut = async () => {
+    await answer(api.POST("/v1/auth/logout"));
+    await leave();
   };
   return (
     <Menu withinPortal={false} withInitialFocusPlaceholder={false} position="top-start" width={232} transitionProps={{ duration: 0 }}>
@@ -37,7 +37,7 @@ export function UserMenu() {
           ))}
         </Menu.RadioGroup>
         <Menu.Divider />
-        <Menu.Item onClick={() => void leave()}>
+        <Menu.Item onClick={() => void signOut()}>
           Sign out
         </Menu.Item>
       </Menu.Dropdown>

@@ -1,13 +1,12 @@
 import { PasswordInput } from "@mantine/core";
-import { useQueryClient } from "@tanstack/react-query";
-import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { answer, api, broken } from "../../api/client";
-import { forget, useSession } from "../../api/session";
+import { useSession } from "../../api/session";
 import { Head } from "../../frame/Head";
+import { useLeave } from "../../frame/useLeave";
 import { Ago } from "../../values/Ago";
 import { roles } from "./roles";
 import styles from "./settings.module.css";
@@ -104,14 +103,10 @@ function Password() {
 }
 
 function Everywhere() {
-  const queries = useQueryClient();
-  const navigate = useNavigate();
-  const leave = useAct<string>(() => answer(api.POST("/v1/auth/logout-all")), {
-    changes: [],
-    done: () => void navigate({ to: "/sign-in" }).then(() => forget(queries)), // not before: what is shown asks for the session
-  });
+  const leave = useLeave();
+  const signOut = useAct<string>(() => answer(api.POST("/v1/auth/logout-all")), { changes: [], done: () => void leave() });
   return (
-    <Confirm verb="Sign out everywhere" needs={needs} act={leave} danger>
+    <Confirm verb="Sign out everywhere" needs={needs} act={signOut} danger>
       Every session of yours in this tenant ends, this one too.
     </Confirm>
   );

@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/hex"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,8 +89,9 @@ func TestHashingRestsAsLongAsItTook(t *testing.T) {
 		p := newTestHashing(t)
 		began := time.Now()
 		var begun []time.Duration
+		var hashings sync.WaitGroup
 		for range 3 {
-			go func() {
+			hashings.Go(func() {
 				work := func() {
 					begun = append(begun, time.Since(began))
 					time.Sleep(40 * time.Millisecond)
@@ -97,9 +99,9 @@ func TestHashingRestsAsLongAsItTook(t *testing.T) {
 				if err := p.inTurn(t.Context(), "198.51.100.7", work); err != nil {
 					t.Error(err)
 				}
-			}()
+			})
 		}
-		time.Sleep(time.Second)
+		hashings.Wait()
 		require.Equal(t, []time.Duration{0, 80 * time.Millisecond, 160 * time.Millisecond}, begun)
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestDocsPicturesAreThereAndSmall(t *testing.T) {
-	shown := regexp.MustCompile(`!\[[^\]]+\]\((pictures/\S+\.png)\)`).FindAllStringSubmatch(read(t, "docs/operators.md"), -1)
+	shown := regexp.MustCompile(`!\[[^\]]+\]\((?:docs/)?(pictures/\S+?\.png)\)`).FindAllStringSubmatch(read(t, "README.md")+read(t, "docs/operators.md"), -1)
 	kept, err := filepath.Glob(filepath.Join(root, "docs/pictures/*"))
 	require.NoError(t, err)
 	require.Len(t, shown, len(kept))

@@ -85,7 +85,7 @@ var neverAtOnce = []apart{
 	{[]string{"a second subscription ends"}, ofSecond, "it has ended"},
 	{[]string{"a subscription ends", "a month is billed"}, []string{"a subscription ends", "another subscription"}, "it has none"},
 	{[]string{"a new counter"}, []string{"a subscription ends", "an invoice of ours is read"}, "it has none yet"},
-	{[]string{"a subscription begins", "a subscription ends", "a line is edited"}, []string{"a restore"}, "no life goes back over them"},
+	{[]string{"a subscription begins", "a subscription ends"}, []string{"a restore"}, "no life goes back over them"},
 }
 
 var (

@@ -68,6 +68,16 @@ func TestACustomerWhoIsPausedIsNotReported(t *testing.T) {
 	require.Len(t, b.audited("sync.resume"), 1)
 }
 
+func TestAPauseKeepsNobodyElseFromBeingSynced(t *testing.T) {
+	t.Parallel()
+	paused, b := newBiller(t), newBiller(t)
+	paused.pause("the receiver is being moved")
+	b.request()
+	open, err := b.store.Syncs.Open(t.Context(), b.now.Add(time.Second))
+	require.NoError(t, err)
+	require.Contains(t, open, db.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
+}
+
 // Everything else of the customer goes on: usage is taken, and a period of which
 // all is reported closes.
 func TestThePeriodsOfACustomerWhoIsPausedClose(t *testing.T) {

@@ -445,12 +445,12 @@ type OpenSyncs struct {
 // `before` that is not answered, but for those who are paused.
 func (s Syncs) Open(ctx context.Context, before time.Time) ([]OpenSyncs, error) {
 	rows, err := s.pool.Query(ctx, `
-		select distinct tenant_id, customer_id
-		from billing_syncs
-		where status in ('requested', 'running')
-		  and requested_at < $1
-		  and not `+isPaused("tenant_id", "customer_id")+`
-		order by tenant_id, customer_id`, before)
+		select distinct s.tenant_id, s.customer_id
+		from billing_syncs s
+		where s.status in ('requested', 'running')
+		  and s.requested_at < $1
+		  and not `+isPaused("s.tenant_id", "s.customer_id")+`
+		order by s.tenant_id, s.customer_id`, before)
 	if err != nil {
 		return nil, fmt.Errorf("list open syncs: %w", coded(err))
 	}

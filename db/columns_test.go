@@ -1,0 +1,80 @@
+package db_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var column = regexp.MustCompile(`^([a-z]+_)*(id|at)$`)
+
+// A function that returns a part of a statement may put what it is given into a
+// subquery, where a bare column is the subquery's own: `b.tenant_id = tenant_id`
+// holds of every tenant.
+func TestPartsOfStatementsAreGivenColumnsWithTheirTable(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	fileSet := token.NewFileSet()
+	var files []*ast.File
+	parts := map[string]bool{}
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(fileSet, path, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		files = append(files, file)
+		for _, declared := range file.Decls {
+			if f, is := declared.(*ast.FuncDecl); is && returnsPart(f) {
+				parts[f.Name.Name] = true
+			}
+		}
+	}
+	require.True(t, parts["isPaused"])
+	for _, file := range files {
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, is := n.(*ast.CallExpr)
+			if !is {
+				return true
+			}
+			called, is := call.Fun.(*ast.Ident)
+			if !is || !parts[called.Name] {
+				return true
+			}
+			for _, arg := range call.Args {
+				if text, is := arg.(*ast.BasicLit); is && text.Kind == token.STRING {
+					given, err := strconv.Unquote(text.Value)
+					require.NoError(t, err)
+					require.NotRegexp(t, column, given, "%s: %s is given a column without its table", fileSet.Position(arg.Pos()), called.Name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// returnsPart says whether a function makes a text with a subquery of texts.
+func returnsPart(f *ast.FuncDecl) (queries bool) {
+	results := f.Type.Results
+	if results == nil || len(results.List) != 1 {
+		return false
+	}
+	if name, is := results.List[0].Type.(*ast.Ident); !is || name.Name != "string" {
+		return false
+	}
+	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if text, is := n.(*ast.BasicLit); is && strings.Contains(text.Value, "select") {
+			queries = true
+		}
+		return true
+	})
+	return queries
+}

@@ -78,7 +78,7 @@ func (c *calculation) unitPrice() metering.Decimal {
 	if c.theirs != nil {
 		return unitPriceAt(c.theirs, c.units())
 	}
-	return c.price.OverageRate
+	return c.price.UnitPrice(c.units())
 }
 
 // priceAs has the units charged at the provider's own price.

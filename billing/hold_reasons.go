@@ -288,8 +288,11 @@ func (f Facts) TermsIn(invoice metering.Range) map[metering.MeterID]*Terms {
 // else by our price.
 func (f HoldFacts) otherPrice(l DraftLine) bool {
 	return slices.ContainsFunc(f.Places, func(p HeldPlace) bool {
-		return p.MeterID == l.MeterID && p.Terms != nil && (!p.Terms.BasePrice.IsZero() || !p.Terms.IncludedUnits.IsZero() ||
-			!p.Terms.OverageRate.Equal(*l.UnitPrice) || p.Terms.Currency != f.Draft.Currency)
+		if p.MeterID != l.MeterID || p.Terms == nil {
+			return false
+		}
+		rate, same := p.Terms.PerUnit()
+		return !same || !rate.Equal(*l.UnitPrice) || p.Terms.Currency != f.Draft.Currency
 	})
 }
 

@@ -2,10 +2,8 @@ package billing
 
 import (
 	"crypto/sha256"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -108,18 +106,6 @@ func differenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDi
 		return PriceDifference{}, false
 	}
 	return PriceDifference{m.ID, m.Slug, ours.String(), theirs.String()}, true
-}
-
-// String is what the terms charge, in words.
-func (t Terms) String() string {
-	var parts []string
-	if !t.BasePrice.IsZero() {
-		parts = append(parts, fmt.Sprintf("%s %s for the period", t.BasePrice, t.Currency))
-	}
-	if !t.IncludedUnits.IsZero() {
-		parts = append(parts, fmt.Sprintf("%s units included", t.IncludedUnits))
-	}
-	return strings.Join(append(parts, fmt.Sprintf("%s %s for each unit", t.OverageRate, t.Currency)), ", ")
 }
 
 // Linked is what is known of a customer's prices where a provider has its own.

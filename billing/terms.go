@@ -3,6 +3,8 @@ package billing
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -62,6 +64,14 @@ func (t Terms) ChargeIn(currency string, usage metering.Decimal) metering.Decima
 	return RoundMoney(t.Charge(usage), currency)
 }
 
+// UnitPrice is what the last of so many units costs.
+func (t Terms) UnitPrice(metering.Decimal) metering.Decimal { return t.OverageRate }
+
+// PerUnit is what each unit costs, where each costs the same and nothing else is charged.
+func (t Terms) PerUnit() (rate metering.Decimal, same bool) {
+	return t.OverageRate, t.BasePrice.IsZero() && t.IncludedUnits.IsZero()
+}
+
 // Overage is the usage beyond the included units, never below zero.
 func (t Terms) Overage(usage metering.Decimal) metering.Decimal {
 	over := usage.Sub(t.IncludedUnits)
@@ -69,4 +79,16 @@ func (t Terms) Overage(usage metering.Decimal) metering.Decimal {
 		return metering.Decimal{}
 	}
 	return over
+}
+
+// String is what the terms charge, in words.
+func (t Terms) String() string {
+	var parts []string
+	if !t.BasePrice.IsZero() {
+		parts = append(parts, fmt.Sprintf("%s %s for the period", t.BasePrice, t.Currency))
+	}
+	if !t.IncludedUnits.IsZero() {
+		parts = append(parts, fmt.Sprintf("%s units included", t.IncludedUnits))
+	}
+	return strings.Join(append(parts, fmt.Sprintf("%s %s for each unit", t.OverageRate, t.Currency)), ", ")
 }

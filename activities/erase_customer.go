@@ -11,10 +11,15 @@ import (
 // eventsErased at once hold a transaction up for a second or so.
 const eventsErased = 2000
 
+// EraseGroupsResult says where the customer is shown.
+type EraseGroupsResult struct {
+	Page string `json:"page,omitempty"` // of the customer in the API
+}
+
 // EraseGroups gives the groups that only the customer has used keys that say nothing.
-func (a *Activities) EraseGroups(ctx context.Context, in CustomerInput) error {
+func (a *Activities) EraseGroups(ctx context.Context, in CustomerInput) (EraseGroupsResult, error) {
 	defer alive(ctx)()
-	return a.store.Erasures.Groups(ctx, in.TenantID, in.CustomerID)
+	return EraseGroupsResult{a.pageOf(in.CustomerID)}, a.store.Erasures.Groups(ctx, in.TenantID, in.CustomerID)
 }
 
 // EraseEvents erases what the customer's events say. Where it is cut short, the

@@ -1,9 +1,11 @@
 package workflows_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	sdkpb "go.temporal.io/api/sdk/v1"
 	"go.temporal.io/sdk/testsuite"
@@ -11,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
 )
 
 // detailsOf is what operators see of a run.
@@ -35,7 +38,36 @@ func TestTheDetailsOfARunBeginWithItsCustomer(t *testing.T) {
 		e.event.Page = known
 		e.run(t)
 		require.Contains(t, detailsOf(t, e.TestWorkflowEnvironment), "It is about "+want+".")
+		require.Equal(t, []string{
+			"It is about cus_2. Next: replace the keys of its groups",
+			"It is about " + want + ". Next: erase what its events say",
+			"It is about " + want + ". Next: erase its name from reports and messages",
+			"It is about " + want + ". Next: note that it is done",
+			"It is about " + want + ". It is erased",
+		}, detailsOfErasure(t, known))
 	}
+}
+
+// detailsOfErasure are those of a run before each of its steps, and in the end.
+func detailsOfErasure(t *testing.T, page string) (details []string) {
+	t.Helper()
+	var suite testsuite.WorkflowTestSuite
+	suite.SetLogger(quiet)
+	env := suite.NewTestWorkflowEnvironment()
+	look := func(context.Context, activities.CustomerInput) error {
+		details = append(details, detailsOf(t, env))
+		return nil
+	}
+	env.RegisterActivity(do)
+	env.OnActivity(do.EraseGroups, mock.Anything, mock.Anything).Return(func(ctx context.Context, in activities.CustomerInput) (activities.EraseGroupsResult, error) {
+		return activities.EraseGroupsResult{Page: page}, look(ctx, in)
+	})
+	env.OnActivity(do.EraseEvents, mock.Anything, mock.Anything).Return(look)
+	env.OnActivity(do.EraseMessages, mock.Anything, mock.Anything).Return(look)
+	env.OnActivity(do.FinishErasure, mock.Anything, mock.Anything).Return(look)
+	env.ExecuteWorkflow(workflows.EraseCustomer, workflows.EraseCustomerInput{TenantID: 1, CustomerID: 2})
+	require.NoError(t, env.GetWorkflowError())
+	return append(details, detailsOf(t, env))
 }
 
 func TestASyncShowsWhatInvoicesDoNotAgreeWith(t *testing.T) {

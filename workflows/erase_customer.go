@@ -23,21 +23,26 @@ type EraseCustomerInput struct {
 // events, because what stays of an event is what its groups keep.
 func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
 	customer := activities.CustomerInput{TenantID: in.TenantID, CustomerID: in.CustomerID}
+	var found activities.EraseGroupsResult
+	show := func(state string) {
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("It is about %s. %s", linked(in.CustomerID, found.Page), state))
+	}
 	for _, step := range []struct {
 		summary  string
 		activity any
+		result   any
 	}{
-		{"replace the keys of its groups", do.EraseGroups},
-		{"erase what its events say", do.EraseEvents},
-		{"erase its name from reports and messages", do.EraseMessages},
-		{"note that it is done", do.FinishErasure},
+		{"replace the keys of its groups", do.EraseGroups, &found},
+		{"erase what its events say", do.EraseEvents, nil},
+		{"erase its name from reports and messages", do.EraseMessages, nil},
+		{"note that it is done", do.FinishErasure, nil},
 	} {
-		workflow.SetCurrentDetails(ctx, "Next: "+step.summary)
-		if err := workflow.ExecuteActivity(counting(ctx, step.summary), step.activity, customer).Get(ctx, nil); err != nil {
+		show("Next: " + step.summary)
+		if err := workflow.ExecuteActivity(counting(ctx, step.summary), step.activity, customer).Get(ctx, step.result); err != nil {
 			return forOperators(err)
 		}
 	}
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s is erased", in.CustomerID))
+	show("It is erased")
 	return nil
 }
 

@@ -326,7 +326,7 @@ type EventsAfter struct {
 // last of them. The customer's groups have been replaced before.
 func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (last EventsAfter, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := unboundDecompression(ctx, tx); err != nil {
+		if err := decompressOwn(ctx, tx); err != nil {
 			return err
 		}
 		used, err := groupsOf(ctx, tx, tenant, customer)
@@ -358,13 +358,14 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 	return last, nil
 }
 
-// unboundDecompression lets a transaction change events of a compressed chunk,
-// however many of it are decompressed for that. The Apache edition compresses none.
-func unboundDecompression(ctx context.Context, tx pgx.Tx) error {
+// decompressOwn lets a transaction change one customer's events of compressed chunks,
+// however many, and decompresses nobody else's: TimescaleDB finds the customer's by the
+// values that it sees in the plan. The Apache edition compresses none.
+func decompressOwn(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `
-		select set_config(name, '0', true)
+		select set_config(name, case name when 'plan_cache_mode' then 'force_custom_plan' else '0' end, true)
 		from pg_settings
-		where name = 'timescaledb.max_tuples_decompressed_per_dml_transaction'`)
+		where name in ('plan_cache_mode', 'timescaledb.max_tuples_decompressed_per_dml_transaction')`)
 	return err
 }
 

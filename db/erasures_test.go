@@ -154,6 +154,37 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 	})
 }
 
+// A statement that PostgreSQL has planned five times it may plan once and for all values;
+// TimescaleDB then decompresses all chunks, of all tenants, for an update of one event.
+func TestAnErasureDecompressesNobodyElsesEvents(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {
+		ctx, tenant := t.Context(), dbtest.Tenant(t, store).ID
+		dbtest.Meter(t, store, tenant, "calls", "call")
+		old := clock.Now().UTC().AddDate(0, 0, -90)
+		for i := range 3 {
+			at := old.AddDate(0, 0, 7*i)
+			ingest(t, store, tenant, dbtest.Event(t, "call", "ada@example.com", at, "1", fmt.Sprint(i), `{"a":"b"}`), dbtest.Event(t, "call", "bob", at, "1", "", `{"a":"b"}`))
+		}
+		refresh(t, store, clock.Now(), community)
+		bob, err := store.Customers.Get(ctx, tenant, "bob")
+		require.NoError(t, err)
+		ada, err := store.Erasures.Begin(ctx, tenant, "key_1", "ada@example.com", "she has asked for it", clock.Now())
+		require.NoError(t, err)
+
+		_, err = conn.Exec(ctx, `alter database `+pgx.Identifier{conn.Config().Database}.Sanitize()+` set plan_cache_mode = force_generic_plan`)
+		require.NoError(t, err)
+		planning, err := dbtest.Connect(ctx, conn.Config().ConnString())
+		require.NoError(t, err)
+		defer planning.Close()
+		eraseAll(t, planning, tenant, ada.ID)
+		require.Equal(t, community, decompressed(t, conn, ada.ID) > 0)
+		require.Zero(t, decompressed(t, conn, bob.ID))
+		refresh(t, store, clock.Now(), community)
+		require.Zero(t, decompressed(t, conn, ada.ID), "they are compressed again")
+	})
+}
+
 func TestWhatWasReportedAndToldIsErased(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

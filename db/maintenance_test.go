@@ -29,6 +29,22 @@ func compressedChunks(t testing.TB, conn *pgx.Conn) (n int) {
 	return n
 }
 
+// decompressed are the customer's events that are not compressed in a chunk that is.
+func decompressed(t testing.TB, conn *pgx.Conn, customer metering.CustomerID) (n int) {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		select format('%I.%I', chunk_schema, chunk_name) from timescaledb_information.chunks where hypertable_name = 'events' and is_compressed`)
+	require.NoError(t, err)
+	chunks, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for _, chunk := range chunks {
+		var in int
+		require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from only `+chunk+` where customer_id = $1`, customer).Scan(&in))
+		n += in
+	}
+	return n
+}
+
 func TestARefreshMakesUsageDailyEqualARecount(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 10, 29, 0, 0, 0, 0, time.UTC)

@@ -11,11 +11,11 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
-// eachEdition runs the test on TimescaleDB's Apache edition, and on the
-// Community edition, which Debian's package is not, where somebody has a server
-// of it and says so; make test tells who does not.
+// eachEdition runs the test on the server that all tests use, of TimescaleDB's Apache
+// edition where it is Debian's package, and on one of the Community edition where
+// somebody has it and says so; make test tells who does not.
 func eachEdition(t *testing.T, test func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool)) {
-	run := func(server string, community bool) func(*testing.T) {
+	run := func(server string) func(*testing.T) {
 		return func(t *testing.T) {
 			t.Parallel()
 			address := dbtest.Empty(t, server)
@@ -26,14 +26,37 @@ func eachEdition(t *testing.T, test func(t *testing.T, store *db.DB, conn *pgx.C
 			conn, err := pgx.Connect(t.Context(), address)
 			require.NoError(t, err)
 			defer conn.Close(t.Context())
+			var community bool
+			require.NoError(t, conn.QueryRow(t.Context(), `select _timescaledb_functions.tsl_loaded()`).Scan(&community))
+			if server == os.Getenv(communityServer) {
+				require.True(t, community, communityServer+" has to name a server of the Community edition")
+			}
 			test(t, store, conn, community)
 		}
 	}
-	t.Run("Apache", run(dbtest.ServerURL(t), false))
-	server := os.Getenv("TEST_COMMUNITY_DATABASE_URL")
-	if server == "" {
-		t.Run("Community", func(t *testing.T) { t.Skip("TEST_COMMUNITY_DATABASE_URL is not set: this ran on the Apache edition alone") })
-		return
-	}
-	t.Run("Community", run(server, true))
+	t.Run("Common", run(dbtest.ServerURL(t)))
+	t.Run("Community", func(t *testing.T) {
+		server := os.Getenv(communityServer)
+		if server == "" {
+			t.Skip(communityServer + " is not set")
+		}
+		run(server)(t)
+	})
+}
+
+const communityServer = "TEST_COMMUNITY_DATABASE_URL"
+
+// dropDays drops usage_daily, whichever the edition has made it.
+func dropDays(t testing.TB, conn *pgx.Conn) {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), `
+		do $$
+		begin
+		  if exists (select from timescaledb_information.continuous_aggregates where view_name = 'usage_daily') then
+		    drop materialized view usage_daily;
+		  else
+		    drop view usage_daily;
+		  end if;
+		end $$`)
+	require.NoError(t, err)
 }

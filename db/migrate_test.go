@@ -85,8 +85,7 @@ func TestMigrate(t *testing.T) {
 		conn, err := pgx.Connect(t.Context(), address)
 		require.NoError(t, err)
 		defer conn.Close(t.Context())
-		_, err = conn.Exec(t.Context(), `drop view usage_daily`)
-		require.NoError(t, err)
+		dropDays(t, conn)
 		twoAtOnce(t, address)
 	})
 
@@ -161,8 +160,7 @@ func TestASchemaOfAnotherVersionIsLeftAsItIs(t *testing.T) {
 			defer conn.Close(t.Context())
 			_, err = conn.Exec(t.Context(), c.change)
 			require.NoError(t, err)
-			_, err = conn.Exec(t.Context(), `drop view usage_daily`) // which migrating would make again
-			require.NoError(t, err)
+			dropDays(t, conn) // which migrating would make again
 			before := schema(t, address)
 
 			err = store.Migrate(t.Context(), dbtest.Roles)
@@ -248,13 +246,8 @@ func TestUsageDailyEqualsARecount(t *testing.T) {
 		eachEdition(t, func(t *testing.T, store *db.DB, conn *pgx.Conn, community bool) {
 			tenant := dbtest.Tenant(t, store).ID
 			spread(t, store, tenant, start)
-			kind := "view"
-			if community {
-				kind = "materialized view"
-			}
-			_, err := conn.Exec(t.Context(), `drop `+kind+` usage_daily`)
-			require.NoError(t, err)
-			_, err = conn.Exec(t.Context(), `
+			dropDays(t, conn)
+			_, err := conn.Exec(t.Context(), `
 				create view usage_daily as select ts as day, tenant_id, customer_id, event_type, value as sum, 1::bigint as count from events`)
 			require.NoError(t, err)
 			var aggregates int

@@ -1,6 +1,9 @@
 package activities
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // MakeChunks prepares the database for the events of the coming weeks.
 func (a *Activities) MakeChunks(ctx context.Context) error {
@@ -17,6 +20,20 @@ func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 	defer alive(ctx)()
 	for {
 		removed, err := a.store.RequestIDs.Sweep(ctx, a.now(), sweptAtOnce)
+		if err != nil || removed < sweptAtOnce {
+			return err
+		}
+	}
+}
+
+// countsKept is how long what requests with events were answered can be looked at.
+const countsKept = 90 * 24 * time.Hour
+
+// SweepEventCounts forgets old counts of events.
+func (a *Activities) SweepEventCounts(ctx context.Context) error {
+	defer alive(ctx)()
+	for {
+		removed, err := a.store.EventCounts.Sweep(ctx, a.now().Add(-countsKept), sweptAtOnce)
 		if err != nil || removed < sweptAtOnce {
 			return err
 		}

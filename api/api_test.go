@@ -38,6 +38,7 @@ var known = registry.New(guard, "")
 type bundle struct {
 	store    *db.DB
 	writer   *db.Writer
+	counter  *db.EventCounter
 	keys     api.Keys
 	tenant   metering.Tenant
 	key      string // an admin key
@@ -110,10 +111,12 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	b.key = b.newKey(t, metering.ScopeAdmin)
 	b.writer = db.NewWriter(store, db.WriterOptions{})
 	t.Cleanup(b.writer.Close)
+	b.counter = db.NewEventCounter(store, func(err error) { t.Log("count events:", err) })
+	t.Cleanup(b.counter.Close)
 	ring, err := db.ParseKeyring("test:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	require.NoError(t, err)
 	b.deps = api.Deps{
-		Store: store, Writer: b.writer, Temporal: b.temporal, Guard: guard, Providers: known, Keyring: ring,
+		Store: store, Writer: b.writer, EventCounter: b.counter, Temporal: b.temporal, Guard: guard, Providers: known, Keyring: ring,
 		Keys: b.keys, Secret: secret, ErrorDocsBase: "https://errors.example.com", Now: b.now, SyncWait: time.Second,
 		FailuresPerMinute: 1_000_000,
 		Log:               slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),

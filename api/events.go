@@ -56,27 +56,31 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		}
 		event, rejection := sent.judge(s.Now(), s.Retention)
 		if rejection != nil {
-			s.metrics.events.WithLabelValues("rejected").Inc()
-			return ingestResult{}, rejected(rejection)
+			return ingestResult{}, s.rejected(ctx, rejection)
 		}
 		strangers, err := s.refuseStrangers(ctx, []metering.Event{event})
 		if err != nil {
 			return ingestResult{}, err
 		}
 		if rejection := strangers[0]; rejection != nil {
-			s.metrics.events.WithLabelValues("rejected").Inc()
-			return ingestResult{}, rejected(rejection)
+			return ingestResult{}, s.rejected(ctx, rejection)
 		}
 		result, err := s.ingest(ctx, []metering.Event{event}, []int{0}, nil)
 		if err == nil && result.Rejected > 0 {
-			return ingestResult{}, rejected(metering.Forgotten())
+			return ingestResult{}, refusal(metering.Forgotten())
 		}
 		result.Warnings = append(result.Warnings, sentEvents{events: []sentEvent{sent}}.unknown()...)
 		return result, err
 	})
 }
 
-func rejected(r *metering.Rejection) error { return metering.Invalid("body."+r.Field, "%s", r.Message) }
+// rejected counts an event that was sent alone, and refuses the request.
+func (s *server) rejected(ctx context.Context, r *metering.Rejection) error {
+	s.countEvents(ctx, ingestResult{Rejected: 1, Errors: []ingestError{{Code: r.Code}}})
+	return refusal(r)
+}
+
+func refusal(r *metering.Rejection) error { return metering.Invalid("body."+r.Field, "%s", r.Message) }
 
 // ingestEvents stores the events of a batch that break no rule.
 func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
@@ -151,9 +155,7 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 		}
 	}
 	result := report(events, indexes, outcomes, append(rejections, forgotten(outcomes, indexes)...))
-	s.metrics.events.WithLabelValues("stored").Add(float64(result.Accepted - result.Duplicates))
-	s.metrics.events.WithLabelValues("duplicate").Add(float64(result.Duplicates))
-	s.metrics.events.WithLabelValues("rejected").Add(float64(result.Rejected))
+	s.countEvents(ctx, result)
 	return result, nil
 }
 

@@ -522,6 +522,27 @@ func (e DeliveryDetailsStatus) Valid() bool {
 	}
 }
 
+// Defines values for EventCountsGranularity.
+const (
+	EventCountsGranularityDay   EventCountsGranularity = "day"
+	EventCountsGranularityHour  EventCountsGranularity = "hour"
+	EventCountsGranularityMonth EventCountsGranularity = "month"
+)
+
+// Valid indicates whether the value is a known member of the EventCountsGranularity enum.
+func (e EventCountsGranularity) Valid() bool {
+	switch e {
+	case EventCountsGranularityDay:
+		return true
+	case EventCountsGranularityHour:
+		return true
+	case EventCountsGranularityMonth:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for FoundInvitationRole.
 const (
 	FoundInvitationRoleAdmin     FoundInvitationRole = "admin"
@@ -2085,6 +2106,27 @@ func (e ListBillingSyncsParamsStatus) Valid() bool {
 	}
 }
 
+// Defines values for GetEventCountsParamsGranularity.
+const (
+	GetEventCountsParamsGranularityDay   GetEventCountsParamsGranularity = "day"
+	GetEventCountsParamsGranularityHour  GetEventCountsParamsGranularity = "hour"
+	GetEventCountsParamsGranularityMonth GetEventCountsParamsGranularity = "month"
+)
+
+// Valid indicates whether the value is a known member of the GetEventCountsParamsGranularity enum.
+func (e GetEventCountsParamsGranularity) Valid() bool {
+	switch e {
+	case GetEventCountsParamsGranularityDay:
+		return true
+	case GetEventCountsParamsGranularityHour:
+		return true
+	case GetEventCountsParamsGranularityMonth:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RemoveMemberParamsKeys.
 const (
 	HandOver RemoveMemberParamsKeys = "hand_over"
@@ -2446,6 +2488,23 @@ type ConnectableType string
 // Connectables defines model for Connectables.
 type Connectables struct {
 	Data []Connectable `json:"data"`
+}
+
+// CountedWindow defines model for CountedWindow.
+type CountedWindow struct {
+	// Accepted Events stored now or earlier under the same key
+	Accepted int64 `json:"accepted"`
+
+	// Duplicates Accepted events whose idempotency_key was known; they add nothing
+	Duplicates int64     `json:"duplicates"`
+	End        time.Time `json:"end"`
+
+	// Rejected Events that break a rule
+	Rejected int64 `json:"rejected"`
+
+	// Rejections The rejected ones by the rule, the most first
+	Rejections []EventRejections `json:"rejections"`
+	Start      time.Time         `json:"start"`
 }
 
 // Counting defines model for Counting.
@@ -2933,6 +2992,29 @@ type EventCounter struct {
 	Period    *EventPeriod `json:"period,omitempty"`
 }
 
+// EventCounts defines model for EventCounts.
+type EventCounts struct {
+	// Accepted Events stored now or earlier under the same key
+	Accepted int64 `json:"accepted"`
+
+	// Duplicates Accepted events whose idempotency_key was known; they add nothing
+	Duplicates  int64                  `json:"duplicates"`
+	Granularity EventCountsGranularity `json:"granularity"`
+	Period      UsagePeriod            `json:"period"`
+
+	// Rejected Events that break a rule
+	Rejected int64 `json:"rejected"`
+
+	// Rejections The rejected ones by the rule, the most first
+	Rejections []EventRejections `json:"rejections"`
+
+	// Windows In order of time, of the hours that begin in the period; windows without events are left out
+	Windows []CountedWindow `json:"windows"`
+}
+
+// EventCountsGranularity defines model for EventCounts.Granularity.
+type EventCountsGranularity string
+
 // EventPage defines model for EventPage.
 type EventPage struct {
 	Data []StoredEvent `json:"data"`
@@ -2954,6 +3036,13 @@ type EventPeriod struct {
 	// Id Examples: per_3
 	Id    string    `json:"id"`
 	Start time.Time `json:"start"`
+}
+
+// EventRejections defines model for EventRejections.
+type EventRejections struct {
+	// Code Examples: timestamp_too_old
+	Code  string `json:"code"`
+	Count int64  `json:"count"`
 }
 
 // ExcludedMeter defines model for ExcludedMeter.
@@ -5477,6 +5566,21 @@ type ListEventsParams struct {
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
+// GetEventCountsParams defines parameters for GetEventCounts.
+type GetEventCountsParams struct {
+	// Start The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end
+	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
+
+	// End The instant after the last; now when absent
+	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
+
+	// Granularity Days and months are those of the tenant's time zone
+	Granularity *GetEventCountsParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
+}
+
+// GetEventCountsParamsGranularity defines parameters for GetEventCounts.
+type GetEventCountsParamsGranularity string
+
 // CreateHmacSecretParams defines parameters for CreateHmacSecret.
 type CreateHmacSecretParams struct {
 	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
@@ -6740,6 +6844,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEvents(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetEventCounts Count events by what requests were answered
+	//
+	// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+	//
+	// Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
+	GetEventCounts(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListHmacSecrets List HMAC secrets
 	//
@@ -8612,6 +8723,23 @@ func (c *Client) IngestEventsWithBody(ctx context.Context, contentType string, b
 // Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 func (c *Client) IngestEvents(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewIngestEventsRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetEventCounts Count events by what requests were answered
+//
+// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+//
+// Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
+func (c *Client) GetEventCounts(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEventCountsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -12758,6 +12886,84 @@ func NewIngestEventsRequestWithBody(server string, contentType string, body io.R
 	return req, nil
 }
 
+// NewGetEventCountsRequest constructs an http.Request for the GetEventCounts method
+func NewGetEventCountsRequest(server string, params *GetEventCountsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events/counts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Start != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "start", *params.Start, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.End != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "end", *params.End, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Granularity != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "granularity", *params.Granularity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListHmacSecretsRequest constructs an http.Request for the ListHmacSecrets method
 func NewListHmacSecretsRequest(server string) (*http.Request, error) {
 	var err error
@@ -16346,6 +16552,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEventsWithResponse(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*IngestEventsResponse, error)
 
+	// GetEventCountsWithResponse Count events by what requests were answered
+	//
+	// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
+	GetEventCountsWithResponse(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*GetEventCountsResponse, error)
+
 	// ListHmacSecretsWithResponse List HMAC secrets
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -19737,6 +19952,54 @@ func (r IngestEventsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r IngestEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetEventCountsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *EventCounts
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetEventCountsResponse) GetJSON200() *EventCounts {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetEventCountsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEventCountsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEventCountsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEventCountsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEventCountsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -23710,6 +23973,21 @@ func (c *ClientWithResponses) IngestEventsWithResponse(ctx context.Context, body
 	return ParseIngestEventsResponse(rsp)
 }
 
+// GetEventCountsWithResponse Count events by what requests were answered
+//
+// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
+func (c *ClientWithResponses) GetEventCountsWithResponse(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*GetEventCountsResponse, error) {
+	rsp, err := c.GetEventCounts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEventCountsResponse(rsp)
+}
+
 // ListHmacSecretsWithResponse List HMAC secrets
 //
 // Returns a wrapper object for the known response body format(s).
@@ -26870,6 +27148,39 @@ func ParseIngestEventsResponse(rsp *http.Response) (*IngestEventsResponse, error
 			headers.XRateLimitRemaining = &value
 		}
 		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetEventCountsResponse parses an HTTP response from a GetEventCountsWithResponse call
+func ParseGetEventCountsResponse(rsp *http.Response) (*GetEventCountsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEventCountsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest EventCounts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
 	}
 
 	return response, nil

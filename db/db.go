@@ -48,6 +48,7 @@ type DB struct {
 	Backfills       Backfills
 	Usage           Usage
 	Events          Events
+	EventCounts     EventCounts
 	Providers       Providers
 	Ledger          Ledger
 	Syncs           Syncs
@@ -173,6 +174,7 @@ func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.C
 		Backfills:       Backfills{pool},
 		Usage:           Usage{pool},
 		Events:          Events{pool},
+		EventCounts:     EventCounts{pool},
 		Providers:       Providers{pool},
 		Ledger:          Ledger{pool, read},
 		Syncs:           Syncs{pool},

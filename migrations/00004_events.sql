@@ -60,7 +60,19 @@ create table event_types (
 );
 comment on table event_types is 'Every event type that a tenant has ever sent.';
 
+-- Written every few seconds by each process of the API: none of it is billed.
+create table event_counts (
+  tenant_id bigint not null references tenants,
+  hour      timestamptz not null, -- the first instant of one of the tenant's hours
+  outcome   text collate "C" not null, -- accepted, duplicate (of the accepted), or the code of a rejection
+  events    bigint not null,
+  primary key (tenant_id, hour, outcome)
+);
+comment on table event_counts is 'What requests with events were answered, by the hour.';
+create index event_counts_hour on event_counts (hour); -- by which they are forgotten
+
 -- +goose Down
+drop table event_counts;
 drop table event_types;
 drop table erased_event_keys;
 drop table events cascade; -- and usage_daily, which depends on the edition of TimescaleDB

@@ -919,6 +919,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/events/counts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count events by what requests were answered
+         * @description Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+         */
+        get: operations["get-event-counts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/hmac-secrets": {
         parameters: {
             query?: never;
@@ -2249,6 +2269,29 @@ export interface components {
         Connectables: {
             data: components["schemas"]["Connectable"][];
         };
+        CountedWindow: {
+            /**
+             * Format: int64
+             * @description Events stored now or earlier under the same key
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Accepted events whose idempotency_key was known; they add nothing
+             */
+            duplicates: number;
+            /** Format: date-time */
+            end: string;
+            /**
+             * Format: int64
+             * @description Events that break a rule
+             */
+            rejected: number;
+            /** @description The rejected ones by the rule, the most first */
+            rejections: components["schemas"]["EventRejections"][];
+            /** Format: date-time */
+            start: string;
+        };
         Counting: {
             /** @enum {string} */
             aggregation: "sum" | "count";
@@ -2683,6 +2726,30 @@ export interface components {
             meter_slug: string;
             period?: components["schemas"]["EventPeriod"];
         };
+        EventCounts: {
+            /**
+             * Format: int64
+             * @description Events stored now or earlier under the same key
+             */
+            accepted: number;
+            /**
+             * Format: int64
+             * @description Accepted events whose idempotency_key was known; they add nothing
+             */
+            duplicates: number;
+            /** @enum {string} */
+            granularity: "hour" | "day" | "month";
+            period: components["schemas"]["UsagePeriod"];
+            /**
+             * Format: int64
+             * @description Events that break a rule
+             */
+            rejected: number;
+            /** @description The rejected ones by the rule, the most first */
+            rejections: components["schemas"]["EventRejections"][];
+            /** @description In order of time, of the hours that begin in the period; windows without events are left out */
+            windows: components["schemas"]["CountedWindow"][];
+        };
         EventPage: {
             data: components["schemas"]["StoredEvent"][];
             /** @description Whether another page follows */
@@ -2702,6 +2769,12 @@ export interface components {
             id: string;
             /** Format: date-time */
             start: string;
+        };
+        EventRejections: {
+            /** @example timestamp_too_old */
+            code: string;
+            /** Format: int64 */
+            count: number;
         };
         ExcludedMeter: {
             meter_id: string;
@@ -6831,6 +6904,42 @@ export interface operations {
                     "X-RateLimit-Limit"?: number;
                     /** @description How many of them are left */
                     "X-RateLimit-Remaining"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-event-counts": {
+        parameters: {
+            query?: {
+                /** @description The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end */
+                start?: string;
+                /** @description The instant after the last; now when absent */
+                end?: string;
+                /** @description Days and months are those of the tenant's time zone */
+                granularity?: "hour" | "day" | "month";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventCounts"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {

@@ -80,10 +80,12 @@ func serveAPI(ctx context.Context, env *environment) error {
 	}
 	writer := db.NewWriter(ingest, coalescing)
 	defer writer.Close()
+	counter := db.NewEventCounter(ingest, func(err error) { log.Warn("events are not counted yet", "error", err) })
+	defer counter.Close()
 
 	metrics := newRegistry()
 	handler, err := api.New(api.Deps{
-		Store: store, Credentials: credentials, Writer: writer, Temporal: temporal, Guard: guard, Providers: all,
+		Store: store, Credentials: credentials, Writer: writer, EventCounter: counter, Temporal: temporal, Guard: guard, Providers: all,
 		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, WorkflowsURL: workflowsURL, ErrorDocsBase: errorDocs, Redis: shared,
 		CallsPerMinute: calls, TrustedProxies: proxies, Now: now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})

@@ -433,6 +433,17 @@ class Operations:
         answer: schema.IngestResult = self.call("POST", "/v1/events/batch", body=body)
         return answer
 
+    def get_event_counts(
+        self,
+        *,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        granularity: Literal["hour", "day", "month"] | None = None,
+    ) -> schema.EventCounts:
+        """Count events by what requests were answered."""
+        answer: schema.EventCounts = self.call("GET", "/v1/events/counts", query={"start": start, "end": end, "granularity": granularity})
+        return answer
+
     def list_hmac_secrets(self) -> schema.ListHMACSecret:
         """List HMAC secrets."""
         answer: schema.ListHMACSecret = self.call("GET", "/v1/hmac-secrets")

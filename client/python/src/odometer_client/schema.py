@@ -360,6 +360,11 @@ class EventPeriod(TypedDict):
     start: str
 
 
+class EventRejections(TypedDict):
+    code: str
+    count: int
+
+
 class ExcludedMeter(TypedDict):
     meter_id: str
     meter_slug: str
@@ -1200,6 +1205,15 @@ class BillingPeriod(TypedDict):
     stream: NotRequired[int]
 
 
+class CountedWindow(TypedDict):
+    accepted: int
+    duplicates: int
+    end: str
+    rejected: int
+    rejections: list[EventRejections]
+    start: str
+
+
 class DailyUsage(TypedDict):
     meters: list[MeterDaily]
     period: UsagePeriod
@@ -1209,6 +1223,16 @@ class EventCounter(TypedDict):
     late: bool
     meter_slug: str
     period: NotRequired[EventPeriod]
+
+
+class EventCounts(TypedDict):
+    accepted: int
+    duplicates: int
+    granularity: Literal["hour", "day", "month"]
+    period: UsagePeriod
+    rejected: int
+    rejections: list[EventRejections]
+    windows: list[CountedWindow]
 
 
 class InvoiceDisagrees(TypedDict):

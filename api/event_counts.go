@@ -1,0 +1,128 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// maxCounted is the longest range of which events are counted: as long as counts are kept.
+const maxCounted = 92 * 24 * time.Hour
+
+// countEvents counts what a request with events is answered.
+func (s *server) countEvents(ctx context.Context, result ingestResult) {
+	s.metrics.events.WithLabelValues("stored").Add(float64(result.Accepted - result.Duplicates))
+	s.metrics.events.WithLabelValues("duplicate").Add(float64(result.Duplicates))
+	s.metrics.events.WithLabelValues("rejected").Add(float64(result.Rejected))
+	tenant := principalOf(ctx).Tenant
+	hour := metering.WindowOf(s.Now(), metering.Hour, tenant.Location()).Start
+	s.EventCounter.Count(tenant.ID, hour, db.EventAccepted, result.Accepted)
+	s.EventCounter.Count(tenant.ID, hour, db.EventDuplicate, result.Duplicates)
+	for _, e := range result.Errors {
+		s.EventCounter.Count(tenant.ID, hour, e.Code, 1)
+	}
+}
+
+type countsInput struct {
+	Start       time.Time            `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end"`
+	End         time.Time            `query:"end" doc:"The instant after the last; now when absent"`
+	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days and months are those of the tenant's time zone"`
+}
+
+type countsOutput struct{ Body eventCounts }
+
+type eventCounts struct {
+	Period      usagePeriod          `json:"period"`
+	Granularity metering.Granularity `json:"granularity"`
+
+	CountedEvents
+
+	Windows []countedWindow `json:"windows" doc:"In order of time, of the hours that begin in the period; windows without events are left out"`
+}
+
+type countedWindow struct {
+	Start time.Time `json:"start"`
+	End   time.Time `json:"end"`
+
+	CountedEvents
+}
+
+// CountedEvents are numbers of events by what became of them.
+type CountedEvents struct {
+	Accepted   int64             `json:"accepted" doc:"Events stored now or earlier under the same key"`
+	Duplicates int64             `json:"duplicates" doc:"Accepted events whose idempotency_key was known; they add nothing"`
+	Rejected   int64             `json:"rejected" doc:"Events that break a rule"`
+	Rejections []eventRejections `json:"rejections" doc:"The rejected ones by the rule, the most first"`
+}
+
+type eventRejections struct {
+	Code  string `json:"code" example:"timestamp_too_old"`
+	Count int64  `json:"count"`
+}
+
+func (s *server) eventCounts(ctx context.Context, in *countsInput) (*countsOutput, error) {
+	end := in.End
+	if end.IsZero() {
+		end = metering.Instant(s.Now())
+	}
+	r, err := Span{in.Start, end}.within(metering.Range{Start: metering.Instant(end).Add(-eventsWindow), End: end})
+	if err != nil {
+		return nil, err
+	}
+	if r.End.Sub(r.Start) > maxCounted {
+		return nil, metering.Invalid("query.start", "must not be more than 92 days before the end")
+	}
+	tenant := principalOf(ctx).Tenant
+	counts, err := s.Store.EventCounts.Within(ctx, tenant.ID, r)
+	if err != nil {
+		return nil, err
+	}
+	out := &countsOutput{eventCounts{Period: usagePeriod{r.Start.UTC(), r.End.UTC()}, Granularity: in.Granularity, Windows: []countedWindow{}}}
+	for _, c := range counts {
+		window := metering.WindowOf(c.Hour, in.Granularity, tenant.Location())
+		if last := len(out.Body.Windows) - 1; last < 0 || !out.Body.Windows[last].Start.Equal(window.Start) {
+			out.Body.Windows = append(out.Body.Windows, countedWindow{Start: window.Start.UTC(), End: window.End.UTC()})
+		}
+		out.Body.Windows[len(out.Body.Windows)-1].add(c)
+		out.Body.add(c)
+	}
+	out.Body.sort()
+	for i := range out.Body.Windows {
+		out.Body.Windows[i].sort()
+	}
+	return out, nil
+}
+
+func (e *CountedEvents) add(c db.EventCount) {
+	switch c.Outcome {
+	case db.EventAccepted:
+		e.Accepted += c.Events
+	case db.EventDuplicate:
+		e.Duplicates += c.Events
+	default:
+		e.Rejected += c.Events
+		i := slices.IndexFunc(e.Rejections, func(r eventRejections) bool { return r.Code == c.Outcome })
+		if i < 0 {
+			i, e.Rejections = len(e.Rejections), append(e.Rejections, eventRejections{Code: c.Outcome})
+		}
+		e.Rejections[i].Count += c.Events
+	}
+}
+
+// sort brings the rule that most events break to the front.
+func (e *CountedEvents) sort() {
+	if e.Rejections == nil {
+		e.Rejections = []eventRejections{}
+	}
+	slices.SortFunc(e.Rejections, func(a, b eventRejections) int {
+		if a.Count != b.Count {
+			return cmp.Compare(b.Count, a.Count)
+		}
+		return strings.Compare(a.Code, b.Code)
+	})
+}

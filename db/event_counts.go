@@ -1,0 +1,165 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// EventCounts are what requests with events were answered, hour by hour. They are
+// written beside ingest and not with it, so what a process has not written when it is
+// killed is lost: they are for operators to look at, and nothing is billed by them.
+type EventCounts struct{ pool *pool }
+
+// What becomes of an event that is not rejected. The outcome of any other is the code
+// of its rejection.
+const (
+	EventAccepted  = "accepted"
+	EventDuplicate = "duplicate" // which counts as accepted too
+)
+
+// EventCount is how many events of one of a tenant's hours had an outcome.
+type EventCount struct {
+	Hour    time.Time // its first instant
+	Outcome string
+	Events  int64
+}
+
+// Within returns the counts of the hours that begin in a range, in order of time.
+func (c EventCounts) Within(ctx context.Context, tenant metering.TenantID, r metering.Range) ([]EventCount, error) {
+	rows, err := c.pool.Query(ctx, `
+		select hour, outcome, events from event_counts
+		where tenant_id = $1 and hour >= $2 and hour < $3
+		order by hour, outcome`, tenant, r.Start, r.End)
+	if err != nil {
+		return nil, coded(err)
+	}
+	counts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[EventCount])
+	return counts, coded(err)
+}
+
+// Sweep forgets up to limit counts of hours before then, of any tenant.
+func (c EventCounts) Sweep(ctx context.Context, before time.Time, limit int) (removed int64, err error) {
+	tag, err := c.pool.Exec(ctx, `
+		delete from event_counts
+		where (tenant_id, hour, outcome) in (
+		  select tenant_id, hour, outcome from event_counts
+		  where hour < $1
+		  order by hour
+		  limit $2
+		  for update skip locked
+		)`, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("forget counts of events: %w", coded(err))
+	}
+	return tag.RowsAffected(), nil
+}
+
+// add adds to what is counted already. Rows are locked in the order of their keys, so
+// that two processes do not wait for each other.
+func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) error {
+	var tenants, events []int64
+	var hours []time.Time
+	var outcomes []string
+	for of, n := range counted {
+		tenants, hours, outcomes, events = append(tenants, int64(of.tenant)), append(hours, of.hour), append(outcomes, of.outcome), append(events, n)
+	}
+	_, err := c.pool.Exec(ctx, `
+		insert into event_counts as c (tenant_id, hour, outcome, events)
+		select * from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::bigint[]) as counted (tenant_id, hour, outcome, events)
+		order by tenant_id, hour, outcome collate "C"
+		on conflict (tenant_id, hour, outcome) do update set events = c.events + excluded.events`, tenants, hours, outcomes, events)
+	if err != nil {
+		return fmt.Errorf("count events: %w", coded(err))
+	}
+	return nil
+}
+
+// EventCounter adds up in memory what becomes of events, so that counting one costs
+// nothing, and writes it to EventCounts every few seconds.
+type EventCounter struct {
+	counts  EventCounts
+	stop    chan struct{}
+	stopped chan struct{}
+
+	mu      sync.Mutex
+	counted map[countedOutcome]int64
+}
+
+type countedOutcome struct {
+	tenant  metering.TenantID
+	hour    time.Time
+	outcome string
+}
+
+const (
+	countsEvery  = 5 * time.Second
+	countsWithin = 10 * time.Second // a write takes
+)
+
+// NewEventCounter makes an EventCounter that writes to store. failed is told why
+// counts could not be written; they are kept, and written the next time.
+func NewEventCounter(store *DB, failed func(error)) *EventCounter {
+	c := &EventCounter{counts: store.EventCounts, stop: make(chan struct{}), stopped: make(chan struct{}), counted: make(map[countedOutcome]int64)}
+	go c.run(failed)
+	return c
+}
+
+// Count adds events of the tenant's hour that had an outcome.
+func (c *EventCounter) Count(tenant metering.TenantID, hour time.Time, outcome string, events int) {
+	if events == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counted[countedOutcome{tenant, hour, outcome}] += int64(events)
+}
+
+// Write writes down what was counted since the last time.
+func (c *EventCounter) Write(ctx context.Context) error {
+	c.mu.Lock()
+	counted := c.counted
+	c.counted = make(map[countedOutcome]int64)
+	c.mu.Unlock()
+	if len(counted) == 0 {
+		return nil
+	}
+	err := c.counts.add(ctx, counted)
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for of, n := range counted {
+			c.counted[of] += n
+		}
+	}
+	return err
+}
+
+// Close writes down what is left.
+func (c *EventCounter) Close() {
+	close(c.stop)
+	<-c.stopped
+}
+
+func (c *EventCounter) run(failed func(error)) {
+	defer close(c.stopped)
+	every := time.NewTicker(countsEvery)
+	defer every.Stop()
+	for stopping := false; !stopping; {
+		select {
+		case <-c.stop:
+			stopping = true
+		case <-every.C:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), countsWithin)
+		if err := c.Write(ctx); err != nil {
+			failed(err)
+		}
+		cancel()
+	}
+}

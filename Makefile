@@ -44,6 +44,7 @@ build: dashboard ## bin/odometer, with the dashboard in it
 
 test: ## all tests, against servers of their own
 	@dev/up browser
+	@dev/up operating
 	@dev/up dashboard
 	dev/up test $(MAKE) --no-print-directory test-go RACE="$$(dev/up race)"
 	@[ -n "$(TEST_COMMUNITY_DATABASE_URL)" ] || \

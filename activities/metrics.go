@@ -46,6 +46,10 @@ func NewMetrics(registry prometheus.Registerer) Metrics {
 			Name: "odometer_provider_event_gaps_total", Help: "Times for which a provider does not list its events any more, and nobody had asked.",
 		}),
 	}
+	for _, outcome := range []string{"succeeded", "failed"} { // shown from 0 on, or the first would be no increase
+		m.syncs.WithLabelValues(outcome)
+		m.webhooks.WithLabelValues(outcome)
+	}
 	if registry != nil {
 		registry.MustRegister(m.calls, m.failed, m.reports, m.syncs, m.webhooks, m.missed, m.gaps)
 	}

@@ -18,7 +18,7 @@ if ! mkdir -p "$cache" 2>/dev/null || [[ ! -w $cache ]]; then
 	mkdir -p "$cache" || die "Neither the home folder nor this clone can be written: there is no place to set anything up."
 fi
 tools=$cache/tools
-PATH=$PATH:$tools/usr/bin
+PATH=$PATH:/usr/sbin:$tools/usr/bin:$tools/usr/sbin
 libraries=$tools/usr/lib/$(uname -m)-linux-gnu # for what was only unpacked
 
 root() { [[ $(id -u) == 0 ]]; }
@@ -36,31 +36,55 @@ with_lock() {
 	exec {lock}>&-
 }
 
-# need COMMAND PACKAGE: COMMAND can be run afterwards.
+# need COMMAND PACKAGE [unpack]: COMMAND can be run afterwards.
 need() {
-	command -v "$1" >/dev/null || with_lock "$cache/tools.lock" install "$2"
+	command -v "$1" >/dev/null || with_lock "$cache/tools.lock" "${3:-install}" "$2"
 	command -v "$1" >/dev/null || die "$1 is still missing after installing $2."
 }
 
 # install PACKAGE: from the system's own archive. Without root it, and what it needs that is
 # not installed, is only unpacked, into the cache.
 install() {
-	local state=$cache/apt apt=(apt-get) how=() deb
-	command -v apt-get >/dev/null ||
-		die "$1 is missing. Only Debian and Ubuntu are set up by themselves: install it and try again."
+	local how=()
 	if root; then
 		say "installing $1"
-		apt+=(-o DPkg::Lock::Timeout=300) # another apt-get may be at work
 	else
 		say "unpacking $1 for this user"
-		rm -rf "$state/archives"
-		mkdir -p "$state/lists/partial" "$state/archives/partial" "$tools"
-		apt+=(-o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state" -o Debug::NoLocking=1)
 		how=(--download-only)
 	fi
-	{ "${apt[@]}" update && DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends "${how[@]}" "$1"; } \
-		>"$cache/apt.log" 2>&1 || die "apt-get could not get $1; see $cache/apt.log"
-	root || for deb in "$state"/archives/*.deb; do dpkg-deb -x "$deb" "$tools"; done
+	packages "$1" install -y --no-install-recommends "${how[@]}" "$1"
+	root || unpack_archives
+}
+
+# unpack PACKAGE: it alone, into the cache, also as root: some packages start a service when they are installed.
+unpack() {
+	say "unpacking $1 for this user"
+	mkdir -p "$cache/apt/archives"
+	cd "$cache/apt/archives"
+	packages "$1" download "$1"
+	cd - >/dev/null
+	unpack_archives
+}
+
+unpack_archives() {
+	local deb
+	mkdir -p "$tools"
+	for deb in "$cache"/apt/archives/*.deb; do dpkg-deb -x "$deb" "$tools"; done
+	rm -rf "$cache/apt/archives"
+}
+
+# packages PACKAGE COMMAND…: apt-get's COMMAND, which is about PACKAGE; without root, with lists and archives in the cache.
+packages() {
+	local state=$cache/apt package=$1 apt=(apt-get -o DPkg::Lock::Timeout=300) # another apt-get may be at work
+	shift
+	command -v apt-get >/dev/null ||
+		die "$package is missing. Only Debian and Ubuntu are set up by themselves: install it and try again."
+	root || {
+		mkdir -p "$state/lists/partial" "$state/archives/partial"
+		apt+=(-o "Dir::State::lists=$state/lists" -o "Dir::Cache=$state" -o Debug::NoLocking=1)
+	}
+	{ "${apt[@]}" update && DEBIAN_FRONTEND=noninteractive "${apt[@]}" "$@"; } >"$cache/apt.log" 2>&1 ||
+		die "apt-get could not get $package; see $cache/apt.log"
 }
 
 # free_port NAME PORT VARIABLE: a taken port is a message, never a kill.

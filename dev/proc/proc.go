@@ -162,7 +162,7 @@ func (s *System) start(t testing.TB, command, role, variable string) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Process{Address: freeAddress(t), name: command, log: log}
+	p := &Process{Address: FreeAddress(t), name: command, log: log}
 	p.URL = "http://" + p.Address
 	p.system = s.with(variable+"="+p.Address, "DATABASE_URL="+dbtest.As(t, s.database, role))
 	t.Cleanup(func() {
@@ -176,7 +176,8 @@ func (s *System) start(t testing.TB, command, role, variable string) *Process {
 	return p
 }
 
-func freeAddress(t testing.TB) string {
+// FreeAddress is a HOST:PORT that nothing listens at.
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -82,15 +82,19 @@ func (s ProviderEvents) Handle(ctx context.Context, tenant metering.TenantID, ro
 	return nil
 }
 
-// Open lists, over all tenants, the events from before `before` that nobody
-// has handled.
+// Open lists, over all tenants, the oldest events from before `before` that
+// nobody has handled: of each tenant as many as of any other, so that one whose
+// provider does not answer keeps nobody's from being found.
 func (s ProviderEvents) Open(ctx context.Context, before time.Time) ([]KeptEvent, error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+keptEvent+`
-		from provider_events e
-		where e.handled_at is null
-		  and e.received_at < $1
-		order by e.received_at
+		from (
+		  select tenant_id, id, connection_id, provider_customer, received_at,
+		    row_number() over (partition by tenant_id order by received_at) as place
+		  from provider_events
+		  where handled_at is null
+		    and received_at < $1) e
+		order by e.place, e.received_at
 		limit 1000`, before)
 	if err != nil {
 		return nil, fmt.Errorf("list open provider events: %w", coded(err))

@@ -203,23 +203,32 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 	return r, known
 }
 
-// partlyKnown are the starts of the closed periods of which final invoices show
-// what is billed of something that was reported, and not of all that may be on one.
-// What they show is looked at again, also if no other invoice follows: whoever
-// replaces the connection awaits none.
+// partlyKnown are the starts of the closed periods that final invoices are to be
+// compared with again.
 func (f Facts) partlyKnown() (starts []time.Time) {
-	is := func(r Reported, l ClosedLine, p Period, shown bool) bool {
-		return !r.Late && r.MeterID == l.MeterID && r.about(p) && r.Standing.Any && (r.Invoiced != nil || r.Line != nil) == shown
-	}
 	for _, p := range f.Stored {
-		if slices.ContainsFunc(p.Closed, func(l ClosedLine) bool {
-			return slices.ContainsFunc(f.Reported, func(r Reported) bool { return is(r, l, p, true) }) &&
-				slices.ContainsFunc(f.Reported, func(r Reported) bool { return is(r, l, p, false) && f.here(r.Series) })
-		}) {
+		if slices.ContainsFunc(p.Closed, func(l ClosedLine) bool { return f.isPartlyKnown(p, l) }) {
 			starts = append(starts, p.Start)
 		}
 	}
 	return starts
+}
+
+// isPartlyKnown says whether final invoices show what is billed of something that was
+// reported of a closed line, and not of all that may be on one, or nobody can tell:
+// there is no connection, or one of the other mode. What they show is looked at again,
+// also if no other invoice follows: whoever replaces the connection awaits none.
+func (f Facts) isPartlyKnown(p Period, l ClosedLine) bool {
+	if l.Billed && l.Test != f.inTest() {
+		return true
+	}
+	is := func(shown bool) bool {
+		return slices.ContainsFunc(f.Reported, func(r Reported) bool {
+			may := !r.Late && r.MeterID == l.MeterID && r.about(p) && r.Standing.Any && (r.Invoiced != nil || r.Line != nil) == shown
+			return may && (shown || f.here(r.Series))
+		})
+	}
+	return is(true) && (f.Connection == nil || is(false))
 }
 
 // isOnItsWay says whether a report of the series is. What was never sent to a

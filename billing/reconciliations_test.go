@@ -507,7 +507,8 @@ func TestWhatIsInDoubtIsNotSentAgainOnceInvoicesShowWhatIsBilled(t *testing.T) {
 }
 
 // Invoices that show a part of what is billed of a closed period are read again
-// until others show the rest, or nobody awaits these.
+// until others show the rest, or nobody awaits these; and so are all of a period that
+// nobody is connected to compare with them, or one of the other mode.
 func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
 	t.Parallel()
 	rest := func(r billing.Reported) func(*billing.Facts) {
@@ -532,6 +533,12 @@ func TestInvoicesThatShowAPartAreReadAgain(t *testing.T) {
 		"SomeCameLate":         {rest(late), 0},
 		"SomeWasNotTaken":      {rest(never), 0},
 		"ThePeriodIsNotClosed": {func(f *billing.Facts) { rest(counted(january, "4"))(f); f.Stored[0] = invoiced(january) }, 0},
+		"NobodyIsConnected":    {func(f *billing.Facts) { f.Connection = nil }, 1},
+		"NorDoTheyShowAny":     {func(f *billing.Facts) { f.Connection, f.Invoices = nil, nil }, 0},
+		"TheModeIsTheOther":    {func(f *billing.Facts) { f.InTest, f.Invoices = []metering.ConnectionID{f.Connection.ID}, nil }, 1},
+		"NorWasItBilled": {func(f *billing.Facts) {
+			f.InTest, f.Invoices, f.Stored[0].Closed[0].Billed = []metering.ConnectionID{f.Connection.ID}, nil, false
+		}, 0},
 	} {
 		f := closedWith("6")
 		f.Invoices = []billing.Invoice{renewal("6")}

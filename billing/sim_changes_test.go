@@ -243,8 +243,16 @@ func (l *life) movesSubscription() bool {
 		}
 	}
 	l.noteSubscription()
-	l.sync() // the provider says so
+	l.hears()
 	return true
+}
+
+// hears is what is done where the provider says so: a sync, and another one where
+// that says to look again at once, since what was sent just now is on another invoice.
+func (l *life) hears() {
+	if l.sync(); !l.lookAgain.After(l.now) {
+		l.sync()
+	}
 }
 
 func (l *life) removesItem() bool {

@@ -63,6 +63,7 @@ type mostUsed struct{ used, most metering.Decimal }
 type step struct {
 	kind int
 	seed uint64
+	soon bool // no time passes before it
 }
 
 // script is what is to happen in the life of a seed.
@@ -70,21 +71,19 @@ func script(seed uint64) []step {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	steps := make([]step, 40)
 	for i := range steps {
-		steps[i] = step{anyOf(usual, rng), rng.Uint64()}
+		steps[i] = step{kind: anyOf(usual, rng), seed: rng.Uint64()}
 	}
-	if twofold(seed) { // such lives cost more with each step than others do
-		return among(steps[:26], seed, streaming, len(kinds)-len(streaming), 2)
+	switch {
+	case twofold(seed): // such lives cost more with each step than others do
+		steps = among(steps[:26], seed, streaming, len(kinds)-len(streaming), 2)
+	case own(seed):
+		steps = among(steps[:26], seed, slices.Concat(restoring, charging, owning), len(usual), 2)
+	case seed%4 == 2:
+		steps = among(steps, seed, restoring, len(usual), 4)
+	case seed%4 == 3:
+		steps = among(steps, seed, charging, len(usual)+len(restoring), 4)
 	}
-	if own(seed) {
-		return among(steps[:26], seed, slices.Concat(restoring, charging, owning), len(usual), 2)
-	}
-	if seed%4 == 2 {
-		return among(steps, seed, restoring, len(usual), 4)
-	}
-	if seed%4 == 3 {
-		return among(steps, seed, charging, len(usual)+len(restoring), 4)
-	}
-	return steps
+	return led(steps, seed)
 }
 
 // among are the steps, and after each of them others at these odds, of kinds whose
@@ -94,7 +93,7 @@ func among(steps []step, seed uint64, others []kind, place, odds int) (all []ste
 	for _, s := range steps {
 		all = append(all, s)
 		for rng.IntN(odds) == 0 {
-			all = append(all, step{place + anyOf(others, rng), rng.Uint64()})
+			all = append(all, step{kind: place + anyOf(others, rng), seed: rng.Uint64()})
 		}
 	}
 	return all
@@ -292,7 +291,9 @@ func live(seed uint64, steps []step, in circumstances) *life {
 	former := never
 	for n, s := range steps {
 		l.rng = rand.New(rand.NewPCG(s.seed, 3))
-		l.passTime(l.now.Add(time.Duration(l.rng.IntN(240)) * time.Minute))
+		if more := time.Duration(l.rng.IntN(240)) * time.Minute; !s.soon {
+			l.passTime(l.now.Add(more))
+		}
 		former = l.step(s, former)
 		if in.eager {
 			l.sync()

@@ -425,7 +425,7 @@ func (l *life) swapsSecond() bool {
 	c.cancel(l.now, l.rng.IntN(2) == 0, l.farSide.calls)
 	l.farSide.subscribeBeside(l)
 	l.farSide.goOnWith(c.last(), l.second())
-	l.sync()
+	l.hears()
 	return true
 }
 

@@ -1,0 +1,63 @@
+package billing_test
+
+import (
+	"math/rand/v2"
+	"slices"
+)
+
+// course is what leads where chance seldom does: kinds of steps, one after the
+// other. Between those that stand together no time passes.
+type course struct {
+	of    func(seed uint64) bool // whose lives it may happen in
+	steps [][]string
+}
+
+// courses lead to what each was found by one life of a hundred thousand.
+var courses = []course{
+	// All items go to the second subscription, and the first one ends, with a draft. What its
+	// last period lacks is carried onto the second one; then that ends as well, and the first
+	// one is read again.
+	{twofold, [][]string{
+		{"a sync"}, {"a server error"}, {"a second subscription begins", "an item moves", "an item moves", "a sync"}, {"another subscription", "an item moves"},
+		{"a deadline passes", "a closing", "a sync"}, {"a second subscription ends"},
+	}},
+	// A subscription runs between two others, and was reported nothing but what went out at
+	// the instant at which it began, for the one before it.
+	{twofold, [][]string{
+		{"a second subscription begins"}, {"an item is added beside another"}, {"a silent drop", "a second subscription is swapped"}, {"a second subscription is swapped"},
+	}},
+	// A line is edited that a restored ledger does not know to have set.
+	{own, [][]string{{"a backup"}, {"a month is billed"}, {"a line is edited"}, {"a restore"}, {"a sync"}, {"an invoice of ours is read"}}},
+	// An invoice of ours is final before its period closes in a ledger that was restored.
+	{own, [][]string{{"a backup"}, {"a month is billed"}, {"a restore"}, {"a sync"}, {"an unlink"}, {"an invoice of ours is read"}, {"a closing"}}},
+	// Of a period's invoices one is read, and the connection replaced before the other is.
+	{several, [][]string{
+		{"a silent drop"}, {"another subscription"}, {"an answer is lost"}, {"a sync"}, {"an unlink"}, {"a deadline passes"}, {"a closing"}, {"a sync"},
+		{"a missed invoice is read"}, {"a new counter"},
+	}},
+	// A report is in doubt in one mode, and another one in the other, when an invoice of the first is final.
+	{several, [][]string{
+		{"a new counter"}, {"another mode"}, {"a silent drop"}, {"a saved error"}, {"a border passes"}, {"another mode"}, {"a saved error"}, {"another mode"},
+	}},
+}
+
+// several says whether the life of a seed may be at several connections, with one
+// subscription at a time.
+func several(seed uint64) bool { return !twofold(seed) && !own(seed) }
+
+// led are the steps, and, in one life of three, those of a course among them.
+func led(steps []step, seed uint64) []step {
+	rng := rand.New(rand.NewPCG(seed, 5))
+	if rng.IntN(3) > 0 {
+		return steps
+	}
+	fit := slices.DeleteFunc(slices.Clone(courses), func(c course) bool { return !c.of(seed) })
+	var course []step
+	for _, together := range fit[rng.IntN(len(fit))].steps {
+		for n, name := range together {
+			kind := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
+			course = append(course, step{kind: kind, seed: rng.Uint64(), soon: n > 0})
+		}
+	}
+	return slices.Insert(steps, rng.IntN(len(steps)/2), course...)
+}

@@ -14,11 +14,11 @@ type course struct {
 
 // courses lead to what each was found by one life of a hundred thousand.
 var courses = []course{
-	// All items go to the second subscription, and the first one ends, with a draft. What its
-	// last period lacks is carried onto the second one; then that ends as well, and the first
-	// one is read again.
+	// A period is over, and all items go to the second subscription. The first one ends,
+	// with drafts, and what the period lacks is carried onto the second one; then that ends as
+	// well, and the first one is read again.
 	{twofold, [][]string{
-		{"a sync"}, {"a server error"}, {"a second subscription begins", "an item moves", "an item moves", "a sync"}, {"another subscription", "an item moves"},
+		{"an answer is lost"}, {"an answer is lost"}, {"a sync"}, {"usage", "usage", "usage", "a border passes"}, {"a second subscription begins", "an item moves", "an item moves", "a sync"}, {"another subscription", "an item moves"},
 		{"a deadline passes", "a closing", "a sync"}, {"a second subscription ends"},
 	}},
 	// A subscription runs between two others, and was reported nothing but what went out at

@@ -67,7 +67,10 @@ type step struct {
 }
 
 // script is what is to happen in the life of a seed.
-func script(seed uint64) []step {
+func script(seed uint64) []step { return led(byChance(seed), seed) }
+
+// byChance are the steps that nothing leads to.
+func byChance(seed uint64) []step {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	steps := make([]step, 40)
 	for i := range steps {
@@ -75,15 +78,15 @@ func script(seed uint64) []step {
 	}
 	switch {
 	case twofold(seed): // such lives cost more with each step than others do
-		steps = among(steps[:26], seed, streaming, len(kinds)-len(streaming), 2)
+		return among(steps[:26], seed, streaming, len(kinds)-len(streaming), 2)
 	case own(seed):
-		steps = among(steps[:26], seed, slices.Concat(restoring, charging, owning), len(usual), 2)
+		return among(steps[:26], seed, slices.Concat(restoring, charging, owning), len(usual), 2)
 	case seed%4 == 2:
-		steps = among(steps, seed, restoring, len(usual), 4)
+		return among(steps, seed, restoring, len(usual), 4)
 	case seed%4 == 3:
-		steps = among(steps, seed, charging, len(usual)+len(restoring), 4)
+		return among(steps, seed, charging, len(usual)+len(restoring), 4)
 	}
-	return led(steps, seed)
+	return steps
 }
 
 // among are the steps, and after each of them others at these odds, of kinds whose

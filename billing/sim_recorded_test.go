@@ -108,7 +108,7 @@ func recordingOf(seed uint64) string {
 // record lives the life of a seed, without what only a simulator can do.
 func record(seed uint64) *life {
 	leftOut := kindOf(seed).leftOut
-	steps := slices.DeleteFunc(script(seed), func(s step) bool { return slices.Contains(leftOut, kinds[s.kind].name) })
+	steps := slices.DeleteFunc(byChance(seed), func(s step) bool { return slices.Contains(leftOut, kinds[s.kind].name) })
 	return live(seed, steps, circumstances{tape: newTape(), monthly: true})
 }
 

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,4 +73,42 @@ func TestAnArchivedCustomersEventHasItBack(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/customers", "").body, "acme")
 	require.Equal(t, `{"total":2}`, b.total(t, "acme"))
 	require.Len(t, b.audited(t, "customer.unarchive"), 1)
+}
+
+// Archiving is about lists and erasing about names, and neither about money: who has
+// to pay a base price no longer gets a plan without one.
+func TestWhoIsArchivedOrErasedIsChargedBasePrices(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	must := func(method, path, body string) string {
+		t.Helper()
+		answer := b.send(t, method, path, body)
+		require.Less(t, answer.status, 300, answer.body)
+		return answer.body
+	}
+	estimated := func(want string) {
+		t.Helper()
+		require.Contains(t, must("GET", "/v1/billing/revenue", ""), `"estimated":`+want+`,`)
+	}
+	must("PUT", "/v1/meters/calls/pricing", `{"base_price":9}`)
+	for slug, price := range map[string]string{"pro": "25", "former": "0"} {
+		must("POST", "/v1/products", `{"slug":"`+slug+`"}`)
+		must("PUT", "/v1/products/"+slug+"/pricing/calls", `{"base_price":`+price+`}`)
+	}
+	must("POST", "/v1/customers", `{"external_id":"acme"}`)
+	estimated("9")
+	must("PUT", "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z","confirm_retroactive":true}`)
+	for _, archived := range []string{"/v1/customers/acme", "/v1/products/pro", "/v1/meters/calls"} {
+		must("POST", archived+"/archive", "")
+		require.Equal(t, "25 USD", b.preview(t), archived)
+		estimated("25")
+	}
+	var erased struct {
+		ExternalID string `json:"external_id"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(must("POST", "/v1/customers/acme/erase", `{"confirm":"acme","reason":"asked for"}`)), &erased))
+	estimated("25")
+	must("PUT", "/v1/customers/"+erased.ExternalID+"/product", `{"product":"former","effective_from":"2020-01-01T00:00:00Z","confirm_retroactive":true}`)
+	estimated("0")
 }

@@ -27,5 +27,5 @@ func TestManyOpenEventsOfOneTenantHideNobodyElses(t *testing.T) {
 	open, err := b.store.ProviderEvents.Open(t.Context(), b.now.Add(time.Second))
 	require.NoError(t, err)
 	require.Contains(t, open, db.KeptEvent{Tenant: b.tenant, Row: kept.Row})
-	many.exec(`update provider_events set handled_at = now() where tenant_id = $1`, many.tenant)
+	many.exec(`update provider_events set handled_at = $2 where tenant_id = $1`, many.tenant, many.now)
 }

@@ -174,7 +174,7 @@ func TestAnErasureDecompressesNobodyElsesEvents(t *testing.T) {
 
 		_, err = conn.Exec(ctx, `alter database `+pgx.Identifier{conn.Config().Database}.Sanitize()+` set plan_cache_mode = force_generic_plan`)
 		require.NoError(t, err)
-		planning, err := dbtest.Connect(ctx, conn.Config().ConnString())
+		planning, err := dbtest.Connect(ctx, dbtest.As(t, conn.Config().ConnString(), dbtest.Roles.Worker))
 		require.NoError(t, err)
 		defer planning.Close()
 		eraseAll(t, planning, tenant, ada.ID)

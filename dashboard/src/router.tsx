@@ -6,7 +6,7 @@ import { frame, notSignedIn, root } from "./routes";
 import { billingRoutes } from "./screens/billing/routes";
 import { customerRoutes } from "./screens/customers/routes";
 import { developerRoutes } from "./screens/developers/routes";
-import { events } from "./screens/events/routes";
+import { eventRoutes } from "./screens/events/routes";
 import { meterRoutes } from "./screens/meters/routes";
 import { overview } from "./screens/overview/routes";
 import { planRoutes } from "./screens/plans/routes";
@@ -44,7 +44,7 @@ const home = createRoute({
 });
 
 export const router = createRouter({
-  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, events, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
+  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
   context: { queries },
   defaultPreload: "intent",
   defaultPreloadStaleTime: 0,

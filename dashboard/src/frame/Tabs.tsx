@@ -13,7 +13,7 @@ export function Tabs({ label, tabs, params = {} }: { label: string; tabs: readon
   return (
     <nav ref={row} className={styles.tabs} aria-label={label}>
       {tabs.map(([to, name]) => (
-        <Link key={to} to={to} params={params} className={styles.tab} activeProps={{ "aria-current": "page" }} activeOptions={{ includeSearch: false }}>
+        <Link key={to} to={to} params={params} className={styles.tab} activeProps={{ "aria-current": "page" }} activeOptions={{ includeSearch: false, exact: tabs.some(([other]) => other.startsWith(`${to}/`)) }}>
           {name}
         </Link>
       ))}

@@ -1,19 +1,37 @@
 import { Link } from "@tanstack/react-router";
 import type { Schema } from "../../api/client";
 import { useSession } from "../../api/session";
+import { Quantity } from "../../values/Amount";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
 import { range } from "../../values/instants";
 import styles from "./Events.module.css";
 
-/** One event as it was sent, and what has come of it. */
-export function Details({ event }: { event: Schema<"StoredEvent"> }) {
+/** One event as it was sent, and what has come of it; alone where the address is its own. */
+export function Details({ event, alone }: { event: Schema<"StoredEvent">; alone?: boolean }) {
   return (
     <dl className={styles.details}>
       <dt>ID</dt>
       <dd>
-        <Identifier>{event.id}</Identifier>
+        <Identifier>{event.id}</Identifier>{" "}
+        {!alone && (
+          <Link to="/events/$event" params={{ event: event.id }} search={{ customer: event.customer_id, at: event.timestamp }}>
+            Address of this event
+          </Link>
+        )}
       </dd>
+      {alone && (
+        <>
+          <dt>Event type</dt>
+          <dd>{event.event_type}</dd>
+          <dt>Value</dt>
+          <dd>
+            <Quantity value={event.value} />
+          </dd>
+          <dt>Key</dt>
+          <dd>{event.idempotency_key === null ? "None" : <Identifier>{event.idempotency_key}</Identifier>}</dd>
+        </>
+      )}
       <dt>Customer</dt>
       <dd>
         <Link to="/customers" search={{ search: event.customer_id }}>

@@ -16,6 +16,7 @@ import { List } from "../../values/List";
 import { State } from "../../values/State";
 import { cell } from "../../values/Table";
 import { Details } from "./Details";
+import { EventTabs } from "./EventTabs";
 import { asked, isLive, pageSize } from "./filter";
 import styles from "./Events.module.css";
 import { Search } from "./Search";
@@ -28,6 +29,7 @@ export function Events() {
   return (
     <>
       <Head title="Events">Those that were accepted, newest first. Without other dates, of the last 24 hours.</Head>
+      <EventTabs />
       <Allowed to="events:read">
         <Found />
       </Allowed>

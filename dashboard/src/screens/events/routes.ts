@@ -1,9 +1,25 @@
 import { createRoute, lazyRouteComponent } from "@tanstack/react-router";
 import { asks, frame } from "../../routes";
 
-export const events = createRoute({
+const events = createRoute({
   getParentRoute: () => frame,
   path: "/events",
   validateSearch: asks("customer", "type", "key", "from", "until", "paused", "event", "page"),
   component: lazyRouteComponent(() => import("./Events"), "Events"),
 });
+
+const rejected = createRoute({
+  getParentRoute: () => frame,
+  path: "/events/rejected",
+  validateSearch: asks("days"),
+  component: lazyRouteComponent(() => import("./Rejected"), "Rejected"),
+});
+
+const event = createRoute({
+  getParentRoute: () => frame,
+  path: "/events/$event",
+  validateSearch: asks("customer", "at"),
+  component: lazyRouteComponent(() => import("./Event"), "Event"),
+});
+
+export const eventRoutes = [events, rejected, event] as const;

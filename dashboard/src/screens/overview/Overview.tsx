@@ -9,6 +9,7 @@ import { Amount } from "../../values/Amount";
 import { cell, Table } from "../../values/Table";
 import { FirstSteps } from "../start/FirstSteps";
 import { DailyUsage } from "./DailyUsage";
+import { EventCounts } from "./EventCounts";
 import { Needs } from "./Needs";
 import styles from "./Overview.module.css";
 
@@ -21,10 +22,15 @@ export function Overview() {
       {permissions.includes("customers:read") && <Beginning />}
       <Allowed to="billing:read">
         <Revenue />
-        {permissions.includes("usage:read") && <DailyUsage />}
-        <h2 className={styles.section}>Needs somebody</h2>
-        <Needs />
       </Allowed>
+      {permissions.includes("usage:read") && <DailyUsage />}
+      {permissions.includes("events:read") && <EventCounts />}
+      {permissions.includes("billing:read") && (
+        <>
+          <h2 className={styles.section}>Needs somebody</h2>
+          <Needs />
+        </>
+      )}
     </>
   );
 }

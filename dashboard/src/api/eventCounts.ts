@@ -1,0 +1,30 @@
+import { queryOptions } from "@tanstack/react-query";
+import { day, nextDay, startOfDay } from "../values/instants";
+import { answer, api, type Schema } from "./client";
+
+export type Outcome = "accepted" | "duplicates" | "rejected";
+
+/** What requests with events were answered on so many days, of which today is the last. */
+export const eventCounts = (days: number, timezone: string) =>
+  queryOptions({
+    queryKey: ["event counts", days],
+    async queryFn({ signal }) {
+      const start = startOfDay(nextDay(day(new Date(), timezone), 1 - days), timezone);
+      const granularity = days === 1 ? "hour" : "day";
+      return answer(api.GET("/v1/events/counts", { params: { query: { start, granularity } }, signal }));
+    },
+    refetchInterval: 30_000,
+  });
+
+/** The counts of each day, those without any too; today is the last. */
+export function byDay(counts: Schema<"EventCounts">, days: number, timezone: string, now: Date): Record<Outcome, number>[] {
+  const windows = new Map(counts.windows.map((window) => [day(window.start, timezone), window]));
+  const today = day(now, timezone);
+  return Array.from({ length: days }, (_, index) => windows.get(nextDay(today, index + 1 - days)) ?? { accepted: 0, duplicates: 0, rejected: 0 });
+}
+
+/** 0.02 %: how much of all events it is, in two digits that say something. */
+export function share(part: number, all: number): string {
+  if (all === 0) return "";
+  return new Intl.NumberFormat("en-GB", { style: "percent", maximumSignificantDigits: 2 }).format(part / all).replace("%", " %");
+}

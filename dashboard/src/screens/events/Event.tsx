@@ -1,0 +1,50 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { answer, api } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import { Details } from "./Details";
+
+/** One event, at an address of its own. */
+export function Event() {
+  const { event } = useParams({ from: "/frame/events/$event" });
+  return (
+    <>
+      <Head where={<Link to="/events">Events</Link>} title={event} />
+      <Allowed to="events:read">
+        <Found />
+      </Allowed>
+    </>
+  );
+}
+
+/** How many events of a customer may have the same time to the microsecond. */
+const most = 1_000;
+
+/** The API finds events by whose they are and when, which the address says beside the id. */
+function Found() {
+  const { event: id } = useParams({ from: "/frame/events/$event" });
+  const { customer = "", at = "" } = useSearch({ from: "/frame/events/$event" });
+  const { data, error, refetch } = useQuery({
+    queryKey: ["event", id, customer, at],
+    queryFn: async ({ signal }) =>
+      (await answer(api.GET("/v1/events", { params: { query: { customer, start: at, end: after(at), page_size: most } }, signal }))).data.find((one) => one.id === id) ?? null,
+    enabled: customer !== "" && !Number.isNaN(Date.parse(at)),
+  });
+  if (error) return <Failed what="The event" error={error} retry={() => void refetch()} />;
+  if (data) return <Details event={data} alone />;
+  if (data === undefined && customer !== "" && !Number.isNaN(Date.parse(at))) return <LoadingText />;
+  return (
+    <Empty title="There is no such event here">
+      <p>
+        The address may have lost a part: it says whose the event is and when it was. <Link to="/events">Events</Link>
+      </p>
+    </Empty>
+  );
+}
+
+/** The millisecond after an instant: the API has finer ones than browsers. */
+const after = (at: string) => new Date(Date.parse(at) + 1).toISOString();

@@ -1,0 +1,10 @@
+import { Tabs } from "../../frame/Tabs";
+
+const tabs = [
+  ["/events", "Accepted"],
+  ["/events/rejected", "Rejected"],
+] as const;
+
+export function EventTabs() {
+  return <Tabs label="Events" tabs={tabs} />;
+}

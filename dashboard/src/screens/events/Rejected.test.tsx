@@ -1,0 +1,34 @@
+import { screen, waitFor } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { router } from "../../router";
+import { answers, asked, open, session } from "../../testing";
+
+const none = { accepted: 0, duplicates: 0, rejected: 0, rejections: [], windows: [] };
+const rejections = [{ code: "timestamp_too_old", count: 2 }];
+const counts = { ...none, accepted: 8, rejected: 2, rejections, windows: [{ start: "2026-11-22T23:00:00Z", end: "2026-11-23T23:00:00Z", accepted: 8, duplicates: 0, rejected: 2, rejections }] };
+
+test("rejected events are told with their reasons, of as many days as the address says", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
+  answers["GET /v1/events/counts"] = () => [200, counts];
+  open("/events/rejected?days=7");
+  await screen.findByText("timestamp_too_old");
+  expect(screen.getByText(/^timestamp is more than five years back/)).toBeTruthy();
+  expect(screen.getByText("rejected, 20 % of all")).toBeTruthy();
+  expect(screen.getByText("timestamp_too_old 2").closest("tr")?.textContent).toContain("Mon 23 Nov");
+  const query = new URL(asked.find(({ name }) => name === "GET /v1/events/counts")!.url).searchParams;
+  expect(query.get("granularity")).toBe("day");
+  expect(Date.now() - Date.parse(query.get("start")!)).toBeLessThanOrEqual(7 * 86_400_000 + 3_600_000);
+});
+
+test("an event's address finds it by whose it is and when it was", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
+  const event = { id: "e1", event_type: "call", customer_id: "acme", timestamp: "2026-11-23T10:00:00.123456Z", ingested_at: "2026-11-23T10:00:01Z", value: 1.5, idempotency_key: "k", properties: {}, counted_by: [] };
+  answers["GET /v1/events"] = () => [200, { data: [{ ...event, id: "e0" }, event], has_more: false, next_page_token: null, searched_until: "2026-11-23T10:00:00Z" }];
+  open("/events/e1?customer=acme&at=2026-11-23T10:00:00.123456Z");
+  await screen.findByText("1.5");
+  expect(screen.getAllByText("k")).toHaveLength(1);
+  const query = new URL(asked.find(({ name }) => name === "GET /v1/events")!.url).searchParams;
+  expect([query.get("customer"), query.get("start"), query.get("end")]).toEqual(["acme", "2026-11-23T10:00:00.123456Z", "2026-11-23T10:00:00.124Z"]);
+  router.history.push("/events/e1");
+  await waitFor(() => screen.getByRole("heading", { name: "There is no such event here" }));
+});

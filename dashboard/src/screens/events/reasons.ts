@@ -1,0 +1,18 @@
+// The rules that events break, by the codes that requests are answered with.
+const reasons: Record<string, string> = {
+  invalid_event: "It was no object.",
+  invalid_event_type: "event_type is missing, too long, or no text.",
+  invalid_customer_id: "customer_id is missing, too long, or no text; or it is an erased customer's.",
+  invalid_idempotency_key: "idempotency_key is empty, too long, or no text.",
+  invalid_timestamp: "timestamp is no ISO 8601 instant.",
+  invalid_value: "value is no number in the range that events have.",
+  invalid_properties: "properties are no object that can be stored.",
+  properties_too_large: "properties have more than 16 KiB.",
+  timestamp_too_old: "timestamp is more than five years back, or further than keys are known for.",
+  timestamp_in_future: "timestamp is more than one hour ahead.",
+  unknown_event_type: "No meter counts the event type, and the tenant is strict.",
+  unknown_customer_id: "There is no such customer, and the tenant is strict.",
+};
+
+/** What a code means, in words; "" where the dashboard does not know it. */
+export const reason = (code: string): string => reasons[code] ?? "";

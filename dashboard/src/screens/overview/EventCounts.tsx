@@ -1,0 +1,53 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { byDay, eventCounts, share, type Outcome } from "../../api/eventCounts";
+import { useSession } from "../../api/session";
+import { Trend } from "../../charts/Trend";
+import { Failed } from "../../states/Failed";
+import { LoadingRows } from "../../states/Loading";
+import { Quantity } from "../../values/Amount";
+import { cell, Table } from "../../values/Table";
+import styles from "./Overview.module.css";
+
+const days = 30;
+const columns = [{ title: "Events" }, { title: "Today", number: true }, { title: `Last ${days} days`, number: true }, { title: "Of all", number: true }, { title: "Trend", number: true }];
+const outcomes: [Outcome, string][] = [
+  ["accepted", "Accepted"],
+  ["duplicates", "Repeated, of the accepted"],
+  ["rejected", "Rejected"],
+];
+
+/** What became of the events that were sent: today, and in the last days. */
+export function EventCounts() {
+  const { tenant } = useSession();
+  const { data, error, refetch } = useQuery(eventCounts(days, tenant.timezone));
+  if (error) return <Failed what="What became of events" error={error} retry={() => void refetch()} />;
+  const each = data && byDay(data, days, tenant.timezone, new Date());
+  return (
+    <section aria-label="Events" className={styles.events}>
+      <Table caption="Events by what became of them" columns={columns} busy={!data}>
+        {data && each ? (
+          <tbody>
+            {outcomes.map(([outcome, name]) => (
+              <tr key={outcome}>
+                <td className={cell.main}>{outcome === "rejected" ? <Link to="/events/rejected">{name}</Link> : name}</td>
+                <td className={cell.number} data-title="today">
+                  <Quantity value={String(each.at(-1)![outcome])} />
+                </td>
+                <td className={cell.number} data-title={`${days} days`}>
+                  <Quantity value={String(data[outcome])} />
+                </td>
+                <td className={cell.number}>{outcome !== "accepted" && <span className="muted">{share(data[outcome], data.accepted + data.rejected)}</span>}</td>
+                <td className={cell.extra}>
+                  <Trend values={each.map((one) => one[outcome])} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        ) : (
+          <LoadingRows columns={columns.length} rows={outcomes.length} />
+        )}
+      </Table>
+    </section>
+  );
+}

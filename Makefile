@@ -39,6 +39,12 @@ pictures: ## those in docs, of the running system; needs Chromium or Chrome
 	@dev/up start >/dev/null
 	go build -C dev/browser -o $(CURDIR)/.dev/bin/pictures ./pictures && .dev/bin/pictures
 
+newcomer: ## the first day of somebody who follows the dashboard's labels, from a meter to a bill at the fake of Stripe, on the demo tenant; needs Chromium or Chrome
+	@dev/up browser
+	@dev/up start >/dev/null
+	go build -C dev/browser -o $(CURDIR)/.dev/bin/newcomer ./dashboard && CREDENTIALS=.dev/credentials.json .dev/bin/newcomer dashboard/node_modules/axe-core/axe.min.js
+	@dev/up start >/dev/null # gives the demo tenant its own provider back
+
 build: dashboard ## bin/odometer, with the dashboard in it
 	go build -o bin/odometer ./cmd/odometer
 
@@ -113,4 +119,4 @@ check: lint breaking ## what CI runs: lint, compatibility, generated files up to
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev outage invoice attack pictures build dashboard test test-go test-dates stripe-live simulate mutate bench generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-go test-dates stripe-live simulate mutate bench generate breaking lint check

@@ -6,12 +6,14 @@
 // leaves a picture of each screen there, with ONLY it walks through some subjects,
 // such as billing,customers. RECEIVER takes statements, and the OIDC issuer
 // ISSUER knows us as CLIENT with SECRET.
-// With STRIPE, where the fake of Stripe answers, it does what a newcomer does instead.
+// With STRIPE, where the fake of Stripe answers, it does what a newcomer does instead,
+// and so it does with CREDENTIALS, the file that make up leaves, on that system.
 // It needs Chromium or Chrome.
 package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -32,14 +34,46 @@ func main() {
 		email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"),
 		receiver: os.Getenv("RECEIVER"), stripe: os.Getenv("STRIPE"), issuer: os.Getenv("ISSUER"), client: os.Getenv("CLIENT"), secret: os.Getenv("SECRET"),
 	}
-	if len(os.Args) != 3 || w.email == "" || w.password == "" {
-		fmt.Fprintln(os.Stderr, "usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE")
-		os.Exit(2)
-	}
-	if err := w.run(ctx, os.Args[1], os.Args[2]); err != nil {
+	if err := w.begin(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "dashboard:", err)
 		os.Exit(1)
 	}
+}
+
+// begin reads where the dashboard is and who signs in, and walks.
+func (w walk) begin(ctx context.Context, args []string) error {
+	file := os.Getenv("CREDENTIALS")
+	switch {
+	case file != "" && len(args) == 1:
+		known, err := readCredentials(file)
+		if err != nil {
+			return err
+		}
+		w.email, w.password, w.stripe, w.inUse = known.Email, known.Password, known.Stripe, true
+		return w.run(ctx, known.URL, args[0])
+	case file == "" && len(args) == 2 && w.email != "" && w.password != "":
+		return w.run(ctx, args[0], args[1])
+	}
+	return errors.New("usage: ODOMETER_EMAIL=… ODOMETER_PASSWORD=… dashboard URL AXE, or CREDENTIALS=… dashboard AXE")
+}
+
+// credentials are what make up says of its system.
+type credentials struct {
+	URL      string `json:"dashboard_url"`
+	Email    string `json:"email"`
+	Password string `json:"password"`
+	Stripe   string `json:"stripe_fake_url"`
+}
+
+func readCredentials(file string) (known credentials, err error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return known, err
+	}
+	if err := json.Unmarshal(text, &known); err != nil {
+		return known, fmt.Errorf("read %s: %w", file, err)
+	}
+	return known, nil
 }
 
 type walk struct {
@@ -47,6 +81,7 @@ type walk struct {
 	only                           string // subjects; without it, all
 	receiver                       string // takes statements
 	stripe                         string // the fake; where it is given, a newcomer's walk is all
+	inUse                          bool   // the tenant has customers before the newcomer comes
 	issuer, client, secret         string // where people sign in, and as what this API asks there
 	axe                            string // its source
 	heard                          *browser.Complaints

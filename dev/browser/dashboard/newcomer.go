@@ -25,8 +25,14 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 	if err := w.subscribe(ctx, stripeCustomer, price); err != nil {
 		return err
 	}
+	begin := []act{w.to("/overview"), see("This is the way to the first bill"), w.judged("overview-empty")}
+	if w.inUse {
+		begin = []act{w.to("/overview"), see("Needs somebody")}
+	}
+	if err := do(ctx, begin...); err != nil {
+		return err
+	}
 	err := do(ctx,
-		w.to("/overview"), see("This is the way to the first bill"), w.judged("overview-empty"),
 		press("Meters"), press("Make a meter"), fill("Name", "Calls "+mark), fill("Slug", "calls-"+mark), fill("Event type", "call_"+mark), press("Make the meter"), see("Details"),
 		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("0.02"),
 		press("Developers"), press("Make an API key"), fill("Name", "my application"), press("Make the key"), see("It is shown this once"),

@@ -121,6 +121,7 @@ func fillForTheDashboard(t *testing.T, call func(method, path, body string) stri
 	for i := range 30 {
 		call("POST", "/v1/customers", fmt.Sprintf(`{"external_id":"customer-%02d","name":"Customer %02d"}`, i, i))
 	}
+	call("POST", "/v1/events/batch", `{"events":[{"event_type":"call"},{"event_type":"call","customer_id":"customer-00","timestamp":"1999-01-01T00:00:00Z"}]}`) // both rejected
 	for key, event := range map[string]struct {
 		at    time.Time
 		value string

@@ -10,9 +10,24 @@ func (w walk) events(ctx context.Context) error {
 		fill("Idempotency key", "a"), press("Search"), see("customer-00"), press("call"), see("Properties"), see("api-calls"), w.judged("event"),
 		fill("Customer", "nobody"), press("Search"), see("There is no customer nobody"), w.refused("/v1/events"), w.to("/events"),
 		press("Pause"), see("paused"), press("Go on"), see("read every 2 seconds"),
+		press("call"), press("Address of this event"), see("Properties"),
 	)
 	if err != nil {
 		return err
 	}
-	return w.look(ctx, screen{"events", "/events", "tbody tr a"})
+	event, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"events", "/events", "tbody tr a"},
+		{"event-alone", event, "main dl"},
+		{"events-rejected", "/events/rejected", "main h2"},
+		{"events-rejected-today", "/events/rejected?days=1", "main h2"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -193,24 +193,56 @@ func (w walk) signOut(ctx context.Context) error {
 	return nil
 }
 
-// look opens a screen in each scheme and judges it in each window.
+// look opens a screen in each scheme, in one of the windows, and judges it in both.
 func (w walk) look(ctx context.Context, s screen) error {
-	for _, scheme := range schemes {
+	for i, scheme := range schemes {
 		choose := fmt.Sprintf("localStorage.setItem('scheme', %q)", scheme)
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[any](choose)); err != nil {
 			return fmt.Errorf("choose a scheme: %w", err)
 		}
-		if err := w.open(ctx, s); err != nil {
-			return fmt.Errorf("open %s: %w", s.name, err)
-		}
-		for _, window := range windows {
+		for j := range windows {
+			window := windows[(i+j)%len(windows)]
 			if err := chromedp.Do(ctx, chromedp.EmulateViewport(window.width, window.height)); err != nil {
 				return err
+			}
+			if j == 0 {
+				if err := errors.Join(w.open(ctx, s), w.still(ctx)); err != nil {
+					return fmt.Errorf("open %s at %d: %w", s.name, window.width, err)
+				}
 			}
 			if err := w.judge(ctx, fmt.Sprintf("%s-%s-%d", s.name, scheme, window.width)); err != nil {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// mostShift is how much of a screen may move while it is read.
+const mostShift = 0.01
+
+// shifts is how much has moved since the screen was opened, and what of it most.
+const shifts = `new Promise((tell) => {
+	const moved = [];
+	new PerformanceObserver((list) => moved.push(...list.getEntries())).observe({type: "layout-shift", buffered: true});
+	requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => {
+		const own = moved.filter((one) => !one.hadRecentInput).sort((a, b) => b.value - a.value);
+		const named = ({node}) => node?.nodeType === 1 ? node.tagName + "." + node.className : node?.parentElement?.tagName + ": " + node?.textContent?.slice(0, 40);
+		tell({sum: own.reduce((sum, one) => sum + one.value, 0), of: own.slice(0, 2).flatMap((one) => one.sources.map(named))});
+	}, 50)));
+})`
+
+// still fails where what was there has moved while the rest came.
+func (w walk) still(ctx context.Context) error {
+	moved, err := chromedp.Run(ctx, chromedp.Evaluate[struct {
+		Sum float64
+		Of  []string
+	}](shifts, chromedp.EvalAwaitPromise))
+	if err != nil {
+		return fmt.Errorf("ask what has moved: %w", err)
+	}
+	if moved.Sum > mostShift {
+		return fmt.Errorf("it moves by %.3f while it is read: %s", moved.Sum, strings.Join(moved.Of, ", "))
 	}
 	return nil
 }

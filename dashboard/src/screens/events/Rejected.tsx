@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import type { Schema } from "../../api/client";
 import { eventCounts, share } from "../../api/eventCounts";
 import { useSession } from "../../api/session";
 import { Filter } from "../../frame/Filter";
@@ -80,29 +81,34 @@ function Counted() {
               <LoadingRows columns={byReason.length} rows={3} />
             )}
           </Table>
-          <h2 className={styles.section}>{asked === 1 ? "By hour" : "By day"}</h2>
-          <Table caption="Rejected events by when they came" columns={byTime} busy={!data}>
-            {data ? (
-              <tbody>
-                {windows.map(({ start, rejections, rejected, accepted }) => (
-                  <tr key={start}>
-                    <td className={cell.main}>{written(start, tenant.timezone, asked === 1 ? "minute" : "day")}</td>
-                    <td>{rejections.map(({ code, count }) => `${code} ${count}`).join(", ")}</td>
-                    <td className={cell.number} data-title="rejected">
-                      <Quantity value={String(rejected)} />
-                    </td>
-                    <td className={cell.number} data-title="accepted">
-                      <Quantity value={String(accepted)} />
-                    </td>
-                  </tr>
-                ))}
-              </tbody>
-            ) : (
-              <LoadingRows columns={byTime.length} rows={3} />
-            )}
-          </Table>
+          {data && <Times windows={windows} byHour={asked === 1} />}
         </>
       )}
+    </>
+  );
+}
+
+function Times({ windows, byHour }: { windows: Schema<"CountedWindow">[]; byHour: boolean }) {
+  const { tenant } = useSession();
+  return (
+    <>
+      <h2 className={styles.section}>{byHour ? "By hour" : "By day"}</h2>
+      <Table caption="Rejected events by when they came" columns={byTime}>
+        <tbody>
+          {windows.map(({ start, rejections, rejected, accepted }) => (
+            <tr key={start}>
+              <td className={cell.main}>{written(start, tenant.timezone, byHour ? "minute" : "day")}</td>
+              <td>{rejections.map(({ code, count }) => `${code} ${count}`).join(", ")}</td>
+              <td className={cell.number} data-title="rejected">
+                <Quantity value={String(rejected)} />
+              </td>
+              <td className={cell.number} data-title="accepted">
+                <Quantity value={String(accepted)} />
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </Table>
     </>
   );
 }

@@ -9,6 +9,7 @@ const tabs = [
   ["/billing/reconciliation", "Reconciliation"],
   ["/billing/auto-sync", "Auto-Sync"],
   ["/billing/provider", "Provider"],
+  ["/billing/states", "States"],
 ] as const;
 
 /** How usage reaches the invoices. */

@@ -12,26 +12,15 @@ import { Quantity } from "../../values/Amount";
 import { Identifier } from "../../values/Identifier";
 import { range } from "../../values/instants";
 import { List } from "../../values/List";
-import { State, type Meaning } from "../../values/State";
+import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Workflows } from "../../values/Workflows";
 import styles from "./billing.module.css";
+import { holdStates } from "./states";
 
 type Hold = Schema<"InvoiceHold">;
 
 const columns = [{ title: "Invoice" }, { title: "Customer" }, { title: "State" }, { title: "Period" }, { title: "Made final by the provider", number: true }];
-
-const meanings: Record<Hold["state"], [Meaning, string]> = {
-  planned: ["waiting", "being held"],
-  held: ["waiting", "held"],
-  disagrees: ["bad", "disagrees"],
-  releasing: ["waiting", "being released"],
-  released: ["good", "released"],
-  expired: ["bad", "deadline passed"],
-  finalized: ["off", "made final there"],
-  theirs: ["off", "left to them"],
-  refused: ["bad", "not held"],
-};
 
 const states = [
   ["", "All invoices"],
@@ -73,7 +62,7 @@ export function Holds() {
 
 function Row({ hold, open }: { hold: Hold; open: boolean }) {
   const { tenant } = useSession();
-  const [means, state] = meanings[hold.state];
+  const [means, state, says] = holdStates[hold.state];
   return (
     <>
       <tr>
@@ -84,7 +73,7 @@ function Row({ hold, open }: { hold: Hold; open: boolean }) {
         </td>
         <td>{hold.external_id}</td>
         <td>
-          <State is={means}>{state}</State>
+          <State is={means} says={says}>{state}</State>
         </td>
         <td className="number">{range(hold.period.start, hold.period.end, tenant.timezone)}</td>
         <td className={cell.number}>{hold.ended_at ? <span className="muted">over</span> : <Ago at={hold.deadline} />}</td>

@@ -12,10 +12,11 @@ import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
 import { range } from "../../values/instants";
 import { List } from "../../values/List";
-import { State, type Meaning } from "../../values/State";
+import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Workflows } from "../../values/Workflows";
 import styles from "./billing.module.css";
+import { reconciliationStates } from "./states";
 
 type Line = Schema<"Reconciliation">;
 
@@ -28,15 +29,6 @@ const columns = [
   { title: "Counted there", number: true },
   { title: "Invoiced", number: true },
 ];
-
-const meanings: Record<Line["state"], [Meaning, string]> = {
-  open: ["waiting", "invoice awaited"],
-  agreed: ["good", "agreed"],
-  carried: ["waiting", "billed next"],
-  waived: ["off", "waived"],
-  disputed: ["bad", "disputed"],
-  written_off: ["off", "written off"],
-};
 
 const states = [
   ["", "All lines"],
@@ -76,7 +68,7 @@ export function Reconciliation({ customer }: { customer?: string }) {
 
 function Row({ line, open }: { line: Line; open: boolean }) {
   const { tenant } = useSession();
-  const [means, state] = meanings[line.state];
+  const [means, state, says] = reconciliationStates[line.state];
   return (
     <>
       <tr>
@@ -88,7 +80,7 @@ function Row({ line, open }: { line: Line; open: boolean }) {
         <td>{line.external_id}</td>
         <td className="number">{range(line.period.start, line.period.end, tenant.timezone)}</td>
         <td>
-          <State is={means}>{state}</State>
+          <State is={means} says={says}>{state}</State>
         </td>
         <td className={cell.number} data-title="ours">
           <Units line={line} value={line.bills === "amounts" ? line.ours.charge : line.ours.usage} />

@@ -17,8 +17,7 @@ import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { Workflows } from "../../values/Workflows";
 import styles from "./billing.module.css";
-import { reportState } from "./reportStates";
-import { syncState, triggers } from "./syncStates";
+import { reportStates, syncState, triggers } from "./states";
 
 /** One sync: what it has reported, why it waits, and what can be done. */
 export function Sync() {
@@ -47,12 +46,12 @@ function Run() {
 }
 
 function Facts({ run }: { run: SyncRun }) {
-  const [means, state] = syncState(run);
+  const [means, state, says] = syncState(run);
   return (
     <dl className={styles.facts} data-state={run.status}>
       <dt>State</dt>
       <dd>
-        <State is={means}>{state}</State>
+        <State is={means} says={says}>{state}</State>
       </dd>
       {run.error && (
         <>
@@ -156,7 +155,7 @@ function Lines({ lines }: { lines: Schema<"SyncLine">[] }) {
       <Table caption="What was reported, line by line" columns={lineColumns}>
         <tbody>
           {lines.map((line, index) => {
-            const [means, state] = reportState(line.state);
+            const [means, state, says] = reportStates[line.state];
             return (
               <tr key={index}>
                 <td className={cell.main}>
@@ -165,7 +164,7 @@ function Lines({ lines }: { lines: Schema<"SyncLine">[] }) {
                 </td>
                 <td className="number">{range(line.period.start, line.period.end, tenant.timezone)}</td>
                 <td className={styles.text}>
-                  <State is={means}>{state}</State>
+                  <State is={means} says={says}>{state}</State>
                   {line.response && <p className="muted small">{line.response}</p>}
                 </td>
                 <td className={cell.number} data-title="usage">

@@ -9,7 +9,7 @@ import { List } from "../../values/List";
 import { State } from "../../values/State";
 import { cell } from "../../values/Table";
 import styles from "./billing.module.css";
-import { syncState, triggers } from "./syncStates";
+import { syncState, triggers } from "./states";
 
 const columns = [{ title: "Customer" }, { title: "State" }, { title: "Because" }, { title: "What happened" }, { title: "Requested", number: true }];
 
@@ -49,7 +49,7 @@ export function Syncs({ customer }: { customer?: string }) {
 }
 
 function Row({ run }: { run: SyncRun }) {
-  const [means, state] = syncState(run);
+  const [means, state, says] = syncState(run);
   return (
     <tr>
       <td className={cell.main}>
@@ -58,7 +58,7 @@ function Row({ run }: { run: SyncRun }) {
         </Link>
       </td>
       <td>
-        <State is={means}>{state}</State>
+        <State is={means} says={says}>{state}</State>
       </td>
       <td className="muted">{triggers[run.trigger]}</td>
       <td className={styles.text}>{run.error || run.last_error || (run.pause && `Paused: ${run.pause.reason}`)}</td>

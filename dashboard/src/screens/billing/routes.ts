@@ -54,4 +54,10 @@ const provider = createRoute({
   component: lazyRouteComponent(() => import("./Provider"), "Provider"),
 });
 
-export const billingRoutes = [billing.addChildren([home, syncs, holds, reconciliation, autoSync, provider]), sync] as const;
+const states = createRoute({
+  getParentRoute: () => billing,
+  path: "/states",
+  component: lazyRouteComponent(() => import("./States"), "States"),
+});
+
+export const billingRoutes = [billing.addChildren([home, syncs, holds, reconciliation, autoSync, provider, states]), sync] as const;

@@ -14,7 +14,8 @@ import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Instant } from "../../values/Instant";
 import { range } from "../../values/instants";
-import { State, type Meaning } from "../../values/State";
+import { State } from "../../values/State";
+import { periodStates } from "../billing/states";
 import styles from "./CustomerBill.module.css";
 import { Preview } from "./Preview";
 import { Reports } from "./Reports";
@@ -30,12 +31,6 @@ export function CustomerBill() {
 }
 
 type Period = Schema<"BillingPeriod">;
-
-const states: Record<Period["state"], [Meaning, string]> = {
-  open: ["good", "open"],
-  in_grace: ["waiting", "over, and takes usage until it closes"],
-  closed: ["off", "closed"],
-};
 
 function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"Customer"> }) {
   const { period: asked } = useSearch({ from: here });
@@ -64,11 +59,11 @@ function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"C
 
 function Head({ period }: { period: Period }) {
   const { tenant } = useSession();
-  const [means, state] = states[period.state];
+  const [means, state, says] = periodStates[period.state];
   return (
     <>
       <span className={styles.range}>{range(period.start, period.end, tenant.timezone)}</span>
-      <State is={means}>{state}</State>
+      <State is={means} says={says}>{state}</State>
       <span className="muted">
         {period.closed_at ? "since " : "closes "}
         <Instant at={period.closed_at ?? period.due_at} />

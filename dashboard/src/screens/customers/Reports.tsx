@@ -11,7 +11,7 @@ import { Instant } from "../../values/Instant";
 import { Pages } from "../../values/Pages";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
-import { reportState } from "../billing/reportStates";
+import { reportStates } from "../billing/states";
 import styles from "./CustomerBill.module.css";
 
 type Report = Schema<"StatementReport">;
@@ -55,7 +55,7 @@ export function Reports({ period }: { period: string }) {
 }
 
 function Row({ report }: { report: Report }) {
-  const [means, state] = reportState(report.state);
+  const [means, state, says] = reportStates[report.state];
   const meters = [...new Set(report.lines.map((line) => line.meter_slug))];
   return (
     <tr>
@@ -67,7 +67,7 @@ function Row({ report }: { report: Report }) {
         </span>
       </td>
       <td>
-        <State is={means}>{state}</State>
+        <State is={means} says={says}>{state}</State>
         {report.response && <p className={`muted small ${styles.response}`}>{report.response}</p>}
         {report.state === "in_doubt" && <Resolve report={report} />}
       </td>

@@ -279,6 +279,10 @@ func (s *server) routes() {
 		"Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. "+
 			"The answer is the same whether or not there are any.")), s.askForReset)
 	huma.Register(s.api, post("log-out", "/v1/auth/logout", OwnSession, "Sign out"), s.logOut)
+	huma.Register(s.api, described(get("list-sessions", "/v1/auth/sessions", OwnSession, "List one's own sessions"),
+		"Those of the member who asks that have not ended, in this tenant, the newest first."), s.listSessions)
+	huma.Register(s.api, described(remove("end-session", "/v1/auth/sessions/{id}", OwnSession, "End one of one's own sessions"),
+		"It is invalid from then on, on every replica. Nobody ends another member's this way."), s.endSession)
 	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "Sign out everywhere"), s.logOutEverywhere)
 	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Get the current session"), s.getSession)
 	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change your password"), s.setPassword)

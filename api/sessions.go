@@ -283,7 +283,7 @@ func (s *server) logOut(ctx context.Context, _ *struct{}) (*logOutOutput, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Sessions.End(ctx, who.Tenant.ID, who.Actor, who.Session.ID); err != nil {
+	if err := s.Store.Sessions.End(ctx, who.Tenant.ID, who.Actor, who.Member.ID, who.Session.ID); err != nil {
 		return nil, err
 	}
 	return s.loggedOut(), nil

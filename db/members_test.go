@@ -91,7 +91,7 @@ func TestMembersAreTheirTenants(t *testing.T) {
 	} {
 		require.Equal(t, []bool{false, true}, live(t, store, foreign, name))
 	}
-	require.NoError(t, store.Sessions.End(t.Context(), ours.ID, metering.Operator, name.Session))
+	require.NoError(t, store.Sessions.End(t.Context(), ours.ID, metering.Operator, bob.ID, name.Session))
 	require.Equal(t, []bool{true}, live(t, store, name))
 }
 
@@ -212,7 +212,7 @@ func TestWhatIsDoneToMembersIsAudited(t *testing.T) {
 	ada := member(t, store, tenant.ID, mail(t, "ada"), metering.RoleViewer)
 	actor := metering.Actor(ada.ID.String())
 	s := session(t, store, ada)
-	require.NoError(t, store.Sessions.End(t.Context(), tenant.ID, actor, s.Session))
+	require.NoError(t, store.Sessions.End(t.Context(), tenant.ID, actor, ada.ID, s.Session))
 	_, err := store.Members.Update(t.Context(), tenant.ID, "key_9", ada.ID, db.MemberChange{})
 	require.NoError(t, err)
 	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "key_9", ada.ID, "", clock.Now()))

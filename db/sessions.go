@@ -101,13 +101,32 @@ func (s Sessions) Find(ctx context.Context, names []SessionName) (map[SessionNam
 	return found, coded(rows.Err())
 }
 
-// End makes a session invalid from the moment it returns.
-func (s Sessions) End(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id uuid.UUID) error {
+// Live returns the sessions of a member that have not ended at now, the newest first.
+func (s Sessions) Live(ctx context.Context, tenant metering.TenantID, member metering.MemberID, now time.Time) ([]metering.Session, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+sessionColumns+` from sessions s
+		where s.tenant_id = $1 and s.member_id = $2 and s.ended_at is null and s.expires_at > $3
+		order by s.created_at desc, s.id`, tenant, member, now)
+	if err != nil {
+		return nil, coded(err)
+	}
+	live, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (one metering.Session, err error) {
+		return one, row.Scan(sessionFields(&one)...)
+	})
+	return live, coded(err)
+}
+
+// End makes a session of a member invalid from the moment it returns. It answers
+// CodeNotFound where the member has no such session, or it has ended.
+func (s Sessions) End(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID, id uuid.UUID) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			update sessions set ended_at = now() where tenant_id = $1 and id = $2 and ended_at is null`, tenant, id)
+		tag, err := tx.Exec(ctx, `
+			update sessions set ended_at = now() where tenant_id = $1 and member_id = $2 and id = $3 and ended_at is null`, tenant, member, id)
 		if err != nil {
 			return err
+		}
+		if tag.RowsAffected() == 0 {
+			return metering.Errorf(metering.CodeNotFound, "there is no such session, or it has ended")
 		}
 		return auditChange(ctx, tx, tenant, actor, "session.end", id.String(), told{"ended": false}, told{"ended": true})
 	})

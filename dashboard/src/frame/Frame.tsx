@@ -7,11 +7,13 @@ import { offset } from "../values/instants";
 import { Find } from "./Find";
 import styles from "./Frame.module.css";
 import { screens } from "./screens";
+import { useArrival } from "./useArrival";
 import { UserMenu } from "./UserMenu";
 
 /** What is around every screen: where one is, where one can go, and as whom. */
 export function Frame() {
   const { tenant } = useSession();
+  const content = useArrival();
   return (
     <div className={styles.frame}>
       <a className={styles.skip} href="#content">
@@ -33,7 +35,7 @@ export function Frame() {
           <UserMenu />
         </div>
       </header>
-      <main className={styles.main} id="content" tabIndex={-1}>
+      <main ref={content} className={styles.main} id="content" tabIndex={-1}>
         <Suspense>
           <Outlet />
         </Suspense>

@@ -31,6 +31,7 @@ func (w walk) billing(ctx context.Context) error {
 		{"reconciliation", "/billing/reconciliation", "main h2"},
 		{"auto-sync", "/billing/auto-sync", "main form"},
 		{"provider", "/billing/provider", "main dl"},
+		{"states", "/billing/states", "main tbody td"},
 	} {
 		if err := w.look(ctx, s); err != nil {
 			return err

@@ -152,6 +152,16 @@ class Operations:
         answer: schema.Session = self.call("GET", "/v1/auth/session")
         return answer
 
+    def list_sessions(self) -> schema.ListOwnSession:
+        """List one's own sessions."""
+        answer: schema.ListOwnSession = self.call("GET", "/v1/auth/sessions")
+        return answer
+
+    def end_session(self, id: str) -> schema.Ended:
+        """End one of one's own sessions."""
+        answer: schema.Ended = self.call("DELETE", "/v1/auth/sessions/{id}", path_parameters={"id": id})
+        return answer
+
     def get_auto_sync(self) -> schema.AutoSync:
         """Get the Auto-Sync settings."""
         answer: schema.AutoSync = self.call("GET", "/v1/billing/auto-sync")

@@ -336,6 +336,10 @@ class Digest(TypedDict):
     hash: str
 
 
+class Ended(TypedDict):
+    ended: bool
+
+
 class EraseCustomer(TypedDict):
     confirm: str
     reason: str
@@ -694,6 +698,13 @@ class OidcSettings(TypedDict):
     login_url: str
     redirect_uri: str
     updated_at: str | None
+
+
+class OwnSession(TypedDict):
+    created_at: str
+    current: bool
+    expires_at: str
+    id: str
 
 
 class PeriodClosed(TypedDict):
@@ -1260,6 +1271,12 @@ class ListMember(TypedDict):
 
 class ListMeter(TypedDict):
     data: list[Meter]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListOwnSession(TypedDict):
+    data: list[OwnSession]
     has_more: bool
     next_page_token: str | None
 

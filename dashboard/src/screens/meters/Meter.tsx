@@ -9,6 +9,7 @@ import { Tabs } from "../../frame/Tabs";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
 import { counting } from "./counting";
 import { MeterState } from "./MeterState";
 
@@ -40,10 +41,12 @@ function One() {
   return (
     <>
       <Head where={<Link to="/meters">Meters</Link>} title={data?.name || params.meter} action={data && <Archive meter={data} />}>
-        {data && (
+        {data ? (
           <>
             <MeterState meter={data} /> · Of events of type <span className="mono">{data.event_type}</span>, {counting(data)}
           </>
+        ) : (
+          <LoadingText />
         )}
       </Head>
       <Tabs label="About this meter" tabs={tabs} params={params} />

@@ -1,4 +1,5 @@
 import { PasswordInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
@@ -8,6 +9,8 @@ import { useSession } from "../../api/session";
 import { Head } from "../../frame/Head";
 import { useLeave } from "../../frame/useLeave";
 import { Ago } from "../../values/Ago";
+import { List } from "../../values/List";
+import { cell } from "../../values/Table";
 import { roles } from "./roles";
 import styles from "./settings.module.css";
 
@@ -49,6 +52,7 @@ export function You() {
           <h2 id="everywhere" className={styles.heading}>
             Sessions
           </h2>
+          <Mine />
           <Everywhere />
         </section>
       </div>
@@ -99,6 +103,37 @@ function Password() {
       />
       <p role="status">{changed && "The password is changed. Every other session of yours has ended."}</p>
     </Form>
+  );
+}
+
+const columns = [{ title: "Signed in" }, { title: "Ends" }, { title: "What can be done", unseen: true }];
+
+/** Where somebody is signed in, to end what they have left open elsewhere. */
+function Mine() {
+  const query = useQuery({ queryKey: ["sessions"], queryFn: ({ signal }) => answer(api.GET("/v1/auth/sessions", { signal })) });
+  return (
+    <List what="Your sessions" columns={columns} query={query} rows={1} empty={null}>
+      {(one) => (
+        <tr key={one.id}>
+          <td className={cell.main}>
+            <Ago at={one.created_at} />
+          </td>
+          <td>
+            <Ago at={one.expires_at} />
+          </td>
+          <td className={cell.number}>{one.current ? <span className="muted">this one</span> : <End session={one.id} />}</td>
+        </tr>
+      )}
+    </List>
+  );
+}
+
+function End({ session }: { session: string }) {
+  const end = useAct<string>(() => answer(api.DELETE("/v1/auth/sessions/{id}", { params: { path: { id: session } } })), { changes: [["sessions"], ["audit-log"]] });
+  return (
+    <Confirm verb="End" thing="this session" needs={needs} act={end} danger>
+      Whoever uses it is signed out.
+    </Confirm>
   );
 }
 

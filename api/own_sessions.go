@@ -1,0 +1,63 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type ownSession struct {
+	ID        string    `json:"id" format:"uuid"`
+	CreatedAt time.Time `json:"created_at" doc:"When it began, by signing in"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Current   bool      `json:"current" doc:"Whether it is the one that asks"`
+}
+
+type ownSessionsOutput struct{ Body List[ownSession] }
+
+// listSessions shows members where they are signed in.
+func (s *server) listSessions(ctx context.Context, _ *struct{}) (*ownSessionsOutput, error) {
+	who, err := memberOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	live, err := s.Store.Sessions.Live(ctx, who.Tenant.ID, who.Member.ID, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	list := List[ownSession]{Data: []ownSession{}}
+	for _, one := range live {
+		list.Data = append(list.Data, ownSession{one.ID.String(), one.CreatedAt.UTC(), one.ExpiresAt.UTC(), one.ID == who.Session.ID})
+	}
+	return &ownSessionsOutput{list}, nil
+}
+
+type endSessionInput struct {
+	ID string `path:"id" maxLength:"36"`
+}
+
+type endedOutput struct {
+	Body struct {
+		Ended bool `json:"ended"`
+	}
+}
+
+func (s *server) endSession(ctx context.Context, in *endSessionInput) (*endedOutput, error) {
+	who, err := memberOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.Parse(in.ID)
+	if err != nil {
+		return nil, metering.Errorf(metering.CodeNotFound, "there is no such session")
+	}
+	if err := s.Store.Sessions.End(ctx, who.Tenant.ID, who.Actor, who.Member.ID, id); err != nil {
+		return nil, err
+	}
+	out := new(endedOutput)
+	out.Body.Ended = true
+	return out, nil
+}

@@ -8,6 +8,7 @@ import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
 import { Identifier } from "../../values/Identifier";
 import { PlanState } from "./PlanState";
 
@@ -34,10 +35,12 @@ function One() {
   return (
     <>
       <Head where={<Link to="/meters/-/plans">Plans</Link>} title={data?.name || params.plan} action={data && <Archive plan={data} />}>
-        {data && (
+        {data ? (
           <>
             <PlanState plan={data} /> · <Identifier>{data.slug}</Identifier> · <Link to="/customers">Customers</Link> get it in their details.
           </>
+        ) : (
+          <LoadingText />
         )}
       </Head>
       <Outlet />

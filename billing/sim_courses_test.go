@@ -30,6 +30,12 @@ var courses = []course{
 	{own, [][]string{{"a backup"}, {"a month is billed"}, {"a line is edited"}, {"a restore"}, {"a sync"}, {"an invoice of ours is read"}}},
 	// An invoice of ours is final before its period closes in a ledger that was restored.
 	{own, [][]string{{"a backup"}, {"a month is billed"}, {"a restore"}, {"a sync"}, {"an unlink"}, {"an invoice of ours is read"}, {"a closing"}}},
+	// A draft of ours stands while the connection is replaced, or while another mode is
+	// billed, and is gone on with.
+	{leaving, [][]string{{"a backup"}, {"a month is billed", "a new counter"}, {"a month is billed"}, {"a month is billed", "a new receiver"}, {"a month is billed"}}},
+	{leaving, [][]string{
+		{"another mode"}, {"another mode"}, {"a month is billed", "another mode"}, {"a sync"}, {"a month is billed", "another mode"}, {"a sync"}, {"a month is billed"},
+	}},
 	// Of a period's invoices one is read, and the connection replaced before the other is.
 	{several, [][]string{
 		{"a silent drop"}, {"another subscription"}, {"an answer is lost"}, {"a sync"}, {"an unlink"}, {"a deadline passes"}, {"a closing"}, {"a sync"},
@@ -40,6 +46,10 @@ var courses = []course{
 		{"a new counter"}, {"another mode"}, {"a silent drop"}, {"a saved error"}, {"a border passes"}, {"another mode"}, {"a saved error"}, {"another mode"},
 	}},
 }
+
+// leaving says whether the life of a seed is one with invoices of ours that may leave
+// its connection.
+func leaving(seed uint64) bool { return own(seed) && !stays(seed) }
 
 // several says whether the life of a seed may be at several connections, with one
 // subscription at a time.

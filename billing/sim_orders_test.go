@@ -23,7 +23,7 @@ var (
 )
 
 var neverInOneLife = []apart{
-	{seconds, slices.Concat(restores, otherwise, ours, []string{"a line is edited", "retention", "the receiver moves"}), "with two subscriptions usage is billed in quantities, its events are kept, and no receiver moves"},
+	{seconds, slices.Concat(restores, otherwise, ours, []string{"a line is edited", "the receiver moves"}), "with two subscriptions usage is billed in quantities, and no receiver moves"},
 	{restores, otherwise, "they are lived by others: what is not billed in amounts is restored by its totals"},
 	{otherwise, []string{"a new receiver", "a new counter", "another mode", "the receiver moves"}, "who is billed in both ways stays with one counter"},
 	{ours, slices.Concat(otherwise, []string{"a silent drop", "an item is added", "an item is removed"}), "with invoices of ours all is charged as amounts"},
@@ -117,7 +117,7 @@ var seldomAtOnce = []apart{
 	{[]string{"another mode"}, []string{"a missed invoice is read", "an old report comes again"}, "only where the mode was there before, a short time ago"},
 	{[]string{"a refusal", "a silent drop"}, []string{"a link"}, "only of who takes usage of a subscription that has ended"},
 	{[]string{"a server error", "a worker dies after a call"}, []string{"a silent drop"}, "what is on its way is sent first"},
-	{[]string{"a missed invoice is read"}, []string{"a worker dies before a call"}, "it was read by a sync, which has left little to send"},
+	{[]string{"a missed invoice is read"}, []string{"a worker dies before a call", "a worker dies after recording"}, "it was read by a sync, which has left little to send"},
 	{[]string{"a border passes"}, []string{"a border passes"}, "the next period is not known yet"},
 	{[]string{"a border passes", "a deadline passes"}, []string{"an old report comes again"}, "what was sent days ago is remembered no longer"},
 	{[]string{"a missed invoice is read"}, []string{"an invoice of ours is read"}, "all were read"},
@@ -128,7 +128,7 @@ var seldomAtOnce = []apart{
 	{receiving, []string{"a line is edited"}, "only of drafts of a former connection"},
 	{[]string{"another mode"}, []string{"a subscription ends"}, "only where the mode was there before"},
 	{[]string{"another subscription"}, []string{"an invoice of ours is read"}, "only of a time before it"},
-	{[]string{"a month is billed"}, []string{"a closing"}, "all that was due is closed"},
+	{[]string{"a month is billed", "a closing"}, []string{"a closing"}, "all that was due is closed"},
 	{
 		[]string{"a meter is counted", "the receiver moves", "no connection", "another subscription", "a final invoice", "a missed invoice is read"},
 		[]string{"a draft of ours is made final by hand"}, "drafts are seldom there for long",

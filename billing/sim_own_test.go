@@ -23,9 +23,12 @@ func own(seed uint64) bool { return seed%8 == 5 }
 // lives with invoices of ours stay.
 var leading = []string{"a new receiver", "the receiver moves", "a new counter", "another mode", "no connection", "an unlink"}
 
+// stays says whether the life of a seed that is one of some stays where it began.
+func stays(seed uint64) bool { return seed%5 > 1 }
+
 // beginOwn has the life begin at a counter, without a subscription.
 func (l *life) beginOwn(seed uint64) {
-	l.stays = seed%5 > 1
+	l.stays = stays(seed)
 	l.own, l.charging, l.farSides, l.known, l.tests = true, true, nil, nil, nil
 	l.stated, l.dearest = make(map[int64]bool), make(map[usedKey]*big.Rat)
 	l.connect(false, false)

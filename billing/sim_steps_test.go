@@ -302,24 +302,32 @@ func (l *life) syncsWithout() bool {
 	return true
 }
 
-func (l *life) retains() bool {
-	for i := range l.periods {
-		p := &l.periods[i]
-		if p.ClosedAt == nil || len(p.Closed) == 0 || p.Closed[0].LateEvents != nil || l.now.Before(p.End.AddDate(0, 0, 14)) || l.twofold {
-			continue
+// retains takes the events of a closed period that is old enough, of any stream,
+// unless an older one is open.
+func (l *life) retains() (taken bool) {
+	l.eachStream(func() {
+		for i := range l.periods {
+			taken = taken || l.retainsOf(&l.periods[i])
 		}
-		usage := l.usage([]metering.Range{p.Range})
-		p.Closed = slices.Clone(p.Closed)
-		for n := range p.Closed {
-			i := slices.IndexFunc(usage, func(u billing.Usage) bool { return u.MeterID == p.Closed[n].MeterID })
-			p.Closed[n].LateUsage, p.Closed[n].LateEvents = &usage[i].Late, &usage[i].LateEvents
-		}
-		for n := range l.events {
-			l.events[n].gone = l.events[n].gone || p.Contains(l.events[n].at)
-		}
-		return true
+	})
+	return taken
+}
+
+func (l *life) retainsOf(p *billing.Period) bool {
+	open := func(o billing.Period) bool { return o.ClosedAt == nil && o.Start.Before(p.End) }
+	if p.ClosedAt == nil || len(p.Closed) == 0 || p.Closed[0].LateEvents != nil || l.now.Before(p.End.AddDate(0, 0, 14)) || slices.ContainsFunc(l.allPeriods(), open) {
+		return false
 	}
-	return false
+	usage := l.usage([]metering.Range{p.Range})
+	p.Closed = slices.Clone(p.Closed)
+	for n := range p.Closed {
+		i := slices.IndexFunc(usage, func(u billing.Usage) bool { return u.MeterID == p.Closed[n].MeterID })
+		p.Closed[n].LateUsage, p.Closed[n].LateEvents = &usage[i].Late, &usage[i].LateEvents
+	}
+	for n, e := range l.events {
+		l.events[n].gone = e.gone || p.Contains(e.at) && l.isFed(e.meter, e.at)
+	}
+	return true
 }
 
 func (l *life) String() string {

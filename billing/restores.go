@@ -87,7 +87,8 @@ func (f Facts) eachAddedUp(do func(m *quantityPlanner, at AddedUp)) {
 	for _, period := range p.periods {
 		for _, meter := range f.metersIn(period) {
 			m := p.quantityOf(period, meter)
-			if period.Bills == metering.BillsAmounts || !m.isReported() || m.destination.Counting != Adds || m.destination.Excluded != "" || m.part.Empty() {
+			elsewhere := m.part.Empty() || !period.Subscription.isAt(f.Connection.ID)
+			if period.Bills == metering.BillsAmounts || !m.isReported() || m.destination.Counting != Adds || m.destination.Excluded != "" || elsewhere {
 				continue
 			}
 			do(m, AddedUp{meter.ID, Series{

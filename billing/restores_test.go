@@ -27,6 +27,11 @@ func restored() billing.Facts {
 func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 	t.Parallel()
 	places := []billing.AddedUp{{MeterID: 1, Series: counted(january, "4").Series}}
+	subscribedAt := func(c metering.ConnectionID) func(*billing.Facts) { // which the customer has no longer
+		return func(f *billing.Facts) {
+			f.Stored[0].Subscription, f.Side.Period = billing.Subscription{ID: "sub_0", Range: january, Connection: c}, february
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(*billing.Facts)
 		want   []billing.AddedUp
@@ -38,6 +43,8 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 		"LeadingNowhere":  {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, nil},
 		"OfASubscription": {func(f *billing.Facts) { f.Stored[0] = billing.Period{Range: january}; f.Side.Subscription = "" }, nil},
 		"Closed":          {func(f *billing.Facts) { f.Stored[0] = closedAt(january, "12", "1200") }, nil},
+		"OfAFormerOne":    {subscribedAt(first), places},
+		"OfOneElsewhere":  {subscribedAt(second), nil},
 	} {
 		f := restored()
 		c.change(&f)

@@ -188,7 +188,7 @@ func (s *server) routes() {
 		"Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. "+
 			"Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token "+
 			"that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all."), s.listEvents)
-	huma.Register(s.api, described(get("get-event-counts", eventsPath+"/counts", EventsRead, "Count events by what requests were answered"),
+	huma.Register(s.api, described(get("get-event-counts", eventsPath+"/counts", EventsRead, "Get how many events were accepted, repeated and rejected"),
 		"Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API "+
 			"writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. "+
 			"They are kept for 90 days. Requests that were refused as a whole are not in them."), s.eventCounts)

@@ -6886,7 +6886,7 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEvents(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetEventCounts Count events by what requests were answered
+	// GetEventCounts Get how many events were accepted, repeated and rejected
 	//
 	// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
 	//
@@ -8808,7 +8808,7 @@ func (c *Client) IngestEvents(ctx context.Context, body IngestEventsJSONRequestB
 	return c.Client.Do(req)
 }
 
-// GetEventCounts Count events by what requests were answered
+// GetEventCounts Get how many events were accepted, repeated and rejected
 //
 // Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
 //
@@ -16706,7 +16706,7 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEventsWithResponse(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*IngestEventsResponse, error)
 
-	// GetEventCountsWithResponse Count events by what requests were answered
+	// GetEventCountsWithResponse Get how many events were accepted, repeated and rejected
 	//
 	// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
 	//
@@ -24253,7 +24253,7 @@ func (c *ClientWithResponses) IngestEventsWithResponse(ctx context.Context, body
 	return ParseIngestEventsResponse(rsp)
 }
 
-// GetEventCountsWithResponse Count events by what requests were answered
+// GetEventCountsWithResponse Get how many events were accepted, repeated and rejected
 //
 // Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
 //

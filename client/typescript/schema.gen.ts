@@ -967,7 +967,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count events by what requests were answered
+         * Get how many events were accepted, repeated and rejected
          * @description Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
          */
         get: operations["get-event-counts"];

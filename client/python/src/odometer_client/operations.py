@@ -450,7 +450,7 @@ class Operations:
         end: datetime | str | None = None,
         granularity: Literal["hour", "day", "month"] | None = None,
     ) -> schema.EventCounts:
-        """Count events by what requests were answered."""
+        """Get how many events were accepted, repeated and rejected."""
         answer: schema.EventCounts = self.call("GET", "/v1/events/counts", query={"start": start, "end": end, "granularity": granularity})
         return answer
 

@@ -135,10 +135,5 @@ const messagesKept = 30 * 24 * time.Hour
 // SweepMessages forgets old messages.
 func (a *Activities) SweepMessages(ctx context.Context) error {
 	defer alive(ctx)()
-	for {
-		forgotten, err := a.store.Deliveries.Sweep(ctx, a.now().Add(-messagesKept), sweptAtOnce)
-		if err != nil || forgotten < sweptAtOnce {
-			return err
-		}
-	}
+	return inParts(sweptAtOnce, func(most int) (int, error) { return a.store.Deliveries.Sweep(ctx, a.now().Add(-messagesKept), most) })
 }

@@ -11,19 +11,24 @@ func (a *Activities) MakeChunks(ctx context.Context) error {
 	return a.store.Maintenance.MakeChunks(ctx, a.now())
 }
 
-// sweptAtOnce is how many request ids one statement forgets.
+// sweptAtOnce is how many rows one statement forgets.
 const sweptAtOnce = 10_000
+
+// inParts does something part by part, until less is found than a part has.
+func inParts[N int | int64](most int, do func(most int) (N, error)) error {
+	for {
+		n, err := do(most)
+		if err != nil || n < N(most) {
+			return err
+		}
+	}
+}
 
 // SweepRequestIDs forgets the ids of signed requests that are too old to be
 // accepted again.
 func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 	defer alive(ctx)()
-	for {
-		removed, err := a.store.RequestIDs.Sweep(ctx, a.now(), sweptAtOnce)
-		if err != nil || removed < sweptAtOnce {
-			return err
-		}
-	}
+	return inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.RequestIDs.Sweep(ctx, a.now(), most) })
 }
 
 // countsKept is how long what requests with events were answered can be looked at.
@@ -32,12 +37,7 @@ const countsKept = 90 * 24 * time.Hour
 // SweepEventCounts forgets old counts of events.
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
-	for {
-		removed, err := a.store.EventCounts.Sweep(ctx, a.now().Add(-countsKept), sweptAtOnce)
-		if err != nil || removed < sweptAtOnce {
-			return err
-		}
-	}
+	return inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, a.now().Add(-countsKept), most) })
 }
 
 // RefreshDaily brings the independent count of usage up to date and compresses old
@@ -54,12 +54,7 @@ const digestedAtOnce = 100
 // DigestPeriods makes the digests of periods that have closed.
 func (a *Activities) DigestPeriods(ctx context.Context) error {
 	defer alive(ctx)()
-	for {
-		made, err := a.store.Maintenance.DigestClosed(ctx, digestedAtOnce)
-		if err != nil || made < digestedAtOnce {
-			return err
-		}
-	}
+	return inParts(digestedAtOnce, func(most int) (int, error) { return a.store.Maintenance.DigestClosed(ctx, most) })
 }
 
 // DropEventsResult is what an hour's maintenance dropped.

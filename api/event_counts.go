@@ -120,9 +120,6 @@ func (e *CountedEvents) sort() {
 		e.Rejections = []eventRejections{}
 	}
 	slices.SortFunc(e.Rejections, func(a, b eventRejections) int {
-		if a.Count != b.Count {
-			return cmp.Compare(b.Count, a.Count)
-		}
-		return strings.Compare(a.Code, b.Code)
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Code, b.Code))
 	})
 }

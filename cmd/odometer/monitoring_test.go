@@ -158,20 +158,26 @@ global: {scrape_interval: 500ms, evaluation_interval: 500ms}
 rule_files: [%q]
 scrape_configs: [{job_name: odometer, static_configs: [{targets: [%q, %q]}]}]
 `, alerts, api.Host, w.worker.Address), 0o600))
-	server := exec.CommandContext(t.Context(), "prometheus", "--config.file="+config, "--storage.tsdb.path="+folder+"/data", "--web.listen-address="+address)
-	log, err := os.Create(filepath.Join(folder, "log"))
+	serve(t, "prometheus", "--config.file="+config, "--storage.tsdb.path="+folder+"/data", "--web.listen-address="+address)
+	return prometheus{t, "http://" + address}
+}
+
+// serve runs a server that dev/up operating has until the test ends; where that fails, it shows what the server said.
+func serve(t *testing.T, name string, args ...string) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
+	server := exec.CommandContext(t.Context(), name, args...)
 	server.Stdout, server.Stderr = log, log
-	require.NoError(t, server.Start(), "dev/up operating has prometheus")
+	require.NoError(t, server.Start(), "dev/up operating has %s", name)
 	t.Cleanup(func() {
 		_ = server.Wait() // the test's context has ended it
 		if t.Failed() {
 			text, _ := os.ReadFile(log.Name())
-			t.Logf("prometheus:\n%s", text)
+			t.Logf("%s:\n%s", name, text)
 		}
 		_ = log.Close()
 	})
-	return prometheus{t, "http://" + address}
 }
 
 func (p prometheus) get(path string, data any) {

@@ -16,7 +16,6 @@ import (
 	"net/http/cookiejar"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -110,19 +109,7 @@ func (p *protectedUI) let(file string, names ...string) {
 
 func (p *protectedUI) start() {
 	p.Helper()
-	log, err := os.Create(filepath.Join(p.folder, "log"))
-	require.NoError(p, err)
-	nginx := exec.CommandContext(p.Context(), "nginx", "-p", p.folder, "-e", "stderr", "-c", p.folder+"/nginx.conf")
-	nginx.Stdout, nginx.Stderr = log, log
-	require.NoError(p, nginx.Start(), "dev/up operating has nginx")
-	p.Cleanup(func() {
-		_ = nginx.Wait() // the test's context has ended it
-		if p.Failed() {
-			text, _ := os.ReadFile(log.Name())
-			p.Logf("nginx:\n%s", text)
-		}
-		_ = log.Close()
-	})
+	serve(p.T, "nginx", "-p", p.folder, "-e", "stderr", "-c", p.folder+"/nginx.conf")
 	dbtest.Eventually(p.T, 10*time.Second, func() error {
 		conn, err := net.Dial("tcp", p.ports["443"])
 		if err == nil {

@@ -28,15 +28,16 @@ const most = 1_000;
 function Found() {
   const { event: id } = useParams({ from: "/frame/events/$event" });
   const { customer = "", at = "" } = useSearch({ from: "/frame/events/$event" });
+  const whole = customer !== "" && !Number.isNaN(Date.parse(at));
   const { data, error, refetch } = useQuery({
     queryKey: ["event", id, customer, at],
     queryFn: async ({ signal }) =>
       (await answer(api.GET("/v1/events", { params: { query: { customer, start: at, end: after(at), page_size: most } }, signal }))).data.find((one) => one.id === id) ?? null,
-    enabled: customer !== "" && !Number.isNaN(Date.parse(at)),
+    enabled: whole,
   });
   if (error) return <Failed what="The event" error={error} retry={() => void refetch()} />;
   if (data) return <Details event={data} alone />;
-  if (data === undefined && customer !== "" && !Number.isNaN(Date.parse(at))) return <LoadingText />;
+  if (data === undefined && whole) return <LoadingText />;
   return (
     <Empty title="There is no such event here">
       <p>

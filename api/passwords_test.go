@@ -34,7 +34,7 @@ func TestAStoredHashStaysThePasswords(t *testing.T) {
 	t.Parallel()
 	p, err := NewPasswords(make([]byte, 32))
 	require.NoError(t, err)
-	const stored = "a672833f7e3dcea681caf6c4b572a5f5043ab2549c169b05a45e9ede2f379fd2"
+	const stored = "4292b05d2bd581d22fb8534697ec72a431d2d32380e457eb3b443f7dd8452215"
 	require.Equal(t, stored, hex.EncodeToString(p.Hash("ada@example.com", "correct horse")))
 }
 

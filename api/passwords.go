@@ -41,22 +41,26 @@ func (p Passwords) Hash(email, password string) []byte {
 	return argon2.IDKey([]byte(password), salt, argonTime, argonMemory, argonThreads, sha256.Size)
 }
 
-// Hashing is bounded, because each takes as much memory as thousands of other requests.
+// Hashing is bounded, because each takes a processor and memory for as long as hundreds
+// of other requests.
 const (
-	maxHashing  = 1
-	hashingWait = 5 * time.Second
+	hashingPlaces = 4 // of which an address has at most half
+	hashingWait   = 5 * time.Second
 )
 
-// hashing makes hashes few at a time, and by turns: an address that guesses waits
-// for its own. After each it rests for as long as that took, so that those who guess
-// leave half of a processor's time to others.
+// hashing makes one hash at a time. Whoever has had one made keeps a place until as much
+// time has been left to other work as hashes have taken: so those who guess, wherever,
+// leave half of a processor's time to others, and somebody else who comes finds a
+// place, and waits for nobody's rest.
 type hashing struct {
 	Passwords
-	slots *db.Shares[string]
+	places *db.Shares[string]
+	one    chan struct{} // is full while a hash is made
+	rested time.Time     // when all that were made have rested
 }
 
 func newHashing(passwords Passwords) *hashing {
-	return &hashing{passwords, db.NewShares[string](maxHashing)}
+	return &hashing{Passwords: passwords, places: db.NewShares[string](hashingPlaces), one: make(chan struct{}, 1)}
 }
 
 // hash is Hash in the turn of whoever asks.
@@ -68,13 +72,18 @@ func (h *hashing) hash(ctx context.Context, who, email, password string) (hash [
 func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 	ctx, cancel := context.WithTimeout(ctx, hashingWait)
 	defer cancel()
-	if err := h.slots.Wait(ctx, who); err != nil {
+	if err := h.places.Wait(ctx, who); err != nil {
 		return metering.Errorf(metering.CodeOverloaded, "too many are signing in; try again").Because(err)
 	}
+	h.one <- struct{}{} // soon: few have a place
 	began := time.Now()
 	defer func() {
-		rest := time.Since(began)
-		time.AfterFunc(rest, func() { h.slots.Give(who, 1) })
+		if h.rested.Before(began) {
+			h.rested = began
+		}
+		h.rested = h.rested.Add(2 * time.Since(began))
+		time.AfterFunc(time.Until(h.rested), func() { h.places.Give(who, 1) })
+		<-h.one
 	}()
 	work()
 	return nil

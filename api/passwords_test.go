@@ -2,6 +2,8 @@ package api
 
 import (
 	"encoding/hex"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -49,59 +51,103 @@ func TestEveryCheckHashesInItsTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestHashing(t)
-		require.True(t, p.slots.Take("another", maxHashing))
+		require.True(t, p.places.Take("another", hashingPlaces))
 		began := time.Now()
 		_, err := p.hash(t.Context(), "198.51.100.7", "ada@example.com", "correct horse")
 		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
 		require.Equal(t, hashingWait, time.Since(began))
-		p.slots.Give("another", maxHashing)
+		p.places.Give("another", hashingPlaces)
 		hash, err := p.hash(t.Context(), "198.51.100.7", "ada@example.com", "correct horse")
 		require.NoError(t, err)
 		require.Equal(t, p.Hash("ada@example.com", "correct horse"), hash)
 	})
 }
 
-// TestHashingIsByTurns has one address guess, and somebody sign in at another.
+// TestHashingIsByTurns has one address guess, and somebody sign in at another, where
+// one place is left to all.
 func TestHashingIsByTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newTestHashing(t)
-		require.True(t, p.slots.Take("another", maxHashing))
+		require.True(t, p.places.Take("another", hashingPlaces))
 		var order []string
+		var hashings sync.WaitGroup
 		for _, who := range []string{"198.51.100.9", "198.51.100.9", "198.51.100.9", "198.51.100.7"} {
-			go func() {
+			hashings.Go(func() {
 				if p.inTurn(t.Context(), who, func() { order = append(order, who) }) != nil {
 					t.Error(who)
 				}
-			}()
+			})
 			synctest.Wait()
 		}
-		p.slots.Give("another", maxHashing)
-		synctest.Wait()
+		p.places.Give("another", 1)
+		hashings.Wait()
 		require.Equal(t, []string{"198.51.100.9", "198.51.100.7", "198.51.100.9", "198.51.100.9"}, order)
 	})
 }
 
-// TestHashingRestsAsLongAsItTook has three hash at once, 40 ms each.
+// hashes has somebody at each address make a hash at once, 40 ms each, and returns
+// when each began.
+func (h *hashing) hashes(t *testing.T, began time.Time, addresses ...string) (begun []time.Duration) {
+	var hashings sync.WaitGroup
+	for _, who := range addresses {
+		hashings.Go(func() {
+			work := func() {
+				begun = append(begun, time.Since(began))
+				time.Sleep(40 * time.Millisecond)
+			}
+			if err := h.inTurn(t.Context(), who, work); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	hashings.Wait()
+	return begun
+}
+
+const ms = time.Millisecond
+
+// TestHashingRestsAsLongAsItTook has somebody guess at one address.
 func TestHashingRestsAsLongAsItTook(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newTestHashing(t)
-		began := time.Now()
-		var begun []time.Duration
-		var hashings sync.WaitGroup
-		for range 3 {
-			hashings.Go(func() {
-				work := func() {
-					begun = append(begun, time.Since(began))
-					time.Sleep(40 * time.Millisecond)
-				}
-				if err := p.inTurn(t.Context(), "198.51.100.7", work); err != nil {
-					t.Error(err)
-				}
-			})
+		begun := newTestHashing(t).hashes(t, time.Now(), slices.Repeat([]string{"198.51.100.9"}, 6)...)
+		require.Equal(t, []time.Duration{0, 40 * ms, 80 * ms, 160 * ms, 240 * ms, 320 * ms}, begun)
+	})
+}
+
+// TestWhoHasNotGuessedDoesNotRest has somebody sign in while another address guesses.
+func TestWhoHasNotGuessedDoesNotRest(t *testing.T) {
+	t.Parallel()
+	for at, begins := range map[time.Duration]time.Duration{
+		50 * ms:  80 * ms, // when the one that is being made is made
+		170 * ms: 200 * ms,
+		210 * ms: 210 * ms, // between two
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newTestHashing(t)
+			began := time.Now()
+			var guesses sync.WaitGroup
+			guesses.Go(func() { p.hashes(t, began, slices.Repeat([]string{"198.51.100.9"}, 20)...) })
+			time.Sleep(at)
+			require.Equal(t, []time.Duration{begins}, p.hashes(t, began, "198.51.100.7"), at)
+			guesses.Wait()
+		})
+	}
+}
+
+// TestManyWhoGuessLeaveHalfOfAProcessor has somebody guess at fifty addresses.
+func TestManyWhoGuessLeaveHalfOfAProcessor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var addresses []string
+		for n := range 50 {
+			addresses = append(addresses, fmt.Sprintf("198.51.100.%d", n))
 		}
-		hashings.Wait()
-		require.Equal(t, []time.Duration{0, 80 * time.Millisecond, 160 * time.Millisecond}, begun)
+		begun := newTestHashing(t).hashes(t, time.Now(), addresses...)
+		require.Len(t, begun, len(addresses))
+		for n, at := range begun {
+			require.LessOrEqual(t, time.Duration(n-hashingPlaces)*80*ms, at, "hash %d", n)
+		}
 	})
 }

@@ -110,4 +110,6 @@ require (
 	google.golang.org/grpc v1.84.0 // indirect
 )
 
+require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
+
 replace github.com/odometer-metering/odometer/client => ./client

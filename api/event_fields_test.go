@@ -37,7 +37,7 @@ func TestLongWhiteSpaceIsLeftOut(t *testing.T) {
 func TestWhiteSpaceIsNotKept(t *testing.T) {
 	t.Parallel()
 	text := `{"events":[` + strings.Repeat(" ", maxEventsBody-100) + `{"event_type":"call","customer_id":"acme"}]}`
-	batch, err := decodeBatch(iotest.OneByteReader(strings.NewReader(text)))
+	batch, err := newEventDecoder(iotest.OneByteReader(strings.NewReader(text))).batch()
 	require.NoError(t, err)
 	require.Len(t, batch.events, 1)
 }

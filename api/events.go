@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,15 +41,15 @@ type ingestOutput struct{ Body ingestResult }
 // ingestEvent stores one event; a rejection is the whole request's.
 func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
-		decoder := newBodyDecoder(body)
-		sent, err := decodeEvent(decoder)
-		if err != nil && sent.rejection == nil {
-			return ingestResult{}, malformed(decoder, err)
+		decoder := newEventDecoder(body)
+		sent, err := decoder.event()
+		if err != nil {
+			return ingestResult{}, decoder.malformed(err)
 		}
 		if sent.rejection != nil && sent.rejection.Field == "event" {
 			return ingestResult{}, metering.Invalid("body", "expected one event; send arrays to "+eventsPath+"/batch")
 		}
-		if err := atEnd(decoder); err != nil {
+		if err := decoder.atEnd(); err != nil {
 			return ingestResult{}, err
 		}
 		event, rejection := sent.judge(s.Now(), s.Retention)
@@ -86,7 +84,7 @@ func refusal(r *metering.Rejection) error { return metering.Invalid("body."+r.Fi
 func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
 		turns := s.inTurns(ctx, body)
-		batch, err := decodeBatch(turns)
+		batch, err := newEventDecoder(turns).batch()
 		turns.end()
 		if err != nil {
 			return ingestResult{}, err
@@ -244,110 +242,6 @@ func (e sentEvent) judge(now time.Time, retention metering.Retention) (metering.
 		return metering.Event{}, rejection
 	}
 	return event, nil
-}
-
-// decodeEvent reads the next JSON value. A value of the wrong kind somewhere
-// in it rejects that event only; err then is nil.
-func decodeEvent(decoder bodyDecoder) (e sentEvent, err error) {
-	decoder.text.take(decoder.InputOffset())
-	err = decoder.Decode(&e.SentEvent)
-	e.ignored = unknownFields(decoder.text.take(decoder.InputOffset()), eventFields)
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) {
-		field, kind := mismatch.Field, "a string"
-		if field == "" {
-			field, kind = "event", "an object"
-		}
-		e.rejection = &metering.Rejection{Code: "invalid_" + field, Field: field, Message: "must be " + kind}
-		err = nil
-	}
-	return e, err
-}
-
-// decodeBatch reads {"events": […]} without holding the body, and stops at
-// the first event too many. Other fields are skipped, and noted.
-func decodeBatch(body io.Reader) (batch sentEvents, err error) {
-	decoder := newBodyDecoder(body)
-	if token, err := decoder.Token(); err != nil {
-		return batch, malformed(decoder, err)
-	} else if token != json.Delim('{') {
-		return batch, metering.Invalid("body", "must be an object with events")
-	}
-	for fields := 0; decoder.More(); fields++ {
-		name, err := decoder.Token()
-		if err != nil {
-			return batch, malformed(decoder, err)
-		}
-		if name == "events" {
-			if batch.events, err = decodeEvents(decoder); err != nil {
-				return batch, err
-			}
-			continue
-		}
-		if err := batch.skip(decoder, name); err != nil {
-			return batch, err
-		}
-		if fields > maxSkippedFields {
-			return batch, metering.Invalid("body", "must have at most %d fields", maxSkippedFields)
-		}
-	}
-	if _, err := decoder.Token(); err != nil {
-		return batch, malformed(decoder, err)
-	}
-	return batch, atEnd(decoder)
-}
-
-// skip reads over a field's value.
-func (s *sentEvents) skip(decoder bodyDecoder, name json.Token) error {
-	var value json.RawMessage
-	if err := decoder.Decode(&value); err != nil {
-		return malformed(decoder, err)
-	}
-	decoder.text.take(decoder.InputOffset())
-	s.ignored = append(s.ignored, fmt.Sprint(name))
-	return nil
-}
-
-func decodeEvents(decoder bodyDecoder) ([]sentEvent, error) {
-	if token, err := decoder.Token(); err != nil {
-		return nil, malformed(decoder, err)
-	} else if token != json.Delim('[') {
-		return nil, metering.Invalid("body.events", "must be an array")
-	}
-	var events []sentEvent
-	for decoder.More() {
-		if len(events) == maxBatch {
-			return nil, metering.Invalid("body.events", "must hold at most %d events", maxBatch)
-		}
-		e, err := decodeEvent(decoder)
-		if err != nil {
-			return nil, malformed(decoder, err)
-		}
-		events = append(events, e)
-	}
-	if _, err := decoder.Token(); err != nil {
-		return nil, malformed(decoder, err)
-	}
-	return events, nil
-}
-
-func atEnd(decoder bodyDecoder) error {
-	_, err := decoder.Token()
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if err == nil {
-		err = errors.New("more than one value")
-	}
-	return malformed(decoder, err)
-}
-
-// malformed says why a body could not be read, by place alone.
-func malformed(decoder bodyDecoder, err error) error {
-	if problem := bodyProblem(err, maxEventsBody); problem != nil {
-		return problem
-	}
-	return metering.Errorf(codeMalformed, "the body is not JSON: it ends or breaks after byte %d", decoder.InputOffset())
 }
 
 // describeEvents attaches the schemas that huma would derive from a Body

@@ -2,9 +2,11 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -99,50 +101,66 @@ func FuzzEventBatch(f *testing.F) {
 	for _, seed := range []string{
 		`{"events":[{"event_type":"call","customer_id":"acme","value":1.5,"timestamp":"2026-01-01T00:00:00Z","properties":{"a":[]}}]}`,
 		`{"events":[{"event_type":1},{"value":"1"},null,7,[],{}],"events":[{}]}`, `{"ignored":{"deep":[1e999]},"events":[{}]}`,
-		`{"events":[`, `{"events":{}}`, `{}{}`, "\xff", `{"events":[{"event_type":"\ud800","customer_id":"\u0000"}]}`,
+		`{"events":[{"Value":1,"idempotencyKey":"k","v\u0061lue":2,"a\\\"":{"b":[1,{"c":2}]},"":"{,","\uD800x":null}]}`,
+		`{"events":[{"event_type":"a","event_type":null,"timestamp":"x","timestamp":null,"value":null,"properties":{},"PROPERTIES":3}]}`,
+		`{"events":[{"event_type":[],"customer_id":{"a":1},"event_type":"b"}],"Events":[1]}`, "{\"events\":[{\"customer_id\":\"\xff\",\"\xff\":1}]}",
+		`{"events":null}`, `{"events":[`, `{"events":{}}`, `{}{}`, "\xff", `{"events":[{"event_type":"\ud800","customer_id":"\u0000"}]}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		batch, err := decodeBatch(bytes.NewReader(body))
+		batch, err := newEventDecoder(bytes.NewReader(body)).batch()
 		if err != nil {
 			require.Contains(t, []metering.Code{codeMalformed, metering.CodeInvalid}, metering.CodeOf(err))
 			return
 		}
 		require.True(t, json.Valid(body))
 		require.LessOrEqual(t, len(batch.events), maxBatch)
-		for _, e := range batch.events {
+		var whole map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(body, &whole))
+		var texts []json.RawMessage
+		if whole["events"] != nil {
+			require.NoError(t, json.Unmarshal(whole["events"], &texts))
+		}
+		require.Len(t, batch.events, len(texts))
+		for i, e := range batch.events {
+			requireDecoded(t, texts[i], e)
 			event, rejection := e.judge(fuzzNow, 0)
 			require.Equal(t, rejection == nil, event.EventType != "")
 		}
 	})
 }
 
-// FuzzUnknownFields: they are those that the decoder ignores, whatever the text
-// looks like.
-func FuzzUnknownFields(f *testing.F) {
-	for _, seed := range []string{
-		`{"event_type":"a","Value":1,"idempotencyKey":"k"}`, `, {"a\\\"":{"b":[1,{"c":2}]},"v\u0061lue":1,"":"{,"}`, `["a",{"b":1}]`, `"a"`, `{}`, "{\"\xff\":1}", `null`,
-	} {
-		f.Add([]byte(seed))
+// requireDecoded: an event is what encoding/json reads of its text.
+func requireDecoded(t *testing.T, text []byte, got sentEvent) {
+	t.Helper()
+	var want metering.SentEvent
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(json.Unmarshal(text, &want), &mismatch) {
+		require.NotNil(t, got.rejection)
+		require.Equal(t, cmp.Or(mismatch.Field, "event"), got.rejection.Field)
+	} else {
+		require.Nil(t, got.rejection)
 	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		found := unknownFields(text, eventFields)
-		object := bytes.TrimLeft(text, ", \t\r\n")
-		var all map[string]json.RawMessage
-		if json.Unmarshal(object, &all) != nil || len(all) > maxUnknownFields {
-			return
+	require.Equal(t, want, got.SentEvent)
+	requireUnknown(t, text, got.ignored)
+}
+
+// requireUnknown: the fields that are ignored are those that encoding/json ignores.
+func requireUnknown(t *testing.T, text []byte, ignored []string) {
+	t.Helper()
+	var all map[string]json.RawMessage
+	if json.Unmarshal(text, &all) != nil || len(all) > maxUnknownFields {
+		return
+	}
+	want, got := map[string]bool{}, map[string]bool{}
+	for name := range all {
+		if !slices.ContainsFunc(eventFields, func(known string) bool { return strings.EqualFold(known, name) }) {
+			want[name] = true
 		}
-		want := map[string]bool{}
-		for name := range all {
-			if !slices.ContainsFunc(eventFields, func(known string) bool { return strings.EqualFold(known, name) }) {
-				want[name] = true
-			}
-		}
-		got := map[string]bool{}
-		for _, name := range found {
-			got[name] = true
-		}
-		require.Equal(t, want, got)
-	})
+	}
+	for _, name := range ignored {
+		got[name] = true
+	}
+	require.Equal(t, want, got)
 }

@@ -11,6 +11,7 @@ require (
 	github.com/danielgtaylor/huma/v2 v2.39.0 // HTTP operations, their validation and their OpenAPI document
 	github.com/getkin/kin-openapi v0.142.0 // tests: answers are what the OpenAPI document says
 	github.com/go-jose/go-jose/v4 v4.1.8 // our own JWTs; go-oidc's library too
+	github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // jsontext: events are read in one pass; the standard library's own one day
 	github.com/golang-jwt/jwt/v5 v5.3.1 // tests: mockoidc's claims
 	github.com/google/uuid v1.6.0 // ids of events, snapshots and syncs (version 7)
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // ingest's bounded caches
@@ -109,7 +110,5 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261005182115-fad411399dd8 // indirect
 	google.golang.org/grpc v1.84.0 // indirect
 )
-
-require github.com/go-json-experiment/json v0.0.0-20260213210345-44df1a37e875 // indirect
 
 replace github.com/odometer-metering/odometer/client => ./client

@@ -192,14 +192,10 @@ func (d *eventDecoder) batch() (batch sentEvents, err error) {
 }
 
 func (d *eventDecoder) events() ([]sentEvent, error) {
-	if d.PeekKind() != '[' {
-		if err := d.SkipValue(); err != nil {
-			return nil, d.malformed(err)
-		}
-		return nil, metering.Invalid("body.events", "must be an array")
-	}
-	if _, err := d.ReadToken(); err != nil {
+	if token, err := d.ReadToken(); err != nil {
 		return nil, d.malformed(err)
+	} else if token.Kind() != '[' {
+		return nil, metering.Invalid("body.events", "must be an array")
 	}
 	var events []sentEvent
 	for d.PeekKind() != ']' {

@@ -112,6 +112,7 @@ func FuzzEventBatch(f *testing.F) {
 		batch, err := newEventDecoder(bytes.NewReader(body)).batch()
 		if err != nil {
 			require.Contains(t, []metering.Code{codeMalformed, metering.CodeInvalid}, metering.CodeOf(err))
+			require.False(t, metering.CodeOf(err) == codeMalformed && json.Valid(body))
 			return
 		}
 		require.True(t, json.Valid(body))

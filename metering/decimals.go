@@ -54,7 +54,8 @@ func parse(literal string) (decimal.Decimal, error) {
 	if !isJSONNumber(literal) {
 		return decimal.Zero, fmt.Errorf("must be a JSON number")
 	}
-	if mantissa, exponent, ok := strings.Cut(strings.ToLower(literal), "e"); ok {
+	mantissa, exponent, ok := strings.Cut(strings.ToLower(literal), "e")
+	if ok {
 		if len(strings.TrimLeft(exponent, "+-0")) > 2 {
 			if strings.Trim(mantissa, "-0.") == "" {
 				return decimal.Zero, nil
@@ -66,7 +67,8 @@ func parse(literal string) (decimal.Decimal, error) {
 	if err != nil {
 		return decimal.Zero, fmt.Errorf("must be a JSON number")
 	}
-	if d.Abs().Cmp(limit) >= 0 {
+	small := !ok && len(literal) <= MaxIntegerDigits // as nearly always, without comparing
+	if !small && d.Abs().Cmp(limit) >= 0 {
 		return decimal.Zero, fmt.Errorf("must be smaller than 10^%d in absolute value", MaxIntegerDigits)
 	}
 	return d, nil

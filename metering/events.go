@@ -78,7 +78,6 @@ func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 			return Event{}, reject("invalid_idempotency_key", "idempotency_key", "%s", rule)
 		}
 		event.IdempotencyKey = *s.IdempotencyKey
-		event.Hash = s.hash()
 	}
 	if s.Timestamp != nil {
 		at, rejection := judgeTimestamp(*s.Timestamp, now)
@@ -100,6 +99,9 @@ func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 			return Event{}, rejection
 		}
 		event.Properties = properties
+	}
+	if s.IdempotencyKey != nil {
+		event.Hash = s.hash(event.Value)
 	}
 	return event, nil
 }
@@ -135,8 +137,9 @@ func ParseTime(text string) (time.Time, error) {
 }
 
 // hash covers what the client sent, so that a repeat without a timestamp is
-// the same event whenever it comes.
-func (s SentEvent) hash() [32]byte {
+// the same event whenever it comes. Of the value it covers the number, however
+// that was written.
+func (s SentEvent) hash(value Decimal) [32]byte {
 	text := make([]byte, 0, 512)
 	part := func(present bool, content string) {
 		if !present {
@@ -149,7 +152,7 @@ func (s SentEvent) hash() [32]byte {
 	part(true, s.EventType)
 	part(true, s.CustomerID)
 	part(s.Timestamp != nil, optional(s.Timestamp))
-	part(given(s.Value), canonicalNumber(string(s.Value)))
+	part(given(s.Value), value.String())
 	part(given(s.Properties), compact(s.Properties))
 	return sha256.Sum256(text)
 }
@@ -161,7 +164,11 @@ func optional(text *string) string {
 	return *text
 }
 
+// compact is JSON without the white space between its tokens.
 func compact(raw json.RawMessage) string {
+	if !bytes.ContainsAny(raw, " \t\r\n") {
+		return string(raw)
+	}
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
 		return string(raw)

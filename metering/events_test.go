@@ -172,6 +172,7 @@ func TestHash(t *testing.T) {
 		"NullIsAbsentForAValue":            {``, `,"value":null`},
 		"NullIsAbsentForProperties":        {``, `,"properties":null`},
 		"ANumberIsTheSameHoweverWritten":   {`,"value":5`, `,"value":0.50e1`},
+		"ZeroIsTheSameHoweverWritten":      {`,"value":0`, `,"value":-0e999`},
 		"SpacesInPropertiesDoNotMatter":    {`,"properties":{"a":[1,2]}`, `,"properties": { "a" : [ 1 , 2 ] } `},
 		"OtherFieldsAreNotPartOfTheEvent":  {``, `,"source":"x"`},
 		"TheOrderOfFieldsDoesNotMatter":    {`,"value":5,"timestamp":"2026-11-20T12:00:00Z"`, `,"timestamp":"2026-11-20T12:00:00Z","value":5`},

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"testing"
@@ -166,6 +167,28 @@ func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *te
 	require.Equal(t, []bool{false}, live(t, store, kept))
 	_, err = store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
+}
+
+func TestASignInThatWaitsForAMembersRemovalIsNone(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store)
+	ada := member(t, store, tenant.ID, mail(t, "ada"), metering.RoleViewer)
+	conn, err := pgx.Connect(t.Context(), dbtest.URL(t))
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `update members set removed_at = $3 where tenant_id = $1 and id = $2`, tenant.ID, ada.ID, clock.Now())
+	require.NoError(t, err)
+	begun := make(chan error, 1)
+	go func() {
+		_, err := store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
+		begun <- err
+	}()
+	awaitBlocked(t, tx)
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(<-begun))
 }
 
 func TestEverySessionOfAMemberEndsAtOnceAndNobodyElses(t *testing.T) {

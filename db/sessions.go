@@ -41,27 +41,24 @@ func sessionFields(s *metering.Session) []any {
 func (s Sessions) Begin(ctx context.Context, m metering.Member, expires, now time.Time) (begun metering.Session, err error) {
 	actor := metering.Actor(m.ID.String())
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		var unchanged bool
 		err := tx.QueryRow(ctx, `
-			select m.person_id is not distinct from $3 from members m
-			where m.tenant_id = $1 and m.id = $2 and m.removed_at is null
-			for share`, m.TenantID, m.ID, m.PersonID).Scan(&unchanged)
-		if errors.Is(err, pgx.ErrNoRows) || err == nil && !unchanged {
+			with unchanged as (
+			  select from members
+			  where tenant_id = @tenant and id = @member and person_id is not distinct from @person and removed_at is null
+			  for share
+			), forgotten as (
+			  delete from sessions
+			  where tenant_id = @tenant and member_id = @member and expires_at < @now::timestamptz - interval '30 days'
+			)
+			insert into sessions as s (tenant_id, id, member_id, expires_at)
+			select @tenant, @id, @member, @expires
+			from unchanged
+			returning `+sessionColumns, pgx.NamedArgs{
+			"tenant": m.TenantID, "member": m.ID, "person": m.PersonID, "id": uuid.New(), "expires": expires, "now": now,
+		}).Scan(sessionFields(&begun)...)
+		if errors.Is(err, pgx.ErrNoRows) {
 			return metering.Errorf(metering.CodeUnauthorized, "the member has changed meanwhile; sign in again")
 		}
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, `
-			delete from sessions
-			where tenant_id = $1 and member_id = $2 and expires_at < $3::timestamptz - interval '30 days'`, m.TenantID, m.ID, now)
-		if err != nil {
-			return err
-		}
-		err = tx.QueryRow(ctx, `
-			insert into sessions as s (tenant_id, id, member_id, expires_at)
-			values ($1, $2, $3, $4)
-			returning `+sessionColumns, m.TenantID, uuid.New(), m.ID, expires).Scan(sessionFields(&begun)...)
 		if err != nil {
 			return err
 		}

@@ -34,8 +34,12 @@ func (s *server) serveDashboard() {
 // isScreen tells a browser that goes to a screen's address from a program that
 // asks for a path that does not exist.
 func isScreen(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
-		strings.Contains(r.Header.Get("Accept"), "text/html") && !strings.HasPrefix(r.URL.Path, "/v1/")
+	return isPerson(r) && !strings.HasPrefix(r.URL.Path, "/v1/")
+}
+
+// isPerson says whether somebody reads the answer in a browser.
+func isPerson(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
 // screenOf answers with the one page of all screens.

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -10,10 +9,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"html/template"
 	"io"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -241,35 +238,6 @@ type beginOIDCInput struct {
 	TenantID string `path:"tenant_id" example:"ten_42"`
 }
 
-type signInPageOutput struct {
-	SetCookie   string `header:"Set-Cookie"`
-	ContentType string `header:"Content-Type"`
-	Policy      string `header:"Content-Security-Policy"`
-	Body        []byte
-}
-
-// signInPage says where the browser goes before it does. A tenant chooses its
-// issuer, so that a link of ours must not lead there by itself, nor an issuer sign
-// anybody in who has only opened one.
-var signInPage = template.Must(template.New("sign-in").Parse(`<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<meta name="referrer" content="no-referrer">
-<title>Sign in to {{.Tenant}}</title>
-<link rel="icon" type="image/svg+xml" href="/icon.svg">
-<style nonce="{{.Nonce}}">
-main { box-sizing: border-box; max-width: 344px; margin: 16vh auto 0; padding: 0 16px; font: 14px/20px system-ui, sans-serif; overflow-wrap: anywhere }
-h1 { font-size: 20px; line-height: 28px }
-</style>
-<main>
-<h1>Sign in to {{.Tenant}}</h1>
-<p>Who you are is for <strong>{{.Host}}</strong> to say, which {{.Tenant}} has chosen. Go on only if you know it.</p>
-<p><a href="{{.Location}}">Go on to {{.Host}}</a></p>
-</main>
-`))
-
 // beginOIDC shows a browser the way to the tenant's issuer.
 func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
@@ -287,22 +255,7 @@ func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*signInPage
 	if err != nil {
 		return nil, err
 	}
-	way, err := url.Parse(location)
-	if err != nil {
-		return nil, errIssuer.Because(err)
-	}
-	var page bytes.Buffer
-	nonce := rand.Text()
-	if err := signInPage.Execute(&page, map[string]string{"Tenant": tenant.Name, "Host": way.Host, "Location": location, "Nonce": nonce}); err != nil {
-		return nil, fmt.Errorf("render sign-in page: %w", err)
-	}
-	policy := "default-src 'none'; img-src 'self'; style-src 'nonce-" + nonce + "'; frame-ancestors 'none'"
-	return &signInPageOutput{cookie, "text/html; charset=utf-8", policy, page.Bytes()}, nil
-}
-
-func (s *server) describeSignInPage() {
-	page := map[string]*huma.MediaType{"text/html": {Schema: &huma.Schema{Type: huma.TypeString}}}
-	s.api.OpenAPI().Paths[beginOIDCPath].Get.Responses["200"].Content = page
+	return goOnPage(tenant, location, cookie)
 }
 
 type acceptAtIssuerInput struct {
@@ -333,9 +286,10 @@ func (s *server) acceptAtIssuer(ctx context.Context, in *acceptAtIssuerInput) (*
 	return out, err
 }
 
-type redirectOutput struct {
+type wayBackOutput struct {
 	Location  string   `header:"Location"`
 	SetCookie []string `header:"Set-Cookie"`
+	Body      func(huma.Context)
 }
 
 type finishOIDCInput struct {
@@ -347,46 +301,57 @@ type finishOIDCInput struct {
 
 var errSignInLost = metering.Errorf(metering.CodeUnauthorized, "this sign-in was not begun in this browser, is over, or took too long; begin again")
 
-// finishOIDC signs a browser in that comes back from the issuer it was sent to.
-func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*redirectOutput, error) {
-	if err := s.countSignInFrom(ctx); err != nil {
-		return nil, err
-	}
-	cookie, err := exchangeOf(ctx).request.Cookie(s.cookieName(signInCookie))
-	if err != nil || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(in.State)) != 1 || !storable(in.State) {
-		return nil, errSignInLost
-	}
-	begun, err := s.Store.OIDC.Take(ctx, s.secrets.hash(in.State))
-	if err != nil {
-		return nil, err
-	}
-	if !s.Now().Before(begun.ExpiresAt) {
-		return nil, errSignInLost
-	}
-	if in.Error != "" {
-		return nil, metering.Errorf(metering.CodeUnauthorized, "the issuer did not sign you in")
-	}
-	at, err := s.issuerOf(ctx, begun.TenantID)
-	if err != nil {
-		return nil, err
-	}
-	if in.Issuer != "" && in.Issuer != at.settings.Issuer {
-		return nil, errSignInLost
-	}
-	identity, err := s.identity(ctx, at, in.State, in.Code)
-	if err != nil {
-		return nil, err
-	}
-	m, err := s.memberBy(ctx, begun, identity)
-	if err != nil {
-		return nil, err
-	}
-	_, token, err := s.beginSession(ctx, m)
-	if err != nil {
+// finishOIDC sends a browser on that comes back from the issuer, and tells a person
+// whom it does not sign in what to do.
+func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackOutput, error) {
+	token, err := s.comeBack(ctx, in)
+	switch {
+	case err != nil && isPerson(exchangeOf(ctx).request):
+		return &wayBackOutput{Body: notSignedInPage(err)}, nil
+	case err != nil:
 		return nil, err
 	}
 	cookies := []string{s.sessionCookie(token, sessionLength), s.cookie(signInCookie, "", 0, http.SameSiteLaxMode)}
-	return &redirectOutput{s.BaseURL + "/", cookies}, nil
+	return &wayBackOutput{s.BaseURL + "/", cookies, func(ctx huma.Context) { ctx.SetStatus(http.StatusFound) }}, nil
+}
+
+// comeBack begins the session of whom the issuer says that a browser is, which
+// was sent there by us.
+func (s *server) comeBack(ctx context.Context, in *finishOIDCInput) (token string, err error) {
+	if err := s.countSignInFrom(ctx); err != nil {
+		return "", err
+	}
+	cookie, err := exchangeOf(ctx).request.Cookie(s.cookieName(signInCookie))
+	if err != nil || subtle.ConstantTimeCompare([]byte(cookie.Value), []byte(in.State)) != 1 || !storable(in.State) {
+		return "", errSignInLost
+	}
+	begun, err := s.Store.OIDC.Take(ctx, s.secrets.hash(in.State))
+	if err != nil {
+		return "", err
+	}
+	if !s.Now().Before(begun.ExpiresAt) {
+		return "", errSignInLost
+	}
+	if in.Error != "" {
+		return "", metering.Errorf(metering.CodeUnauthorized, "the issuer did not sign you in")
+	}
+	at, err := s.issuerOf(ctx, begun.TenantID)
+	if err != nil {
+		return "", err
+	}
+	if in.Issuer != "" && in.Issuer != at.settings.Issuer {
+		return "", errSignInLost
+	}
+	identity, err := s.identity(ctx, at, in.State, in.Code)
+	if err != nil {
+		return "", err
+	}
+	m, err := s.memberBy(ctx, begun, identity)
+	if err != nil {
+		return "", err
+	}
+	_, token, err = s.beginSession(ctx, m)
+	return token, err
 }
 
 // memberBy returns whose account at the issuer it is: of the tenant, and of whoever

@@ -354,6 +354,36 @@ func TestAWayBackIsForTheBrowserThatLeft(t *testing.T) {
 	refused(with, callback, "the tenant has no issuer any longer")
 }
 
+func TestAWayBackInVainTellsAPersonWhatToDo(t *testing.T) {
+	t.Parallel()
+	b, op := setup(t), newIssuer(t)
+	b.saveIssuer(t, op)
+	with := newBrowser(t)
+	callback := b.authorizedAt(t, op, with, newPerson("<b>nobody</b>"))
+	for why, address := range map[string]string{
+		"this account is no member&#39;s": callback,
+		"was not begun in this browser":   b.url + "/v1/auth/oidc/callback?state=x&error=%3Cb%3E",
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+		require.NoError(t, err)
+		request.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+		response, err := with.Do(request)
+		require.NoError(t, err)
+		page, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, 401, response.StatusCode)
+		require.Equal(t, "text/html; charset=utf-8", response.Header.Get("Content-Type"))
+		require.Contains(t, response.Header.Get("Content-Security-Policy"), "default-src 'none'")
+		require.Empty(t, response.Header.Get("Set-Cookie"))
+		require.Contains(t, string(page), why)
+		require.Contains(t, string(page), response.Header.Get("X-Request-Id"))
+		require.Contains(t, string(page), `<a href="/sign-in/issuer">Begin again</a>`)
+		require.NotContains(t, string(page), "<b>")
+	}
+	b.send(t, "GET", "/v1/auth/oidc/callback?state=x", "").problem(t, 401, "unauthorized")
+}
+
 // claimingIssuer serves a discovery document of the test's choice.
 func claimingIssuer(t *testing.T, document func(issuer string) string) string {
 	t.Helper()

@@ -206,7 +206,7 @@ func (w walk) look(ctx context.Context, s screen) error {
 				return err
 			}
 			if j == 0 {
-				if err := errors.Join(w.open(ctx, s), w.still(ctx, max(mostShift, stillMove[s.name]))); err != nil {
+				if err := errors.Join(w.open(ctx, s), w.still(ctx)); err != nil {
 					return fmt.Errorf("open %s at %d: %w", s.name, window.width, err)
 				}
 			}
@@ -221,9 +221,6 @@ func (w walk) look(ctx context.Context, s screen) error {
 // mostShift is how much of a screen may move while it is read, as Chromium counts it.
 const mostShift = 0.02
 
-// stillMove are screens that move more than that, and by how much at most.
-var stillMove = map[string]float64{"start": 0.12, "webhook": 0.22}
-
 // shifts is how much has moved since the screen was opened, and what of it most.
 const shifts = `new Promise((tell) => {
 	const moved = [];
@@ -236,7 +233,7 @@ const shifts = `new Promise((tell) => {
 })`
 
 // still fails where what was there has moved while the rest came.
-func (w walk) still(ctx context.Context, most float64) error {
+func (w walk) still(ctx context.Context) error {
 	moved, err := chromedp.Run(ctx, chromedp.Evaluate[struct {
 		Sum float64
 		Of  []string
@@ -244,7 +241,7 @@ func (w walk) still(ctx context.Context, most float64) error {
 	if err != nil {
 		return fmt.Errorf("ask what has moved: %w", err)
 	}
-	if moved.Sum > most {
+	if moved.Sum > mostShift {
 		return fmt.Errorf("it moves by %.3f while it is read: %s", moved.Sum, strings.Join(moved.Of, ", "))
 	}
 	return nil

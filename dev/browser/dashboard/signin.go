@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/chromedp/chromedp"
 )
 
 // others signs in whom the owner has invited: one with a password, who may do
@@ -82,12 +84,14 @@ func (w walk) vera(ctx context.Context, link string) error {
 
 const navigation = `nav a[href="/overview"]` // of who has signed in
 
-// olga accepts at the issuer, and signs in there once more.
+// olga accepts at the issuer, signs in there once more, and then comes back in vain.
 func (w walk) olga(ctx context.Context, link, tenant string) error {
-	err := do(ctx, w.to(link), press("Accept at"), arrive(navigation), see("Olga"), w.signOut,
-		w.to("/sign-in"), press("Sign in at your company's issuer"), fill("Tenant", tenant), press("Go on"), arrive("p strong"), see("Who you are is for"), w.judged("issuer-page"), press("Go on to"), arrive(navigation), see("Olga"))
-	if err != nil {
-		return err
-	}
-	return w.signOut(ctx)
+	return do(ctx, w.to(link), press("Accept at"), arrive(navigation), see("Olga"), w.signOut,
+		w.to("/sign-in"), press("Sign in at your company's issuer"), fill("Tenant", tenant), press("Go on"), arrive("p strong"), see("Who you are is for"), w.judged("issuer-page"), press("Go on to"), arrive(navigation), see("Olga"), w.signOut,
+		w.comeBack, see("You are not signed in"), w.refused("/v1/auth/oidc/callback"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in at an issuer"))
+}
+
+// comeBack opens the way back of a sign-in that nobody has begun.
+func (w walk) comeBack(ctx context.Context) error {
+	return chromedp.Do(ctx, chromedp.Navigate(w.url+"/v1/auth/oidc/callback?error=access_denied"))
 }

@@ -37,10 +37,11 @@ export function Overview() {
 
 /** What there is to do first, until a customer uses something. */
 function Beginning() {
-  const { data: begun } = useQuery({
+  const { data: begun, isLoading } = useQuery({
     queryKey: ["customers", "first"],
     queryFn: async ({ signal }) => (await answer(api.GET("/v1/customers", { params: { query: { page_size: 1 } }, signal }))).data.length > 0,
   });
+  if (isLoading) return <span hidden data-loading />; // what is below comes after it
   if (begun !== false) return null;
   return (
     <section aria-label="First steps">
@@ -67,7 +68,7 @@ function Revenue() {
   if (error) return <Failed what="The revenue" error={error} retry={() => void refetch()} />;
   if (data?.data.length === 0) return <p className="muted">No meter has a price yet: usage is counted, and comes to nothing.</p>;
   return (
-    <section aria-label="Revenue" className={styles.revenue}>
+    <section aria-label="Revenue">
       <Table caption="Revenue by month and currency" columns={columns} busy={!data}>
         {data ? (
           <tbody>

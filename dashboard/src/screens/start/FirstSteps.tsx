@@ -5,6 +5,7 @@ import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { answer, api } from "../../api/client";
 import { FirstEvent } from "../../states/FirstEvent";
+import { LoadingText } from "../../states/Loading";
 import { Ago } from "../../values/Ago";
 import { State } from "../../values/State";
 import styles from "./FirstSteps.module.css";
@@ -12,8 +13,9 @@ import { useSteps } from "./steps";
 
 /** What there is to do first, in its order. */
 export function FirstSteps() {
-  const { key, event, meter, price, provider } = useSteps();
+  const { reading, key, event, meter, price, provider } = useSteps();
   const [made, setMade] = useState<string>();
+  if (reading) return <LoadingText />;
   return (
     <ol className={styles.steps} aria-label="First steps">
       <Step title="Make a key" done={key}>

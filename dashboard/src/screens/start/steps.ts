@@ -43,5 +43,6 @@ export function useSteps() {
     queryFn: async ({ signal }) => (await answer(api.GET("/v1/billing/providers", { signal }))).data.some(({ connected }) => connected),
     enabled: may("billing:read"),
   });
-  return { key: keys.data, event: event.data, meter: meters.data, price: prices.data, provider: provider.data };
+  const reading = [keys, event, meters, prices, provider].some(({ isLoading }) => isLoading);
+  return { reading, key: keys.data, event: event.data, meter: meters.data, price: prices.data, provider: provider.data };
 }

@@ -1,0 +1,102 @@
+package api
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"html/template"
+	"net/url"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// pageFrame is around the pages of a sign-in at an issuer, which need no script.
+const pageFrame = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>{{template "title" .}}</title>
+<link rel="icon" type="image/svg+xml" href="/icon.svg">
+<style nonce="{{.Nonce}}">
+main { box-sizing: border-box; max-width: 344px; margin: 16vh auto 0; padding: 0 16px; font: 14px/20px system-ui, sans-serif; overflow-wrap: anywhere }
+h1 { font-size: 20px; line-height: 28px }
+p::first-letter { text-transform: uppercase }
+</style>
+<main>
+<h1>{{template "title" .}}</h1>
+{{template "content" .}}</main>
+`
+
+func framed(page string) *template.Template {
+	return template.Must(template.Must(template.New("page").Parse(pageFrame)).Parse(page))
+}
+
+// goOn says where the browser goes before it does. A tenant chooses its issuer, so
+// that a link of ours must not lead there by itself, nor an issuer sign anybody in
+// who has only opened one.
+var goOn = framed(`{{define "title"}}Sign in to {{.Tenant}}{{end}}
+{{define "content"}}<p>Who you are is for <strong>{{.Host}}</strong> to say, which {{.Tenant}} has chosen. Go on only if you know it.</p>
+<p><a href="{{.Location}}">Go on to {{.Host}}</a></p>
+{{end}}`)
+
+// notSignedIn is for who has come back from an issuer in vain.
+var notSignedIn = framed(`{{define "title"}}You are not signed in{{end}}
+{{define "content"}}<p>{{.Problem.Detail}}.</p>
+<p>Where it stays so, the owner of your tenant can look at its single sign-on, or invite you anew. What the operator needs to find it is the request <code>{{.Problem.RequestID}}</code>.</p>
+<p><a href="/sign-in/issuer">Begin again</a></p>
+<p><a href="/sign-in">Sign in with a password</a></p>
+{{end}}`)
+
+type signInPageOutput struct {
+	SetCookie   string `header:"Set-Cookie"`
+	ContentType string `header:"Content-Type"`
+	Policy      string `header:"Content-Security-Policy"`
+	Body        []byte
+}
+
+const contentTypeOfPages = "text/html; charset=utf-8"
+
+func policyOfPages(nonce string) string {
+	return "default-src 'none'; img-src 'self'; style-src 'nonce-" + nonce + "'; frame-ancestors 'none'"
+}
+
+// goOnPage leads to a tenant's issuer.
+func goOnPage(tenant metering.Tenant, location, cookie string) (*signInPageOutput, error) {
+	way, err := url.Parse(location)
+	if err != nil {
+		return nil, errIssuer.Because(err)
+	}
+	var page bytes.Buffer
+	nonce := rand.Text()
+	if err := goOn.Execute(&page, map[string]string{"Tenant": tenant.Name, "Host": way.Host, "Location": location, "Nonce": nonce}); err != nil {
+		return nil, fmt.Errorf("render sign-in page: %w", err)
+	}
+	return &signInPageOutput{cookie, contentTypeOfPages, policyOfPages(nonce), page.Bytes()}, nil
+}
+
+// notSignedInPage answers with the problem of a sign-in as a page.
+func notSignedInPage(err error) func(huma.Context) {
+	return func(ctx huma.Context) {
+		x := exchangeOf(ctx.Context())
+		x.err = err
+		problem := x.problem(ctx, problemOf(err))
+		nonce := rand.Text()
+		ctx.SetHeader("Content-Type", contentTypeOfPages)
+		ctx.SetHeader("Content-Security-Policy", policyOfPages(nonce))
+		ctx.SetStatus(problem.Status)
+		if err := notSignedIn.Execute(ctx.BodyWriter(), map[string]any{"Problem": problem, "Nonce": nonce}); err != nil {
+			x.err = fmt.Errorf("write page: %w", err)
+		}
+	}
+}
+
+func (s *server) describeSignInPages() {
+	page := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
+	paths := s.api.OpenAPI().Paths
+	paths[beginOIDCPath].Get.Responses["200"].Content = map[string]*huma.MediaType{"text/html": page}
+	paths[callbackPath].Get.Responses["default"].Content["text/html"] = page
+}

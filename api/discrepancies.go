@@ -13,6 +13,7 @@ type listDiscrepanciesOutput struct{ Body List[usageDiscrepancy] }
 type usageDiscrepancy struct {
 	CustomerID         *string          `json:"customer_id" doc:"null: the sum of all customers"`
 	CustomerExternalID *string          `json:"customer_external_id"`
+	CustomerName       *string          `json:"customer_name" doc:"Empty where it has none"`
 	MeterID            string           `json:"meter_id"`
 	MeterSlug          string           `json:"meter_slug"`
 	Day                string           `json:"day" format:"date" doc:"UTC"`
@@ -46,7 +47,7 @@ func showDiscrepancy(d db.Discrepancy) usageDiscrepancy {
 	}
 	if d.CustomerID != metering.WholeTenant {
 		id := d.CustomerID.String()
-		shown.CustomerID, shown.CustomerExternalID = &id, &d.ExternalID
+		shown.CustomerID, shown.CustomerExternalID, shown.CustomerName = &id, &d.ExternalID, &d.CustomerName
 	}
 	return shown
 }

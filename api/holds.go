@@ -30,6 +30,7 @@ type invoiceHold struct {
 	ID           string            `json:"id" example:"hld_42"`
 	CustomerID   string            `json:"customer_id" example:"cus_42"`
 	ExternalID   string            `json:"external_id" doc:"The customer's"`
+	CustomerName string            `json:"customer_name" doc:"Empty where it has none"`
 	ConnectionID string            `json:"connection_id" example:"con_1"`
 	InvoiceID    string            `json:"invoice_id" doc:"At the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
 	Period       heldPeriod        `json:"period"`
@@ -70,7 +71,7 @@ type holdReport struct {
 
 func showHold(h db.Hold) invoiceHold {
 	shown := invoiceHold{
-		ID: h.ID.String(), CustomerID: h.CustomerID.String(), ExternalID: h.ExternalID, ConnectionID: h.Connection.String(), InvoiceID: h.InvoiceID,
+		ID: h.ID.String(), CustomerID: h.CustomerID.String(), ExternalID: h.ExternalID, CustomerName: h.CustomerName, ConnectionID: h.Connection.String(), InvoiceID: h.InvoiceID,
 		Period: heldPeriod{h.Period.Start.UTC(), h.Period.End.UTC()}, State: h.State, Reasons: []holdReason{},
 		GraceUntil: h.GraceUntil.UTC(), Deadline: h.Deadline.UTC(), Actions: []string{}, Hold: showAction(h.Hold), Release: showAction(h.Release),
 		ReleasedBy: string(h.Actor), Note: h.Note, LookedAt: h.LookedAt, EndedAt: h.EndedAt, CreatedAt: h.RecordedAt.UTC(),

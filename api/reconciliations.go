@@ -46,11 +46,12 @@ func (s *server) reconciliations() {
 }
 
 type reconciliation struct {
-	CustomerID string           `json:"customer_id" example:"cus_42"`
-	ExternalID string           `json:"external_id" doc:"The customer's"`
-	Period     reconciledPeriod `json:"period"`
-	MeterID    string           `json:"meter_id"`
-	MeterSlug  string           `json:"meter_slug"`
+	CustomerID   string           `json:"customer_id" example:"cus_42"`
+	ExternalID   string           `json:"external_id" doc:"The customer's"`
+	CustomerName string           `json:"customer_name" doc:"Empty where it has none"`
+	Period       reconciledPeriod `json:"period"`
+	MeterID      string           `json:"meter_id"`
+	MeterSlug    string           `json:"meter_slug"`
 
 	Bills    metering.Bills    `json:"bills" doc:"In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities"`
 	Ours     reconciledOurs    `json:"ours"`
@@ -102,7 +103,7 @@ type reconciledInvoice struct {
 
 func showReconciliation(r db.Reconciled) reconciliation {
 	shown := reconciliation{
-		CustomerID: r.CustomerID.String(), ExternalID: r.ExternalID,
+		CustomerID: r.CustomerID.String(), ExternalID: r.ExternalID, CustomerName: r.CustomerName,
 		Period:  reconciledPeriod{r.PeriodID.String(), r.Period.Start.UTC(), r.Period.End.UTC()},
 		MeterID: r.MeterID.String(), MeterSlug: r.MeterSlug,
 		Bills: r.Bills, Ours: reconciledOurs{r.Usage, r.Charge, r.Currency}, Accepted: r.Accepted, Counted: r.Counted,

@@ -110,6 +110,20 @@ func TestReconciliationsAreListed(t *testing.T) {
 	require.Equal(t, "query.customer", p.Errors[0].Location)
 }
 
+func TestWhatBillingListsNamesItsCustomer(t *testing.T) {
+	t.Parallel()
+	held, reconciled, syncing := setup(t), setup(t), setup(t)
+	held.held(t)
+	reconciled.reconciled(t)
+	syncing.provided(t)
+	syncing.openSync(t)
+	for path, b := range map[string]*bundle{"holds": held, "reconciliation": reconciled, "syncs": syncing} {
+		require.Contains(t, b.send(t, "GET", "/v1/billing/"+path, "").body, `"customer_name":""`)
+		require.Equal(t, 200, b.send(t, "PUT", "/v1/customers/acme/upsert", `{"name":"Acme Corp"}`).status)
+		require.Contains(t, b.send(t, "GET", "/v1/billing/"+path, "").body, `"customer_name":"Acme Corp"`)
+	}
+}
+
 func TestOperatorsWaiveRebillAndWriteOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -48,18 +48,19 @@ type excludedMeter struct {
 }
 
 type syncRun struct {
-	ID          string              `json:"id"`
-	Status      metering.SyncStatus `json:"status"`
-	Trigger     metering.Trigger    `json:"trigger"`
-	CustomerID  string              `json:"customer_id" example:"cus_42"`
-	ExternalID  string              `json:"external_id" doc:"The customer's"`
-	Error       string              `json:"error" doc:"Of a failed run: what to do"`
-	RequestedAt time.Time           `json:"requested_at"`
-	StartedAt   *time.Time          `json:"started_at"`
-	FinishedAt  *time.Time          `json:"finished_at"`
-	Lines       []syncLine          `json:"lines" doc:"What the run reported, and what it found up to date"`
-	Excluded    []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
-	StatusURL   string              `json:"status_url" doc:"Where the run can be read again"`
+	ID           string              `json:"id"`
+	Status       metering.SyncStatus `json:"status"`
+	Trigger      metering.Trigger    `json:"trigger"`
+	CustomerID   string              `json:"customer_id" example:"cus_42"`
+	ExternalID   string              `json:"external_id" doc:"The customer's"`
+	CustomerName string              `json:"customer_name" doc:"Empty where it has none"`
+	Error        string              `json:"error" doc:"Of a failed run: what to do"`
+	RequestedAt  time.Time           `json:"requested_at"`
+	StartedAt    *time.Time          `json:"started_at"`
+	FinishedAt   *time.Time          `json:"finished_at"`
+	Lines        []syncLine          `json:"lines" doc:"What the run reported, and what it found up to date"`
+	Excluded     []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
+	StatusURL    string              `json:"status_url" doc:"Where the run can be read again"`
 
 	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read"`
 	*SyncProgress
@@ -98,7 +99,7 @@ func (s *server) addUnresolved(ctx context.Context, customer metering.CustomerID
 
 func showSync(run metering.Sync) syncRun {
 	shown := syncRun{
-		ID: run.ID.String(), Status: run.Status, Trigger: run.Trigger, CustomerID: run.CustomerID.String(), ExternalID: run.ExternalID, Error: run.Error,
+		ID: run.ID.String(), Status: run.Status, Trigger: run.Trigger, CustomerID: run.CustomerID.String(), ExternalID: run.ExternalID, CustomerName: run.CustomerName, Error: run.Error,
 		RequestedAt: run.RequestedAt.UTC(), StartedAt: run.StartedAt, FinishedAt: run.FinishedAt,
 		Lines: []syncLine{}, Excluded: []excludedMeter{}, StatusURL: "/v1/billing/syncs/" + run.ID.String(),
 	}

@@ -3354,6 +3354,9 @@ type InvoiceHold struct {
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
+	// CustomerName Empty where it has none
+	CustomerName string `json:"customer_name"`
+
 	// Deadline Then the provider makes it final, whoever is alive
 	Deadline time.Time `json:"deadline"`
 
@@ -4397,6 +4400,9 @@ type Reconciliation struct {
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
+	// CustomerName Empty where it has none
+	CustomerName string `json:"customer_name"`
+
 	// DecidedAt When; null while the state is open
 	DecidedAt *time.Time `json:"decided_at"`
 
@@ -5088,6 +5094,9 @@ type SyncRun struct {
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
+	// CustomerName Empty where it has none
+	CustomerName string `json:"customer_name"`
+
 	// EngineAnswered false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list
 	EngineAnswered *bool `json:"engine_answered,omitempty"`
 
@@ -5280,6 +5289,9 @@ type UsageDiscrepancy struct {
 
 	// CustomerId null: the sum of all customers
 	CustomerId *string `json:"customer_id"`
+
+	// CustomerName Empty where it has none
+	CustomerName *string `json:"customer_name"`
 
 	// Day UTC
 	Day        openapi_types.Date `json:"day"`
@@ -25760,6 +25772,9 @@ func ParseFinishOidcResponse(rsp *http.Response) (*FinishOidcResponse, error) {
 			return nil, err
 		}
 		response.ApplicationproblemJSONDefault = &dest
+
+	case true:
+		// Content-type (text/html) unsupported
 
 	}
 

@@ -16,22 +16,23 @@ type Discrepancies struct{ pool *pool }
 // Discrepancy is one customer's, or the whole tenant's, usage of a meter on a
 // UTC day, counted twice with two results.
 type Discrepancy struct {
-	CustomerID  metering.CustomerID // WholeTenant for the tenant's own row
-	ExternalID  string
-	MeterID     metering.MeterID
-	MeterSlug   string
-	Day         time.Time
-	RollupSum   metering.Decimal
-	RollupCount int64
-	EventSum    metering.Decimal
-	EventCount  int64
-	FoundAt     time.Time
+	CustomerID   metering.CustomerID // WholeTenant for the tenant's own row
+	ExternalID   string
+	CustomerName string
+	MeterID      metering.MeterID
+	MeterSlug    string
+	Day          time.Time
+	RollupSum    metering.Decimal
+	RollupCount  int64
+	EventSum     metering.Decimal
+	EventCount   int64
+	FoundAt      time.Time
 }
 
 // List returns the newest discrepancies first.
 func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, limit int) ([]Discrepancy, error) {
 	rows, err := s.pool.Query(ctx, `
-		select d.customer_id, coalesce(c.external_id, ''), d.meter_id, m.slug, d.day,
+		select d.customer_id, coalesce(c.external_id, ''), coalesce(c.name, ''), d.meter_id, m.slug, d.day,
 		  d.rollup_sum, d.rollup_count, d.event_sum, d.event_count, d.found_at
 		from usage_discrepancies d
 		join meters m on m.tenant_id = d.tenant_id and m.id = d.meter_id

@@ -23,12 +23,13 @@ type Holds struct {
 
 // Hold is a draft invoice that is, or was, held.
 type Hold struct {
-	ID         metering.HoldID
-	CustomerID metering.CustomerID
-	ExternalID string
-	Connection metering.ConnectionID
-	InvoiceID  string // at the provider
-	Period     metering.Range
+	ID           metering.HoldID
+	CustomerID   metering.CustomerID
+	ExternalID   string
+	CustomerName string
+	Connection   metering.ConnectionID
+	InvoiceID    string // at the provider
+	Period       metering.Range
 
 	State      billing.HoldState
 	Reasons    []billing.HoldReason
@@ -49,7 +50,7 @@ var errNoHold = metering.Errorf(metering.CodeNotFound, "there is no such hold")
 
 // selectHolds reads holds h with their invoices and reports.
 const selectHolds = `
-	select h.id, h.customer_id, c.external_id, h.connection_id, h.invoice_id, i.period_start, i.period_end,
+	select h.id, h.customer_id, c.external_id, c.name, h.connection_id, h.invoice_id, i.period_start, i.period_end,
 	  h.state, h.reasons, h.grace_until, h.deadline,
 	  h.hold_report, coalesce(a.state, ''), coalesce(a.response, ''), a.lease_until,
 	  h.release_report, coalesce(r.state, ''), coalesce(r.response, ''), r.lease_until,
@@ -66,7 +67,7 @@ func scanHold(row pgx.CollectableRow) (h Hold, err error) {
 		id          *uuid.UUID
 		leasedUntil *time.Time
 	}
-	err = row.Scan(&h.ID, &h.CustomerID, &h.ExternalID, &h.Connection, &h.InvoiceID, &h.Period.Start, &h.Period.End,
+	err = row.Scan(&h.ID, &h.CustomerID, &h.ExternalID, &h.CustomerName, &h.Connection, &h.InvoiceID, &h.Period.Start, &h.Period.End,
 		&h.State, &h.Reasons, &h.GraceUntil, &h.Deadline,
 		&hold.id, &h.Hold.State, &h.Hold.Response, &hold.leasedUntil,
 		&release.id, &h.Release.State, &h.Release.Response, &release.leasedUntil,

@@ -20,11 +20,12 @@ type Reconciliations struct{ pool *pool }
 
 // Reconciled is a closed period's meter, and what the provider has of it.
 type Reconciled struct {
-	CustomerID metering.CustomerID
-	ExternalID string
-	PeriodID   metering.PeriodID
-	Period     metering.Range
-	MeterSlug  string
+	CustomerID   metering.CustomerID
+	ExternalID   string
+	CustomerName string
+	PeriodID     metering.PeriodID
+	Period       metering.Range
+	MeterSlug    string
 
 	Usage    metering.Decimal // that the period closed at
 	Charge   metering.Decimal // for usage
@@ -232,7 +233,7 @@ func reconciledOf(keys, last string, where ...string) string {
 	    and `) + `
 	  order by k.period_id desc, k.meter_id desc
 	  limit @limit)
-	select t.customer_id, c.external_id, t.period_id, t.starts_at, t.ends_at, t.meter_id, m.slug, t.usage, t.charge, t.currency, t.bills,
+	select t.customer_id, c.external_id, c.name, t.period_id, t.starts_at, t.ends_at, t.meter_id, m.slug, t.usage, t.charge, t.currency, t.bills,
 	  coalesce(s.accepted, 0), coalesce(s.counted, 0), t.units, t.reported, coalesce(t.invoiced, i.quantity, 0), t.unexplained, t.elsewhere, t.billed, t.state, t.reason,
 	  i.amount, case when i.amount is null then '' else i.currency end, coalesce(i.invoices, '[]'), t.actor, t.note, t.recorded_at
 	from t
@@ -244,7 +245,7 @@ func reconciledOf(keys, last string, where ...string) string {
 }
 
 func scanReconciled(row pgx.CollectableRow) (r Reconciled, err error) {
-	err = row.Scan(&r.CustomerID, &r.ExternalID, &r.PeriodID, &r.Period.Start, &r.Period.End, &r.MeterID, &r.MeterSlug, &r.Usage, &r.Charge, &r.Currency, &r.Bills,
+	err = row.Scan(&r.CustomerID, &r.ExternalID, &r.CustomerName, &r.PeriodID, &r.Period.Start, &r.Period.End, &r.MeterID, &r.MeterSlug, &r.Usage, &r.Charge, &r.Currency, &r.Bills,
 		&r.Accepted, &r.Counted, &r.Units, &r.Reported, &r.Invoiced, &r.Unexplained, &r.Elsewhere, &r.Billed, &r.State, &r.Reason,
 		&r.InvoicedAmount, &r.InvoicedCurrency, &r.Invoices, &r.Actor, &r.Note, &r.DecidedAt)
 	r.Reconciliation.Period = r.Period.Start

@@ -325,7 +325,7 @@ func exclude(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []u
 }
 
 const selectSyncs = `
-	select s.id, s.customer_id, c.external_id, s.trigger, s.status, s.error, s.requested_at, s.started_at, s.finished_at, p.began_at, p.began_by, p.reason
+	select s.id, s.customer_id, c.external_id, c.name, s.trigger, s.status, s.error, s.requested_at, s.started_at, s.finished_at, p.began_at, p.began_by, p.reason
 	from billing_syncs s
 	join customers c on c.tenant_id = s.tenant_id and c.id = s.customer_id
 	left join billing_pauses p on p.tenant_id = s.tenant_id and p.customer_id = s.customer_id and p.ended_at is null and s.status in ('requested', 'running')
@@ -337,7 +337,7 @@ func scanSync(row pgx.CollectableRow) (s metering.Sync, err error) {
 		by     *metering.Actor
 		reason *string
 	)
-	err = row.Scan(&s.ID, &s.CustomerID, &s.ExternalID, &s.Trigger, &s.Status, &s.Error, &s.RequestedAt, &s.StartedAt, &s.FinishedAt, &since, &by, &reason)
+	err = row.Scan(&s.ID, &s.CustomerID, &s.ExternalID, &s.CustomerName, &s.Trigger, &s.Status, &s.Error, &s.RequestedAt, &s.StartedAt, &s.FinishedAt, &since, &by, &reason)
 	if since != nil {
 		s.Pause = &metering.Pause{Since: *since, By: *by, Reason: *reason}
 	}

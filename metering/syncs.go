@@ -41,18 +41,19 @@ func (s SyncStatus) Done() bool { return s == SyncSucceeded || s == SyncFailed }
 // Sync is one request to bring a customer's usage to the billing provider. Its
 // lines come from a pass that began after the request.
 type Sync struct {
-	ID          uuid.UUID
-	CustomerID  CustomerID
-	ExternalID  string // the customer's; empty of a sync that is being requested
-	Trigger     Trigger
-	Status      SyncStatus
-	Error       string // of a failed one: what the operator should do
-	RequestedAt time.Time
-	StartedAt   *time.Time
-	FinishedAt  *time.Time
-	Lines       []SyncLine
-	Excluded    []ExcludedMeter
-	Pause       *Pause // that an open one waits for the end of; nil: it waits for none
+	ID           uuid.UUID
+	CustomerID   CustomerID
+	ExternalID   string // the customer's; empty of a sync that is being requested
+	CustomerName string // likewise
+	Trigger      Trigger
+	Status       SyncStatus
+	Error        string // of a failed one: what the operator should do
+	RequestedAt  time.Time
+	StartedAt    *time.Time
+	FinishedAt   *time.Time
+	Lines        []SyncLine
+	Excluded     []ExcludedMeter
+	Pause        *Pause // that an open one waits for the end of; nil: it waits for none
 }
 
 // Pause keeps a customer from being reported until somebody ends it.

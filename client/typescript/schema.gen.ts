@@ -3105,6 +3105,8 @@ export interface components {
             created_at: string;
             /** @example cus_42 */
             customer_id: string;
+            /** @description Empty where it has none */
+            customer_name: string;
             /**
              * Format: date-time
              * @description Then the provider makes it final, whoever is alive
@@ -4051,6 +4053,8 @@ export interface components {
             counted_quantity: string;
             /** @example cus_42 */
             customer_id: string;
+            /** @description Empty where it has none */
+            customer_name: string;
             /**
              * Format: date-time
              * @description When; null while the state is open
@@ -4734,6 +4738,8 @@ export interface components {
             attempts?: number;
             /** @example cus_42 */
             customer_id: string;
+            /** @description Empty where it has none */
+            customer_name: string;
             /** @description false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list */
             engine_answered?: boolean;
             /** @description Of a failed run: what to do */
@@ -4902,6 +4908,8 @@ export interface components {
             customer_external_id: string | null;
             /** @description null: the sum of all customers */
             customer_id: string | null;
+            /** @description Empty where it has none */
+            customer_name: string | null;
             /**
              * Format: date
              * @description UTC
@@ -5392,6 +5400,7 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["Problem"];
+                    "text/html": string;
                 };
             };
         };

@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, api } from "./client";
+import { answer, api, type Schema } from "./client";
 
 /** A customer by our id of it, which fits in an address whatever the tenant calls it. */
 export const customer = (id: string) =>
@@ -7,3 +7,9 @@ export const customer = (id: string) =>
     queryKey: ["customer", id],
     queryFn: ({ signal }) => answer(api.GET("/v1/customers/by-id", { params: { query: { id } }, signal })),
   });
+
+/** Whose something is, as lists of billing say it. */
+export type Named = Pick<Schema<"SyncRun">, "customer_name" | "external_id">;
+
+/** What a customer is called: by name, or else by the id that the tenant has given. */
+export const called = ({ customer_name: name, external_id: id }: Named) => name || id;

@@ -523,6 +523,7 @@ class InvoiceHold(TypedDict):
     connection_id: str
     created_at: str
     customer_id: str
+    customer_name: str
     deadline: str
     ended_at: str | None
     external_id: str
@@ -874,6 +875,7 @@ class Reconciliation(TypedDict):
     bills: Literal["quantities", "amounts"]
     counted_quantity: Decimal
     customer_id: str
+    customer_name: str
     decided_at: str | None
     decided_by: str
     external_id: str
@@ -1127,6 +1129,7 @@ class UsageDisagrees(TypedDict):
 class UsageDiscrepancy(TypedDict):
     customer_external_id: str | None
     customer_id: str | None
+    customer_name: str | None
     day: str
     event_count: int
     events: Decimal
@@ -1453,6 +1456,7 @@ class SyncLine(TypedDict):
 class SyncRun(TypedDict):
     attempts: NotRequired[int]
     customer_id: str
+    customer_name: str
     engine_answered: NotRequired[bool]
     error: str
     excluded: list[ExcludedMeter]

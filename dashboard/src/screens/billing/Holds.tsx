@@ -9,6 +9,7 @@ import { Opener } from "../../frame/Opener";
 import { Empty } from "../../states/Empty";
 import { Ago } from "../../values/Ago";
 import { Quantity } from "../../values/Amount";
+import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { range } from "../../values/instants";
 import { List } from "../../values/List";
@@ -71,7 +72,9 @@ function Row({ hold, open }: { hold: Hold; open: boolean }) {
             {hold.invoice_id}
           </Opener>
         </td>
-        <td>{hold.external_id}</td>
+        <td>
+          <CustomerName of={hold} />
+        </td>
         <td>
           <State is={means} says={says}>{state}</State>
         </td>
@@ -120,7 +123,7 @@ function Opened({ hold }: { hold: Hold }) {
         <dt>Customer</dt>
         <dd>
           <Link to="/customers/$customer/bill" params={{ customer: hold.customer_id }}>
-            {hold.external_id}
+            <CustomerName of={hold} />
           </Link>{" "}
           <Workflows of={hold.customer_id} />
         </dd>

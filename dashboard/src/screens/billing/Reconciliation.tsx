@@ -3,11 +3,13 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { Confirm } from "../../acts/Confirm";
 import { useAct } from "../../acts/useAct";
 import { answer, api, type Schema } from "../../api/client";
+import { called } from "../../api/customers";
 import { useSession } from "../../api/session";
 import { Filter } from "../../frame/Filter";
 import { Opener } from "../../frame/Opener";
 import { Empty } from "../../states/Empty";
 import { Amount, Quantity } from "../../values/Amount";
+import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
 import { range } from "../../values/instants";
@@ -77,7 +79,9 @@ function Row({ line, open }: { line: Line; open: boolean }) {
             {line.meter_slug}
           </Opener>
         </td>
-        <td>{line.external_id}</td>
+        <td>
+          <CustomerName of={line} />
+        </td>
         <td className="number">{range(line.period.start, line.period.end, tenant.timezone)}</td>
         <td>
           <State is={means} says={says}>{state}</State>
@@ -116,7 +120,7 @@ function Opened({ line }: { line: Line }) {
   const rebill = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/rebill", body(reason))), { changes });
   const waive = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/waive", body(reason))), { changes });
   const writeOff = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/write-off", body(reason))), { changes });
-  const common = { needs: "billing:write", thing: `${line.meter_slug} of ${line.external_id}`, asks: "Reason, for the audit log" };
+  const common = { needs: "billing:write", thing: `${line.meter_slug} of ${called(line)}`, asks: "Reason, for the audit log" };
   return (
     <div className={styles.opened}>
       {line.invoices.length > 0 && (
@@ -170,7 +174,7 @@ function Opened({ line }: { line: Line }) {
         <dt>Customer</dt>
         <dd>
           <Link to="/customers/$customer/bill" params={{ customer: line.customer_id }}>
-            {line.external_id}
+            <CustomerName of={line} />
           </Link>{" "}
           <Workflows of={line.customer_id} />
         </dd>

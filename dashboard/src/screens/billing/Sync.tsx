@@ -3,6 +3,7 @@ import { Link, useParams } from "@tanstack/react-router";
 import { Confirm } from "../../acts/Confirm";
 import { useAct } from "../../acts/useAct";
 import { answer, api, type Schema } from "../../api/client";
+import { called } from "../../api/customers";
 import { useSession } from "../../api/session";
 import { over, sync as read, type SyncRun } from "../../api/syncs";
 import { Head } from "../../frame/Head";
@@ -11,6 +12,7 @@ import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Ago } from "../../values/Ago";
 import { Amount, Quantity } from "../../values/Amount";
+import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { range } from "../../values/instants";
 import { State } from "../../values/State";
@@ -34,7 +36,7 @@ function Run() {
   if (error) return <Failed what="The sync" error={error} retry={() => void refetch()} />;
   return (
     <>
-      <Head where={<Link to="/billing/syncs">Billing</Link>} title={data ? `Sync of ${data.external_id}` : "Sync"} action={data && !over(data) && <Steering run={data} />} />
+      <Head where={<Link to="/billing/syncs">Billing</Link>} title={data ? `Sync of ${called(data)}` : "Sync"} action={data && !over(data) && <Steering run={data} />} />
       {data ? <Facts run={data} /> : <LoadingText />}
       {data && data.lines.length > 0 && <Lines lines={data.lines} />}
       {data && data.excluded.length > 0 && <Excluded excluded={data.excluded} />}
@@ -101,7 +103,7 @@ function Facts({ run }: { run: SyncRun }) {
       <dt>Customer</dt>
       <dd>
         <Link to="/customers/$customer/bill" params={{ customer: run.customer_id }}>
-          {run.external_id}
+          <CustomerName of={run} />
         </Link>{" "}
         <Workflows of={run.customer_id} />
       </dd>
@@ -121,7 +123,7 @@ function Steering({ run }: { run: SyncRun }) {
   const pause = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/pause", body(reason))), { changes });
   const resume = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/resume", body(reason))), { changes });
   const cancel = useAct((reason: string) => answer(api.POST("/v1/billing/syncs/{id}/cancel", body(reason))), { changes });
-  const common = { needs: "billing:write", thing: `the sync of ${run.external_id}`, asks: "Reason, for the audit log" };
+  const common = { needs: "billing:write", thing: `the sync of ${called(run)}`, asks: "Reason, for the audit log" };
   return (
     <>
       {!run.paused && (

@@ -5,6 +5,7 @@ import { over, type SyncRun } from "../../api/syncs";
 import { Filter } from "../../frame/Filter";
 import { Empty } from "../../states/Empty";
 import { Ago } from "../../values/Ago";
+import { CustomerName } from "../../values/CustomerName";
 import { List } from "../../values/List";
 import { State } from "../../values/State";
 import { cell } from "../../values/Table";
@@ -54,7 +55,7 @@ function Row({ run }: { run: SyncRun }) {
     <tr>
       <td className={cell.main}>
         <Link to="/billing/syncs/$sync" params={{ sync: run.id }}>
-          {run.external_id}
+          <CustomerName of={run} />
         </Link>
       </td>
       <td>

@@ -1,5 +1,6 @@
 import type { LinkProps } from "@tanstack/react-router";
 import type { Schema } from "../../api/client";
+import { called } from "../../api/customers";
 
 /** Something that goes on only when somebody does something. */
 export interface Need {
@@ -26,7 +27,7 @@ export function urgent({ holds, syncs, lines, audits, webhooks }: Found): Need[]
     ...byDeadline.map((hold) => ({
       id: hold.id,
       what: `Invoice ${hold.invoice_id}`,
-      who: hold.external_id,
+      who: called(hold),
       state: "disagrees",
       since: hold.looked_at,
       link: { to: "/billing/holds", search: { hold: hold.id } } as const,
@@ -34,7 +35,7 @@ export function urgent({ holds, syncs, lines, audits, webhooks }: Found): Need[]
     ...syncs.map((sync) => ({
       id: sync.id,
       what: sync.error || "Sync",
-      who: sync.external_id,
+      who: called(sync),
       state: "failed",
       since: sync.finished_at,
       link: { to: "/billing/syncs/$sync", params: { sync: sync.id } } as const,
@@ -42,7 +43,7 @@ export function urgent({ holds, syncs, lines, audits, webhooks }: Found): Need[]
     ...lines.map((line) => ({
       id: `${line.period.id}.${line.meter_id}`,
       what: `Invoices of ${line.meter_slug}`,
-      who: line.external_id,
+      who: called(line),
       state: "disputed",
       since: line.period.end,
       link: { to: "/billing/reconciliation", search: { state: "disputed", open: `${line.period.id}.${line.meter_id}` } } as const,
@@ -50,7 +51,7 @@ export function urgent({ holds, syncs, lines, audits, webhooks }: Found): Need[]
     ...audits.map((audit) => ({
       id: `${audit.meter_id}.${audit.customer_id}.${audit.day}`,
       what: `Totals of ${audit.meter_slug} on ${audit.day}`,
-      who: audit.customer_external_id ?? "all customers",
+      who: audit.customer_name || audit.customer_external_id || "all customers",
       state: "differ from the events",
       since: audit.found_at,
       link: { to: "/billing" } as const,

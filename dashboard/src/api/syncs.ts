@@ -3,7 +3,7 @@ import { answer, api, type Schema } from "./client";
 
 export type SyncRun = Schema<"SyncRun">;
 
-export const over = ({ status }: SyncRun) => status === "succeeded" || status === "failed";
+export const over = ({ status }: Pick<SyncRun, "status">) => status === "succeeded" || status === "failed";
 
 /** A sync, read again and again until it is over. */
 export const sync = (id: string) =>
@@ -11,6 +11,18 @@ export const sync = (id: string) =>
     queryKey: ["sync", id],
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/syncs/{id}", { params: { path: { id } }, signal })),
     refetchInterval: ({ state }) => (state.data && over(state.data) ? false : 1_500),
+  });
+
+/** The id of a customer's sync that is not over, looked for until it is there. */
+export const openSync = (customer: string) =>
+  queryOptions({
+    queryKey: ["syncs", "open", customer],
+    async queryFn({ signal }) {
+      const [newest] = (await answer(api.GET("/v1/billing/syncs", { params: { query: { customer, page_size: 1 } }, signal }))).data;
+      return newest && !over(newest) ? newest.id : null;
+    },
+    refetchInterval: ({ state }) => (state.data ? false : 500),
+    gcTime: 0,
   });
 
 /** Asks for a sync of a customer. The answer may come before it is over. */

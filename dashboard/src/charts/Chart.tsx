@@ -4,6 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { Quantity } from "../values/Amount";
 import styles from "./Chart.module.css";
+import { moved } from "./keys";
 import type { Points } from "./points";
 
 interface Props {
@@ -31,7 +32,7 @@ export function Chart({ label, points, end, when, timezone }: Props) {
   useEffect(() => {
     const parent = box.current;
     if (!parent) return;
-    const data = [points.starts.map(seconds), ...points.series.map(({ values }) => values.map(Number))] as uPlot.AlignedData;
+    const data = [points.starts.map(seconds), ...linesOf(points).map(({ values }) => values.map((value) => (value === null ? null : Number(value))))] as uPlot.AlignedData;
     plot.current = new uPlot(options(points, end, timezone, parent.clientWidth, setAt), data, parent);
     const resized = new ResizeObserver(() => plot.current?.setSize({ width: parent.clientWidth, height }));
     resized.observe(parent);
@@ -44,15 +45,13 @@ export function Chart({ label, points, end, when, timezone }: Props) {
   }, [points, end, timezone, scheme]);
 
   const move = (event: KeyboardEvent) => {
-    const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -last, End: last };
-    const step = steps[event.key];
-    if (step === undefined || !plot.current) return;
+    const next = moved(event.key, at, last);
+    if (next === undefined || !plot.current) return;
     event.preventDefault();
-    const next = Math.max(0, Math.min(last, (at ?? (step > 0 ? -1 : last + 1)) + step));
     plot.current.setCursor({ left: plot.current.valToPos(seconds(points.starts[next]!), "x"), top: 0 });
   };
 
-  const read = at === null ? "" : `${when(points.starts[at]!)}: ${points.series.map(({ name, values }) => `${name} ${values[at]}`).join(", ")}`;
+  const read = at === null ? "" : `${when(points.starts[at]!)}: ${linesOf(points).map(({ name, values }) => `${name} ${values[at] ?? "nothing"}`).join(", ")}`;
   return (
     <figure className={styles.figure}>
       <div
@@ -70,13 +69,13 @@ export function Chart({ label, points, end, when, timezone }: Props) {
       />
       <figcaption className={styles.legend}>
         <span className="muted small">{at === null ? "Point at the chart to read it" : when(points.starts[at]!)}</span>
-        {points.series.map(({ name, values, before }, index) => (
+        {linesOf(points).map(({ name, values, before }, index) => (
           <span key={name} className={styles.item}>
             <svg width="10" height="10" aria-hidden="true" style={{ fill: before ? "var(--muted)" : `var(--series-${index + 1})` }}>
               {before ? <path d="M0 4h4v2H0zM6 4h4v2H6z" /> : <rect width="10" height="10" rx="2" />}
             </svg>
             {name}
-            {at !== null && <Quantity value={values[at]!} />}
+            {at !== null && values[at] != null && <Quantity value={values[at]} />}
           </span>
         ))}
       </figcaption>
@@ -84,9 +83,14 @@ export function Chart({ label, points, end, when, timezone }: Props) {
   );
 }
 
+/** The lines in the order in which they are drawn, that of the time before as the last. */
+const linesOf = ({ series, former }: Points) => [...series.map((one) => ({ ...one, before: false })), ...(former ? [{ ...former, before: true }] : [])];
+
 const compact = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 2 });
 
-function options({ starts, series }: Points, end: string, timezone: string, width: number, moved: (index: number | null) => void): uPlot.Options {
+function options(points: Points, end: string, timezone: string, width: number, moved: (index: number | null) => void): uPlot.Options {
+  const { starts } = points;
+  const lines = linesOf(points);
   const [line, muted] = [token("--line"), token("--muted")];
   const axis = { stroke: muted, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui" };
   return {
@@ -100,9 +104,9 @@ function options({ starts, series }: Points, end: string, timezone: string, widt
     axes: [{ ...axis, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) }],
     series: [
       {},
-      ...series.map(({ name, before }, index) => {
+      ...lines.map(({ name, before }, index) => {
         const stroke = token(before ? "--muted" : `--series-${index + 1}`);
-        return { label: name, stroke, width: 1.5, ...(before && { dash: [4, 4] }), ...(series.length === 1 && { fill: `${stroke}1a` }) };
+        return { label: name, stroke, width: 1.5, ...(before && { dash: [4, 4] }), ...(lines.length === 1 && { fill: `${stroke}1a` }) };
       }),
     ],
     hooks: {

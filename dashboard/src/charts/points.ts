@@ -6,14 +6,19 @@ import { day, nextDay, startOfDay } from "../values/instants";
 export interface Series {
   name: string;
   values: string[];
-  /** Of the time before, beside which the others stand. */
-  before?: boolean;
+}
+
+/** The line of the time before, beside which the others stand; null where it has nothing at that place. */
+export interface Former {
+  name: string;
+  values: (string | null)[];
 }
 
 /** What a chart draws: when each of its windows begins, and its lines. */
 export interface Points {
   starts: string[];
   series: Series[];
+  former?: Former | undefined;
 }
 
 export type Granularity = "hour" | "day" | "month";

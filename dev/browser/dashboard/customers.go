@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -25,7 +26,7 @@ func (w walk) customers(ctx context.Context) error {
 		{"usage", usage, "canvas"},
 		{"bill", of + "/bill", "tfoot td"},
 		{"customer-invoices", of + "/invoices", "main h2"},
-		{"customer-syncs", of + "/syncs", "tbody tr a"},
+		{"customer-syncs", of + "/syncs", "main :is(h2, tbody a)"},
 		{"customer-details", of + "/details", "main form"},
 	} {
 		if err := w.look(ctx, s); err != nil {
@@ -36,6 +37,7 @@ func (w walk) customers(ctx context.Context) error {
 		w.to("/overview"), press("Find"), see("screen"), fill("Find", "customer-00"), see("Customer 00"), w.judged("find"), press("Customer 00"), see("Point at the chart"),
 		w.to(usage), choose("Range", "Last 90 days"), choose("Windows", "By hour"), see("Show all 2"), press("Show all 2"), miss("Show all 2"), w.judged("usage-hours"),
 		choose("Windows", "By month"), choose("Range", "Days of your choice"), see("Point at the chart"), press("Download CSV"), w.judged("usage-months"),
+		w.to(usage+usageOfHours()), w.pointing,
 		w.to(of+"/bill"), press("api-calls"), see("250.5 × 0.02"), w.here("working"),
 		w.to(of+"/bill"), w.lastPeriod, see("Came late"), press("api-calls"), w.here("bill-closed"),
 		press("Statement to print"), see("Statement of usage"), see("It is not an invoice"), w.here("statement"),
@@ -70,4 +72,43 @@ func (w walk) here(name string) act {
 		}
 		return w.look(ctx, screen{name, address, "main tbody td"})
 	}
+}
+
+// usageOfHours asks for 10,000 hours.
+func usageOfHours() string {
+	to := time.Now().UTC()
+	return "?by=hour&range=days&from=" + to.AddDate(0, 0, -417).Format(time.DateOnly) + "&to=" + to.Format(time.DateOnly)
+}
+
+// slowest is how long a chart of 10,000 points may take, in the median, until it
+// shows what is pointed at: on a busy machine ten times as long as on an idle one.
+const slowest = 150 * time.Millisecond
+
+// pointing moves over the chart, and fails where what it shows comes late.
+func (w walk) pointing(ctx context.Context) error {
+	const moves = `(async () => {
+		const over = document.querySelector(".u-over"), {left, top, width, height} = over.getBoundingClientRect();
+		const read = () => document.querySelector("figcaption span").innerText;
+		const took = [];
+		for (let i = 1; i <= 40; i++) {
+			const before = read(), began = performance.now();
+			over.dispatchEvent(new MouseEvent("mousemove", {bubbles: true, clientX: left + width * i / 41, clientY: top + height / 2}));
+			while (read() === before) await new Promise(requestAnimationFrame);
+			took.push(performance.now() - began);
+		}
+		return {median: took.sort((a, b) => a - b)[20], points: +document.querySelector("figure [role=slider]").ariaValueMax + 1};
+	})()`
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.WaitVisible(".u-over")); err != nil {
+		return fmt.Errorf("draw 10,000 points: %w", err)
+	}
+	seen, err := chromedp.Run(ctx, chromedp.Evaluate[struct{ Median, Points float64 }](moves, chromedp.EvalAwaitPromise))
+	if err != nil {
+		return fmt.Errorf("point at a chart: %w", err)
+	}
+	if took := time.Duration(seen.Median * float64(time.Millisecond)); seen.Points < 10_000 || took > slowest {
+		return fmt.Errorf("pointing at %.0f points takes %s", seen.Points, took)
+	}
+	return w.judge(ctx, "usage-many")
 }

@@ -47,7 +47,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 		return err
 	}
 	err = do(ctx,
-		press("Bill"), press("Sync now"), see("Sync of "+customer), see("succeeded"), see("Reported"), w.judged("newcomer-sync"),
+		press("Bill"), press("Sync now"), see("succeeded"), press("This sync"), see("Sync of "+customer), see("Reported"), w.judged("newcomer-sync"),
 		press(customer), press("Bill"), press("calls-"+mark), see("The charge at the provider's own price"), w.judged("newcomer-bill"), press("Details"), see("Runs in Temporal"),
 	)
 	if err != nil {

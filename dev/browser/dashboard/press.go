@@ -89,10 +89,22 @@ func miss(text string) act { return shown(text, false) }
 func shown(text string, there bool) act {
 	return func(ctx context.Context) error {
 		script := fmt.Sprintf(`document.body.innerText.includes(%q) === %t`, text, there)
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(stepTimeout))); err != nil {
+		if err := until(ctx, script); err != nil {
 			return fmt.Errorf("see %q (%t): %w", text, there, err)
 		}
 		return nil
+	}
+}
+
+// until waits for a script to say true; where its page gave way to another, it asks that one.
+func until(ctx context.Context, script string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	for {
+		_, err := chromedp.Run(ctx, chromedp.Poll[bool](script, chromedp.WithPollingTimeout(stepTimeout)))
+		if err == nil || !strings.Contains(err.Error(), "Cannot find context") {
+			return err
+		}
 	}
 }
 
@@ -137,7 +149,7 @@ func (w walk) to(path string) act {
 			return fmt.Errorf("go to %s: %w", path, err)
 		}
 		const there = `document.querySelector("h1") !== null && document.querySelector("[data-loading]") === null`
-		if _, err := chromedp.Run(ctx, chromedp.Poll[bool](there, chromedp.WithPollingTimeout(stepTimeout))); err != nil {
+		if err := until(ctx, there); err != nil {
 			return fmt.Errorf("read %s: %w", path, err)
 		}
 		return nil

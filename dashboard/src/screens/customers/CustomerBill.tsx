@@ -1,13 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { Refused } from "../../acts/Refused";
-import { useAct } from "../../acts/useAct";
-import { Verb } from "../../acts/Verb";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
 import type { Schema } from "../../api/client";
 import { customer as readCustomer } from "../../api/customers";
 import { periods } from "../../api/periods";
 import { useSession } from "../../api/session";
-import { requestSync } from "../../api/syncs";
 import { Filter } from "../../frame/Filter";
 import { Allowed } from "../../states/Allowed";
 import { Failed } from "../../states/Failed";
@@ -20,6 +16,7 @@ import styles from "./CustomerBill.module.css";
 import { Preview } from "./Preview";
 import { Reports } from "./Reports";
 import { StatementLines } from "./StatementLines";
+import { SyncNow } from "./SyncNow";
 
 const here = "/frame/customers/$customer/bill";
 
@@ -79,21 +76,4 @@ function Choice({ periods: [running, ...earlier] }: { periods: Period[] }) {
   if (!running || stored.length === 0) return null;
   const name = (period: Period) => range(period.start, period.end, tenant.timezone);
   return <Filter name="period" label="Billing period" options={[["", name(running)], ...stored.map((period) => [period.id, name(period)] as const)]} />;
-}
-
-/** Asks for a sync and leads to it, where one sees how it goes on. */
-function SyncNow({ customer }: { customer: string }) {
-  const navigate = useNavigate();
-  const ask = useAct(() => requestSync(customer), {
-    changes: [["syncs"], ["period", customer], ["preview", customer], ["statement"]],
-    done: ({ id }) => void navigate({ to: "/billing/syncs/$sync", params: { sync: id } }),
-  });
-  return (
-    <>
-      <Verb needs="billing:write" loading={ask.isPending} onClick={() => ask.mutate()}>
-        Sync now
-      </Verb>
-      <Refused error={ask.error} />
-    </>
-  );
 }

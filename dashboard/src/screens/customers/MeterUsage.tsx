@@ -5,7 +5,7 @@ import type { Schema } from "../../api/client";
 import { useSession } from "../../api/session";
 import { usage, type Range } from "../../api/usage";
 import { Chart } from "../../charts/Chart";
-import { points, windowEnd, windows, type Granularity, type Points } from "../../charts/points";
+import { points, windowEnd, windows, type Former, type Granularity, type Points } from "../../charts/points";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
 import { Quantity } from "../../values/Amount";
@@ -14,6 +14,7 @@ import { sum } from "../../values/decimal";
 import { range as days, written } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
 import styles from "./CustomerUsage.module.css";
+import { formerLine, formerRange } from "./former";
 
 interface Props {
   customer: string;
@@ -31,6 +32,7 @@ export function MeterUsage({ customer, meter, by, range }: Props) {
     () => data && points(data.groups, windows(data.period.start, data.period.end, data.granularity, tenant.timezone, new Date())),
     [data, tenant.timezone],
   );
+  const former = useFormer(customer, meter, data, drawn, range.start === undefined);
   if (error) return <Failed what="The usage of the meter" error={error} retry={() => void refetch()} />;
   return (
     <section aria-label={`Usage of ${meter}`}>
@@ -46,15 +48,33 @@ export function MeterUsage({ customer, meter, by, range }: Props) {
       </div>
       {data?.has_more && <p className="muted small">Only the first 50,000 windows of all groups are drawn, listed and in the file. The total is of all.</p>}
       {data?.groups.length === 0 && <p className="muted">Nothing was used in this time.</p>}
-      {(!data || data.groups.length > 0) && <Windows data={data} drawn={drawn} meter={meter} />}
+      {(!data || data.groups.length > 0) && <Windows data={data} drawn={drawn} former={former} meter={meter} />}
     </section>
   );
 }
 
-function Windows({ data, drawn, meter }: { data: Schema<"UsageResult"> | undefined; drawn: Points | undefined; meter: string }) {
+/** What was used in the time before, where what is shown beside it is one line. */
+function useFormer(customer: string, meter: string, data: Schema<"UsageResult"> | undefined, drawn: Points | undefined, ofPeriod: boolean): Former | undefined {
+  const { timezone } = useSession().tenant;
+  const one = data !== undefined && drawn?.series.length === 1 && drawn.starts.length > 0;
+  const before = one ? formerRange(drawn.starts, data.granularity, ofPeriod, timezone) : {};
+  const { data: used } = useQuery({ ...usage(customer, meter, data?.granularity ?? "day", before), enabled: one });
+  const name = ofPeriod ? "the period before" : "the time before";
+  return useMemo(() => (one && used ? formerLine(used, data.granularity, drawn.starts.length, timezone, name) : undefined), [one, used, data, drawn, timezone, name]);
+}
+
+interface Shown {
+  data: Schema<"UsageResult"> | undefined;
+  drawn: Points | undefined;
+  former: Former | undefined;
+  meter: string;
+}
+
+function Windows({ data, drawn, former, meter }: Shown) {
   const { tenant } = useSession();
   const [all, setAll] = useState(false);
-  if (!data || !drawn) {
+  const charted = useMemo(() => drawn && { ...drawn, former }, [drawn, former]);
+  if (!data || !drawn || !charted) {
     return (
       <Table caption={`Usage of ${meter}`} columns={[{ title: "When" }, { title: "Usage", number: true }]} busy>
         <LoadingRows columns={2} />
@@ -68,7 +88,7 @@ function Windows({ data, drawn, meter }: { data: Schema<"UsageResult"> | undefin
   const shown = all ? newest : newest.slice(0, rowsAtFirst);
   return (
     <>
-      <Chart label={`Usage of ${meter} over time`} points={drawn} end={windowEnd(drawn.starts.at(-1)!, data.granularity, tenant.timezone)} when={when} timezone={tenant.timezone} />
+      <Chart label={`Usage of ${meter} over time`} points={charted} end={windowEnd(drawn.starts.at(-1)!, data.granularity, tenant.timezone)} when={when} timezone={tenant.timezone} />
       <Table caption={`Usage of ${meter}, the latest first`} columns={columns}>
         <tbody>
           {shown.map((index) => (

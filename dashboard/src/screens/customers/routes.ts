@@ -32,7 +32,7 @@ const usage = createRoute({
 const bill = createRoute({
   getParentRoute: () => customer,
   path: "/bill",
-  validateSearch: asks("meter", "period", "page"),
+  validateSearch: asks("meter", "period", "page", "sync"),
   component: lazyRouteComponent(() => import("./CustomerBill"), "CustomerBill"),
 });
 

@@ -62,9 +62,7 @@ export function compared(meter: Schema<"MeterDaily">, start: string, timezone: s
   const values = (of: string[]) => of.map((one) => usage.get(one) ?? "0");
   return {
     starts: of(days).map((one) => startOfDay(one, timezone)),
-    series: [
-      { name: `last ${days} days`, values: values(of(days)) },
-      { name: `the ${days} before`, values: values(of(0)), before: true },
-    ],
+    series: [{ name: `last ${days} days`, values: values(of(days)) }],
+    former: { name: `the ${days} before`, values: values(of(0)) },
   };
 }

@@ -6,6 +6,7 @@ import { Trend } from "../../charts/Trend";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
 import { Quantity } from "../../values/Amount";
+import { day, nextDay, startOfDay, written } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
 import styles from "./Overview.module.css";
 
@@ -23,6 +24,7 @@ export function EventCounts() {
   const { data, error, refetch } = useQuery(eventCounts(days, tenant.timezone));
   if (error) return <Failed what="What became of events" error={error} retry={() => void refetch()} />;
   const each = data && byDay(data, days, tenant.timezone, new Date());
+  const today = day(new Date(), tenant.timezone);
   return (
     <section aria-label="Events" className={styles.events}>
       <Table caption="Events by what became of them" columns={columns} busy={!data}>
@@ -39,7 +41,11 @@ export function EventCounts() {
                 </td>
                 <td className={cell.number}>{outcome !== "accepted" && <span className="muted">{share(data[outcome], data.accepted + data.rejected)}</span>}</td>
                 <td className={cell.extra}>
-                  <Trend values={each.map((one) => one[outcome])} />
+                  <Trend
+                    label={`${name}, day by day`}
+                    values={each.map((one) => one[outcome])}
+                    when={(index) => written(startOfDay(nextDay(today, index + 1 - days), tenant.timezone), tenant.timezone, "day")}
+                  />
                 </td>
               </tr>
             ))}

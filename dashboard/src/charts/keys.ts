@@ -1,0 +1,7 @@
+/** Where a key leads from a place, of places up to the last; undefined: it leads nowhere. */
+export function moved(key: string, at: number | null, last: number): number | undefined {
+  const steps: Record<string, number> = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -last, End: last };
+  const step = steps[key];
+  if (step === undefined) return undefined;
+  return Math.max(0, Math.min(last, (at ?? (step > 0 ? -1 : last + 1)) + step));
+}

@@ -1,0 +1,68 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useEffect } from "react";
+import { Refused } from "../../acts/Refused";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { openSync, over, requestSync, sync as read } from "../../api/syncs";
+import { Failed } from "../../states/Failed";
+import { Ago } from "../../values/Ago";
+import { State } from "../../values/State";
+import { Workflows } from "../../values/Workflows";
+import { syncState } from "../billing/states";
+import styles from "./SyncNow.module.css";
+import { step } from "./syncSteps";
+
+/** Asks for a sync, and shows in place how it goes on. Which one stands in the address; leaving does not stop it. */
+export function SyncNow({ customer }: { customer: string }) {
+  const { sync: asked } = useSearch({ from: "/frame/customers/$customer/bill" });
+  const navigate = useNavigate({ from: "/customers/$customer/bill" });
+  const ask = useAct(() => requestSync(customer), {
+    changes: [["syncs"]],
+    done: ({ id }) => void navigate({ search: (was) => ({ ...was, sync: id }), replace: true, resetScroll: false }),
+  });
+  // The answer waits for the sync: until it is there, it is found among the customer's.
+  const { data: open } = useQuery({ ...openSync(customer), enabled: ask.isPending });
+  const shown = ask.isPending ? open : asked;
+  return (
+    <>
+      <Verb needs="billing:write" loading={ask.isPending} onClick={() => ask.mutate()}>
+        Sync now
+      </Verb>
+      <Refused error={ask.error} />
+      {shown && <Progress key={shown} customer={customer} id={shown} />}
+    </>
+  );
+}
+
+function Progress({ customer, id }: { customer: string; id: string }) {
+  const queries = useQueryClient();
+  const { data, error, refetch } = useQuery(read(id));
+  const done = data && over(data);
+  useEffect(() => {
+    if (!done) return;
+    for (const queryKey of [["period", customer], ["preview", customer], ["statement"]]) void queries.invalidateQueries({ queryKey });
+  }, [done, customer, queries]);
+  if (error) return <Failed what="The sync" error={error} retry={() => void refetch()} />;
+  if (!data) return null;
+  const [means, state, says] = syncState(data);
+  return (
+    <div className={styles.progress} role="status">
+      <State is={means} says={says}>
+        {state}
+      </State>
+      <span className={styles.step}>{step(data)}</span>
+      {data.next_attempt_at && (
+        <span className="muted">
+          tried again <Ago at={data.next_attempt_at} />
+        </span>
+      )}
+      <span>
+        <Link to="/billing/syncs/$sync" params={{ sync: id }}>
+          This sync
+        </Link>{" "}
+        <Workflows of={data.customer_id} />
+      </span>
+    </div>
+  );
+}

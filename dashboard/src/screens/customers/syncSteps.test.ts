@@ -1,0 +1,25 @@
+import { expect, test } from "vitest";
+import type { SyncRun } from "../../api/syncs";
+import { step } from "./syncSteps";
+
+const run = (of: object) => ({ status: "running", error: "", lines: [], ...of }) as unknown as SyncRun;
+const line = (report_id: string, state: string) => ({ report_id, state });
+
+test("a sync says what it waits for", () => {
+  expect(step(run({ status: "requested" }))).toBe("It is written down, and begins in a moment.");
+  expect(step(run({}))).toBe("Usage is read, and what to report is planned.");
+  expect(step(run({ last_error: "the provider did not answer" }))).toBe("the provider did not answer");
+  expect(step(run({ pause: { reason: "the receiver is being moved" } }))).toBe("Paused: the receiver is being moved");
+});
+
+test("reports are counted once, however many lines they have", () => {
+  const lines = [line("a", "accepted"), line("a", "accepted"), line("b", "sending")];
+  expect(step(run({ lines }))).toBe("1 of 2 reports answered.");
+  expect(step(run({ lines, last_error: "the webhook answered 503" }))).toBe("1 of 2 reports answered. The last attempt: the webhook answered 503");
+});
+
+test("a sync that is over says what came of it", () => {
+  expect(step(run({ status: "succeeded" }))).toBe("There was nothing new to report.");
+  expect(step(run({ status: "succeeded", lines: [line("a", "counted")] }))).toBe("1 of 1 report answered.");
+  expect(step(run({ status: "failed", error: "save another secret", lines: [line("a", "planned")] }))).toBe("save another secret");
+});

@@ -25,6 +25,35 @@ test("who is in two tenants chooses one, and arrives where they wanted to go", a
   ]);
 });
 
+test("another tenant is chosen in place, and a wrong password ends nothing", async () => {
+  const other = { ...tenant, id: "ten_2", name: "Other" };
+  let chosen = "ten_1";
+  answers["GET /v1/auth/session"] = () => [200, { ...session, tenant: chosen === "ten_1" ? tenant : other, csrf_token: `csrf of ${chosen}` }];
+  answers["GET /v1/customers"] = () => [200, chosen === "ten_1" ? customers : { ...customers, data: [{ ...customers.data[0], name: "Theirs" }] }];
+  answers["POST /v1/auth/login"] = (body) => {
+    const { password, tenant_id } = JSON.parse(body);
+    if (password !== "a password") return problem(401, "the e-mail and the password are not a member's");
+    if (tenant_id === undefined) return [200, { tenants: [tenant, other] }];
+    chosen = tenant_id;
+    return [200, { token: "t", member }];
+  };
+  open("/customers?search=con");
+  await screen.findByRole("link", { name: "Contoso" });
+  fireEvent.click(screen.getByRole("button", { name: /Ada/ }));
+  fireEvent.click(await screen.findByRole("menuitem", { name: "Another tenant" }));
+  fireEvent.change(await screen.findByLabelText("Your password"), { target: { value: "wrong" } });
+  press("Show my tenants");
+  await screen.findByText("The e-mail and the password are not a member's");
+  expect(router.state.location.href).toBe("/customers?search=con");
+  type("Your password", "a password");
+  press("Show my tenants");
+  fireEvent.click(await screen.findByRole("button", { name: /^Other/ }));
+  await screen.findByRole("link", { name: "Theirs" });
+  expect(router.state.location.href).toBe("/customers");
+  expect(screen.getByTitle("ten_2").textContent).toBe("Other");
+  expect(screen.queryByRole("dialog")).toBeNull();
+});
+
 test("a refused sign-in says why and keeps what was typed", async () => {
   answers["POST /v1/auth/login"] = () => problem(401, "the e-mail and the password are not a member's");
   open("/sign-in");

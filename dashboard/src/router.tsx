@@ -26,7 +26,11 @@ export const queries = new QueryClient({
       if (query.queryKey[0] !== "session") ended(error);
     },
   }),
-  mutationCache: new MutationCache({ onError: ended }),
+  mutationCache: new MutationCache({
+    onError(error, _, __, ___, { meta }) {
+      if (!meta?.signsIn) ended(error); // whose password is wrong is still signed in
+    },
+  }),
   defaultOptions: {
     queries: {
       staleTime: 10_000,

@@ -171,18 +171,8 @@ func (w walk) signIn(ctx context.Context) error {
 }
 
 func (w walk) signOut(ctx context.Context) error {
-	err := chromedp.Do(ctx,
-		chromedp.EmulateViewport(1280, 800),
-		chromedp.Navigate(w.url+"/customers"),
-		chromedp.Click(`button[aria-haspopup="menu"]`),
-		chromedp.WaitVisible(`[role="menu"]`),
-	)
-	if err != nil {
+	if err := do(ctx, w.to("/customers"), w.menu); err != nil {
 		return fmt.Errorf("open the menu: %w", err)
-	}
-	const inMenu = `document.activeElement.closest('[role="menu"]') !== null`
-	if _, err := chromedp.Run(ctx, chromedp.Poll[bool](inMenu, chromedp.WithPollingTimeout(5*time.Second))); err != nil {
-		return fmt.Errorf("the menu does not take the focus: %w", err)
 	}
 	if err := w.judge(ctx, "menu"); err != nil {
 		return err
@@ -191,6 +181,14 @@ func (w walk) signOut(ctx context.Context) error {
 		return fmt.Errorf("sign out: %w", err)
 	}
 	return nil
+}
+
+// menu opens that of who has signed in.
+func (w walk) menu(ctx context.Context) error {
+	if err := chromedp.Do(ctx, chromedp.Click(`button[aria-haspopup="menu"]`), chromedp.WaitVisible(`[role="menu"]`)); err != nil {
+		return err
+	}
+	return until(ctx, `document.activeElement.closest('[role="menu"]') !== null`)
 }
 
 // look opens a screen in each scheme, in one of the windows, and judges it in both.

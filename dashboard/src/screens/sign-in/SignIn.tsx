@@ -6,7 +6,7 @@ import { Refused } from "../../acts/Refused";
 import { type Schema } from "../../api/client";
 import { forget, signIn } from "../../api/session";
 import { Page } from "./Page";
-import styles from "./Page.module.css";
+import { TenantChoice } from "./TenantChoice";
 
 /** By e-mail and password, and by tenant where somebody is a member of several. */
 export function SignIn() {
@@ -33,18 +33,7 @@ export function SignIn() {
   if (tenants.length > 0) {
     return (
       <Page title="Choose a tenant">
-        <ul className={styles.tenants}>
-          {tenants.map((tenant) => (
-            <li key={tenant.id}>
-              <button type="button" className={styles.tenant} disabled={attempt.isPending} onClick={() => attempt.mutate(tenant.id)}>
-                <span>{tenant.name}</span>
-                <span className="muted small">
-                  {tenant.currency} · {tenant.timezone}
-                </span>
-              </button>
-            </li>
-          ))}
-        </ul>
+        <TenantChoice tenants={tenants} busy={attempt.isPending} choose={(id) => attempt.mutate(id)} />
         <Refused error={attempt.error} />
         <Button variant="subtle" onClick={() => setTenants([])}>
           Sign in as somebody else

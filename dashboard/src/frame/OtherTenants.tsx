@@ -1,0 +1,85 @@
+import { Button, PasswordInput } from "@mantine/core";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useLocation, useNavigate } from "@tanstack/react-router";
+import { useState, type FormEvent } from "react";
+import acts from "../acts/acts.module.css";
+import { Dialog } from "../acts/Dialog";
+import { Refused } from "../acts/Refused";
+import type { Schema } from "../api/client";
+import { session, signIn, useSession } from "../api/session";
+import { TenantChoice } from "../screens/sign-in/TenantChoice";
+import { screens } from "./screens";
+
+/** Leads to the same subject of another tenant, by the password that is the same there. */
+export function OtherTenants({ opened, leave }: { opened: boolean; leave: () => void }) {
+  return (
+    <Dialog title="Another tenant" opened={opened} leave={leave}>
+      <Choice leave={leave} />
+    </Dialog>
+  );
+}
+
+function Choice({ leave }: { leave: () => void }) {
+  const { tenant, member } = useSession();
+  const enter = useEnter();
+  const [password, setPassword] = useState("");
+  const [tenants, setTenants] = useState<Schema<"SessionTenant">[]>();
+  const attempt = useMutation({
+    meta: { signsIn: true },
+    async mutationFn(chosen?: string) {
+      const choice = await signIn(member?.email ?? "", password, chosen);
+      if (chosen === undefined) setTenants(choice.filter(({ id }) => id !== tenant.id));
+      if (choice.length > 0) return;
+      await enter(); // where there is one tenant alone, this is another session there
+      if (chosen !== undefined) leave();
+    },
+  });
+  const sent = (event: FormEvent) => {
+    event.preventDefault();
+    if (!attempt.isPending) attempt.mutate(undefined);
+  };
+  if (tenants?.length === 0) return <p role="status">With this password, {member?.email} is a member of {tenant.name} alone.</p>;
+  if (tenants) {
+    return (
+      <>
+        <TenantChoice tenants={tenants} busy={attempt.isPending} choose={(id) => attempt.mutate(id)} />
+        <Refused error={attempt.error} />
+      </>
+    );
+  }
+  return (
+    <form className={acts.form} onSubmit={sent}>
+      <PasswordInput
+        label="Your password"
+        description={`Of ${member?.email}. Tenants in which you have another one need a sign-in of their own`}
+        autoComplete="current-password"
+        required
+        withAsterisk={false}
+        data-autofocus
+        visibilityToggleButtonProps={{ "aria-label": "Show the password", tabIndex: 0 }}
+        value={password}
+        onChange={(event) => setPassword(event.currentTarget.value)}
+      />
+      <Refused error={attempt.error} />
+      <div className={acts.buttons}>
+        <Button type="submit" size="sm" loading={attempt.isPending}>
+          Show my tenants
+        </Button>
+      </div>
+    </form>
+  );
+}
+
+/** Shows the subject of where one is as the tenant has it whose session has begun. */
+function useEnter(): () => Promise<void> {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const { pathname } = useLocation();
+  return async () => {
+    await queries.cancelQueries();
+    await queries.fetchQuery({ ...session, staleTime: 0 });
+    const subject = screens.find(([to]) => pathname.startsWith(to));
+    await navigate({ to: subject?.[0] ?? "/overview" });
+    await queries.resetQueries({ predicate: ({ queryKey: [what] }) => what !== "session" });
+  };
+}

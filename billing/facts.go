@@ -100,11 +100,12 @@ type Side struct {
 	Runs         []Run         // of all of its subscriptions, as far as the provider lists them
 }
 
-// Run is from when and until when a subscription runs.
+// Run is from when and until when a subscription runs, and what it bills.
 type Run struct {
 	Subscription string
 	BeganAt      time.Time
 	EndedAt      *time.Time // nil: it has not ended
+	Targets      []string   // of destinations that it has a price of, or had when it ended
 }
 
 // Counting is what a destination does with the quantities that it is reported.

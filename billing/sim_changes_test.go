@@ -205,7 +205,7 @@ func (l *life) cancelsAtTheEnd(c *contract) {
 		l.passTime(c.last().End.Add(-time.Minute))
 	}
 	l.syncBefore(c.last())
-	l.now, c.ended = c.last().End, true
+	l.now, c.ended, c.had = c.last().End, true, l.farSide.targets(c)
 	l.sync() // the provider says so
 	l.eachStream(func() { l.checkLast(c) })
 }
@@ -229,7 +229,7 @@ func (l *life) movesSubscription() bool {
 	for _, in := range c.invoices {
 		in.final = true
 	}
-	c.ended, last.End, last.cut = true, l.now.Truncate(time.Second), true
+	c.ended, c.had, last.End, last.cut = true, l.farSide.targets(c), l.now.Truncate(time.Second), true
 	if l.tape == nil && l.rng.IntN(2) == 0 { // without an invoice
 		last.none = true
 		for _, taken := range l.farSide.calls {

@@ -51,10 +51,11 @@ type farSide struct {
 type contract struct {
 	id       string
 	invoices []*invoice
-	ended    bool   // it refuses charges; while its last invoice is a draft, it takes usage
-	trial    bool   // its first period is one
-	monthly  bool   // after its first period it runs in months
-	currency string // it refuses charges in another one
+	ended    bool     // it refuses charges; while its last invoice is a draft, it takes usage
+	had      []string // the targets of its items when it ended
+	trial    bool     // its first period is one
+	monthly  bool     // after its first period it runs in months
+	currency string   // it refuses charges in another one
 }
 
 type invoice struct {
@@ -426,11 +427,24 @@ func (f *farSide) runs(customer string) (all []billing.Run) {
 	for _, c := range slices.Concat(f.contracts[customer], f.contracts[besides(customer)]) {
 		run := billing.Run{Subscription: c.id, BeganAt: c.invoices[0].Start}
 		if c.ended {
-			run.EndedAt = &c.last().End
+			run.EndedAt, run.Targets = &c.last().End, c.had
+		} else {
+			run.Targets = f.targets(c)
 		}
 		all = append(all, run)
 	}
 	return all
+}
+
+// targets are those of the items that the contract has.
+func (f *farSide) targets(c *contract) (all []string) {
+	for _, d := range f.itemsOf(c) {
+		if d.OnlyWhileRun {
+			d.Target = c.id + " " + d.Target
+		}
+		all = append(all, d.Target)
+	}
+	return slices.Sorted(slices.Values(all))
 }
 
 // destination is where a meter's usage goes of who has the contract.

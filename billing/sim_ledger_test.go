@@ -394,8 +394,9 @@ func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.Invoiced
 	}
 	start, to = r.Window.Start, r.To
 	for id, run := range l.runs {
-		ran := run.EndedAt == nil && !there || run.EndedAt != nil && run.EndedAt.After(r.timestamp)
-		between := id != r.To.Subscription && !(there && id == of.Subscription.ID) && ran && !l.hasStream(id)
+		ran := run.EndedAt == nil || run.EndedAt.After(r.timestamp)
+		bills := ran && slices.Contains(run.Targets, r.Target)
+		between := id != r.To.Subscription && !(there && id == of.Subscription.ID) && bills && !l.hasStream(id)
 		from := run.BeganAt
 		if from.Before(of.Start) {
 			from = of.Start
@@ -425,10 +426,13 @@ func (r *storedReport) isOf(p billing.PeriodPlace) bool {
 	return r.stream == p.Stream && r.Period.Equal(p.Start)
 }
 
-// keepRuns notes when subscriptions run.
+// keepRuns notes when subscriptions run, and all that they ever billed.
 func (a *account) keepRuns(read []billing.Run) {
 	a.runs = maps.Clone(a.runs) // a backup may have it
 	for _, run := range read {
+		run.Targets = slices.Concat(run.Targets, a.runs[run.Subscription].Targets)
+		slices.Sort(run.Targets)
+		run.Targets = slices.Compact(run.Targets)
 		a.runs[run.Subscription] = run
 	}
 }

@@ -186,7 +186,7 @@ func (l *life) unsubscribes() bool {
 		l.cancelsAtTheEnd(c)
 		return true
 	}
-	c.cancel(l.now, l.rng.IntN(2) == 0, l.farSide.calls)
+	l.farSide.cancel(c, l.now, l.rng.IntN(2) == 0)
 	l.sync()
 	return true
 }
@@ -263,13 +263,13 @@ func (l *life) changesOurs(can func(*invoice) bool, change func(*invoice)) bool 
 }
 
 // cancel ends the contract at once, with an invoice or without one.
-func (c *contract) cancel(now time.Time, none bool, calls []*call) {
+func (f *farSide) cancel(c *contract, now time.Time, none bool) {
 	for _, in := range c.invoices {
 		in.final = true
 	}
 	last := c.last()
-	c.ended, last.End, last.cut, last.none = true, now.Truncate(time.Second), true, none
-	for _, taken := range calls {
+	c.ended, c.had, last.End, last.cut, last.none = true, f.targets(c), now.Truncate(time.Second), true, none
+	for _, taken := range f.calls {
 		taken.lost = taken.lost || none && taken.invoice == last
 	}
 }

@@ -411,7 +411,7 @@ func (l *life) endsSecond() bool {
 		l.cancelsAtTheEnd(c)
 		return true
 	}
-	c.cancel(l.now, l.rng.IntN(2) == 0, l.farSide.calls)
+	l.farSide.cancel(c, l.now, l.rng.IntN(2) == 0)
 	l.sync() // the provider says so
 	return true
 }
@@ -422,7 +422,7 @@ func (l *life) swapsSecond() bool {
 	if c == nil || !c.last().Start.Before(l.now.Add(-time.Hour)) {
 		return false
 	}
-	c.cancel(l.now, l.rng.IntN(2) == 0, l.farSide.calls)
+	l.farSide.cancel(c, l.now, l.rng.IntN(2) == 0)
 	l.farSide.subscribeBeside(l)
 	l.farSide.goOnWith(c.last(), l.second())
 	l.hears()

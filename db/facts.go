@@ -308,7 +308,8 @@ const window = `
 	    and s.connection_id = x.connection_id
 	    and s.subscription <> x.subscription
 	    and (s.subscription <> p.subscription or p.subscription_connection is distinct from x.connection_id)
-	    and (s.ended_at > x.provider_time or s.ended_at is null and p.subscription_connection is distinct from x.connection_id)
+	    and (s.ended_at is null or s.ended_at > x.provider_time)
+	    and x.target = any(s.targets)
 	    and not exists (
 	      select
 	      from billing_streams b

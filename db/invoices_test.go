@@ -385,13 +385,18 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.
 
 // What went out to a subscription that goes on beside the next one stays with it,
 // as soon as that is read; what went out once it had ended is on the invoice of the
-// one that ran then, even if that was never the customer's here.
+// one that ran then and bills it, even if that was never the customer's here.
 func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ended, between bool
-		next           string // what the next subscription is reported
-	}{"it goes on": {false, false, "2"}, "it had ended": {true, false, "12"}, "another one ran between": {true, true, "2"}} {
+		ended, between, goesOn, elsewhere bool   // of the one between: whether it runs on, and bills another target
+		next                              string // what the next subscription is reported
+	}{
+		"it goes on": {next: "2"}, "it had ended": {ended: true, next: "12"}, "another one ran between": {ended: true, between: true, next: "2"},
+		"another one goes on beside": {ended: true, between: true, goesOn: true, next: "2"},
+		"one beside bills another":   {ended: true, between: true, goesOn: true, elsewhere: true, next: "2"},
+		"one between billed another": {ended: true, between: true, elsewhere: true, next: "2"},
+	} {
 		b, month := newOldBiller(t)
 		b.useStripe("acct_1")
 		read := func(subscription string, period metering.Range, runs ...billing.Run) {
@@ -400,7 +405,8 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 			side.Runs = runs
 			require.NoError(t, b.store.Links.Save(t.Context(), b.tenant, b.customer.ID, b.connection, *side, b.now))
 		}
-		former := billing.Run{Subscription: "sub_1", BeganAt: month.Start}
+		targets := []string{asLast.Target}
+		former := billing.Run{Subscription: "sub_1", BeganAt: month.Start, Targets: targets}
 		read("sub_1", month, former)
 		b.now = b.now.Add(time.Hour)
 		began := b.now
@@ -410,23 +416,33 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 		if c.ended {
 			former.EndedAt = &began
 		}
-		next := billing.Run{Subscription: "sub_2", BeganAt: began}
+		next := billing.Run{Subscription: "sub_2", BeganAt: began, Targets: targets}
 		runs := []billing.Run{former, next}
 		if c.between {
 			b.now = b.now.Add(time.Hour)
 			next.BeganAt = b.now
-			runs = []billing.Run{former, {Subscription: "sub_between", BeganAt: began, EndedAt: &next.BeganAt}, next}
+			between := billing.Run{Subscription: "sub_between", BeganAt: began, EndedAt: &next.BeganAt, Targets: targets}
+			if c.goesOn {
+				between.EndedAt = nil
+			}
+			if c.elsewhere {
+				between.Targets = []string{"mtr_other"}
+			}
+			runs = []billing.Run{former, between, next}
 		}
 		read("sub_2", metering.Range{Start: next.BeganAt, End: month.End}, runs...)
 		b.plan(anew)
 		b.use("2")
 		require.Equal(t, []string{"meter_last " + c.next}, b.reportEach(), name)
-		if c.between {
-			require.Equal(t, billing.InvoicedBy{Subscription: "sub_between", Start: began}, b.facts().Reported[0].To)
+		switch {
+		case c.elsewhere:
+			require.Equal(t, billing.InvoicedBy{Subscription: "sub_1", Start: month.Start}, b.facts().Reported[0].To, name)
+		case c.between:
+			require.Equal(t, billing.InvoicedBy{Subscription: "sub_between", Start: began}, b.facts().Reported[0].To, name)
 		}
 		read("sub_2", metering.Range{Start: next.BeganAt, End: month.End}, running, next)
 		require.Empty(t, b.reportEach(), "%s: what was read before that changes nothing", name)
-		if c.between {
+		if c.between && !c.goesOn && !c.elsewhere {
 			b.end("sub_between", metering.Range{Start: began, End: next.BeganAt})
 			require.Equal(t, []string{"meter_last 12"}, b.reportEach(), "it has ended, and bills nothing of it")
 		}

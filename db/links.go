@@ -80,8 +80,8 @@ func (l Links) Wanted(ctx context.Context, tenant metering.TenantID, customer me
 }
 
 // Save keeps what the customer is at the connection, as the provider said at
-// readAt, unless something later is kept, and when its subscriptions run:
-// one that has ended does not begin again. Where any of that has changed, the
+// readAt, unless something later is kept, and when its subscriptions run, with all
+// that they ever billed: one that has ended does not begin again. Where any of that has changed, the
 // customer is out of sync: whoever has read it may die before planning with it.
 func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, connection metering.ConnectionID, side billing.Side, readAt time.Time) error {
 	known := slices.Clone(side.Destinations)
@@ -89,10 +89,6 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		known = append(known, other.Destinations...)
 	}
 	hashes, terms := distinctTerms(known)
-	runs, begins, ends := make([]string, len(side.Runs)), make([]time.Time, len(side.Runs)), make([]*time.Time, len(side.Runs))
-	for i, run := range side.Runs {
-		runs[i], begins[i], ends[i] = run.Subscription, run.BeganAt, run.EndedAt
-	}
 	_, err := l.pool.Exec(ctx, `
 		with terms as (
 		  insert into price_terms (tenant_id, hash, schema, terms)
@@ -101,15 +97,15 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		  on conflict (tenant_id, hash) do nothing),
 		runs as (
 		  select x.*
-		  from unnest(@runs::text[], @begins::timestamptz[], @ends::timestamptz[]) x (subscription, began_at, ended_at)
+		  from jsonb_to_recordset(@runs::jsonb) x (subscription text, began_at timestamptz, ended_at timestamptz, targets text[])
 		  left join billing_subscriptions s on s.tenant_id = @tenant and s.customer_id = @customer and s.connection_id = @connection and s.subscription = x.subscription
-		  where s.subscription is null or s.ended_at is null and x.ended_at is not null),
+		  where s.subscription is null or s.ended_at is null and x.ended_at is not null or not x.targets <@ s.targets),
 		ran as (
-		  insert into billing_subscriptions as s (tenant_id, customer_id, connection_id, subscription, began_at, ended_at)
-		  select @tenant, @customer, @connection, x.subscription, x.began_at, x.ended_at
+		  insert into billing_subscriptions as s (tenant_id, customer_id, connection_id, subscription, began_at, ended_at, targets)
+		  select @tenant, @customer, @connection, x.subscription, x.began_at, x.ended_at, x.targets
 		  from runs x
 		  on conflict (tenant_id, customer_id, connection_id, subscription) do update
-		  set ended_at = coalesce(s.ended_at, excluded.ended_at)),
+		  set ended_at = coalesce(s.ended_at, excluded.ended_at), targets = array(select unnest(s.targets) union select unnest(excluded.targets) order by 1)),
 		known as (
 		  select (l.connection_id, l.provider_customer, l.subscription, l.period_start, l.period_end, l.trial, l.ended, l.currency, l.destinations, l.charges, l.others)
 		    is not distinct from (@connection::bigint, @at_provider, @subscription, @start::timestamptz, @end::timestamptz, @trial::boolean, @ended::boolean, @currency, @destinations::jsonb, @charges::jsonb, @others::jsonb)
@@ -137,12 +133,28 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 		"tenant": tenant, "customer": customer, "connection": connection, "at_provider": side.Customer,
 		"subscription": side.Subscription, "start": side.Period.Start, "end": side.Period.End, "trial": side.Trial, "ended": side.Ended, "currency": side.Currency,
 		"destinations": storedDestinations(side.Destinations), "charges": side.Charges, "others": storedSides(side.Others), "read_at": readAt,
-		"schema": billing.ProviderTermsSchema, "hashes": hashes, "terms": terms, "runs": runs, "begins": begins, "ends": ends,
+		"schema": billing.ProviderTermsSchema, "hashes": hashes, "terms": terms, "runs": storedRuns(side.Runs),
 	})
 	if err != nil {
 		return fmt.Errorf("save link: %w", coded(err))
 	}
 	return nil
+}
+
+// storedRun is when a subscription runs, and what it bills, as they are saved.
+type storedRun struct {
+	Subscription string     `json:"subscription"`
+	BeganAt      time.Time  `json:"began_at"`
+	EndedAt      *time.Time `json:"ended_at"`
+	Targets      []string   `json:"targets"`
+}
+
+func storedRuns(all []billing.Run) []storedRun {
+	stored := make([]storedRun, len(all))
+	for i, r := range all {
+		stored[i] = storedRun{r.Subscription, r.BeganAt, r.EndedAt, append([]string{}, r.Targets...)}
+	}
+	return stored
 }
 
 // Destinations are where the customer's meters go at a connection, as it was

@@ -71,11 +71,12 @@ create table billing_subscriptions (
   subscription  text not null,
   began_at      timestamptz not null,
   ended_at      timestamptz, -- null: it runs
+  targets       text[] not null default '{}', -- of destinations that it has, or had, a price of
   primary key (tenant_id, customer_id, connection_id, subscription),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
   foreign key (tenant_id, connection_id) references billing_connections (tenant_id, id)
 );
-comment on table billing_subscriptions is 'From when and until when the subscriptions of customers run, as the provider says.';
+comment on table billing_subscriptions is 'From when and until when the subscriptions of customers run, and what they bill, as the provider says.';
 
 create table billing_streams (
   tenant_id     bigint not null,

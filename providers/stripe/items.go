@@ -73,6 +73,9 @@ func (i Item) Method() (billing.Method, string) {
 	}
 }
 
+// target is what usage is added up at: a meter, or on the legacy metered billing the item.
+func (i Item) target() string { return cmp.Or(i.MeterID, i.ItemID) }
+
 // Items returns what the customer is subscribed to: the items of its active,
 // trialing and past due subscriptions; where there are none, of those that have
 // ended and whose last invoice is a draft.
@@ -87,17 +90,20 @@ func (c *Client) items(ctx context.Context, key, customerID string) (items []Ite
 	if err != nil {
 		return nil, nil, fmt.Errorf("list subscriptions: %w", err)
 	}
+	for i, s := range all {
+		if !s.Items.HasMore {
+			continue
+		}
+		all[i].Items.Data, err = list[subscriptionItem](ctx, c, key, "/v1/subscription_items", query("subscription", s.ID))
+		if err != nil {
+			return nil, nil, fmt.Errorf("list subscription items: %w", err)
+		}
+	}
 	subscriptions, err := c.billed(ctx, key, all)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, s := range subscriptions {
-		if s.Items.HasMore {
-			s.Items.Data, err = list[subscriptionItem](ctx, c, key, "/v1/subscription_items", query("subscription", s.ID))
-			if err != nil {
-				return nil, nil, fmt.Errorf("list subscription items: %w", err)
-			}
-		}
 		items = append(items, s.items()...)
 	}
 	for i := range items {

@@ -163,7 +163,7 @@ const (
 
 func (i Item) destination(meter metering.MeterID) billing.Destination {
 	method, _ := i.Method()
-	d := billing.Destination{MeterID: meter, Target: i.MeterID, Method: method, Counting: CountingOf(method), Address: map[string]string{itemKey: i.ItemID}}
+	d := billing.Destination{MeterID: meter, Target: i.target(), Method: method, Counting: CountingOf(method), Address: map[string]string{itemKey: i.ItemID}}
 	for key, value := range map[string]string{eventKey: i.MeterEventName, payloadKey: i.CustomerKey, payloadValue: i.ValueKey} {
 		if value != "" {
 			d.Address[key] = value
@@ -171,7 +171,7 @@ func (i Item) destination(meter metering.MeterID) billing.Destination {
 	}
 	switch method {
 	case UsageRecord:
-		d.Target, d.WholeUnits, d.NotNegative, d.OnlyWhileRun = i.ItemID, true, true, true
+		d.WholeUnits, d.NotNegative, d.OnlyWhileRun = true, true, true
 	case MeterWindow:
 		d.NotNegative, d.Window = true, metering.Granularity(i.EventTimeWindow)
 	}

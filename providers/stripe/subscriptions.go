@@ -18,9 +18,14 @@ func (s subscription) stopped() bool {
 	return !s.runs() && s.Status != "canceled" && s.Status != "incomplete_expired"
 }
 
-// run is from when and until when the subscription runs.
+// run is from when and until when the subscription runs, and what it bills.
 func (s subscription) run() billing.Run {
 	run := billing.Run{Subscription: s.ID, BeganAt: instant(s.StartDate)}
+	for _, item := range s.items() {
+		if item.UsageType == metered {
+			run.Targets = append(run.Targets, item.target())
+		}
+	}
 	if s.EndedAt != 0 {
 		at := instant(s.EndedAt)
 		run.EndedAt = &at

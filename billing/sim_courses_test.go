@@ -26,6 +26,17 @@ var courses = []course{
 	{twofold, [][]string{
 		{"a second subscription begins"}, {"an item is added beside another"}, {"a silent drop", "a second subscription is swapped"}, {"a second subscription is swapped"},
 	}},
+	// What went out at that instant is on the next one's invoice, which goes on while the
+	// period is the first subscription's again, as the meters are.
+	{twofold, [][]string{
+		{"an item moves", "an item moves", "a second subscription begins", "an item moves", "an item moves", "an item moves", "a sync"},
+		{"usage"}, {"a silent drop", "a second subscription is swapped"}, {"an item moves", "a sync"}, {"usage", "a sync"},
+	}},
+	// One that does not bill the meter goes on beside the one between.
+	{twofold, [][]string{
+		{"a second subscription begins"}, {"another subscription"}, {"an item moves", "an item moves", "a sync"},
+		{"a silent drop", "a second subscription is swapped"}, {"a second subscription is swapped"}, {"usage", "a sync"},
+	}},
 	// A line is edited that a restored ledger does not know to have set.
 	{own, [][]string{{"a backup"}, {"a month is billed"}, {"a line is edited"}, {"a restore"}, {"a sync"}, {"an invoice of ours is read"}}},
 	// An invoice of ours is final before its period closes in a ledger that was restored.

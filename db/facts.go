@@ -316,7 +316,8 @@ const window = `
 	      where b.tenant_id = s.tenant_id
 	        and b.customer_id = s.customer_id
 	        and b.connection_id = s.connection_id
-	        and b.subscription = s.subscription)) o
+	        and b.subscription = s.subscription
+	        and b.stream <> p.stream)) o
 	where x.kind = 'quantity'
 	  and x.counting <> 'replaces'
 	  and x.window_start < o.starts_at

@@ -33,6 +33,14 @@ beforeEach(() => {
   });
   vi.stubGlobal("matchMedia", () => ({ matches: false, addEventListener() {}, removeEventListener() {} }));
   vi.stubGlobal("scrollTo", () => {});
+  vi.stubGlobal(
+    "ResizeObserver",
+    class {
+      observe() {}
+      unobserve() {}
+      disconnect() {}
+    },
+  );
   Object.defineProperty(document, "fonts", { value: new EventTarget(), configurable: true }); // what grows with its text waits for them
 });
 

@@ -101,12 +101,12 @@ function options(points: Points, end: string, timezone: string, width: number, m
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     // To the end of the last window, and from nothing, so that a small change looks small.
     scales: { x: { range: (_, min, max) => [min, Math.max(max, seconds(end))] }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.05 : 1] } },
-    axes: [{ ...axis, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) }],
+    axes: [{ ...axis, size: 32, gap: 10, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) }],
     series: [
       {},
       ...lines.map(({ name, before }, index) => {
         const stroke = token(before ? "--muted" : `--series-${index + 1}`);
-        return { label: name, stroke, width: 1.5, ...(before && { dash: [4, 4] }), ...(lines.length === 1 && { fill: `${stroke}1a` }) };
+        return { label: name, stroke, width: 1.5, ...(before && { dash: [4, 4], points: { show: false } }), ...(lines.length === 1 && { fill: `${stroke}1a` }) };
       }),
     ],
     hooks: {

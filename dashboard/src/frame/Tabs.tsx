@@ -7,8 +7,15 @@ export function Tabs({ label, tabs, params = {} }: { label: string; tabs: readon
   const { pathname } = useLocation();
   const row = useRef<HTMLElement>(null);
   useEffect(() => {
-    const open = row.current?.querySelector<HTMLElement>("[aria-current]");
-    if (row.current && open) row.current.scrollLeft = open.offsetLeft - row.current.offsetLeft; // where not all fit
+    const tabs = row.current;
+    if (!tabs) return;
+    // Where not all fit, the open one is seen.
+    const fitted = new ResizeObserver(() => {
+      const open = tabs.querySelector<HTMLElement>("[aria-current]");
+      if (open) tabs.scrollLeft = open.offsetLeft - tabs.offsetLeft;
+    });
+    fitted.observe(tabs);
+    return () => fitted.disconnect();
   }, [pathname]);
   return (
     <nav ref={row} className={styles.tabs} aria-label={label}>

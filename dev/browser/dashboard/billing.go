@@ -14,7 +14,7 @@ func (w walk) billing(ctx context.Context) error {
 		press("Make a secret"), see("It is shown this once"), w.judged("provider-secret"), press("I have kept it"), miss("It is shown this once"),
 		press("Connect the webhook"), see("Disconnect"),
 		w.to("/billing/auto-sync"), press("Sync customers by themselves"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
-		w.to("/customers"), press("Customer 00"), see("Usage"), press("Bill"), press("Sync now"), see("answered."), w.judged("bill-synced"), press("This sync"), see("Sync of Customer 00"), see("succeeded"), see("accepted"),
+		w.to("/customers"), press("Customer 00"), see("Usage"), press("Bill"), press("Sync now"), see("answered."), settled, w.judged("bill-synced"), press("This sync"), see("Sync of Customer 00"), see("succeeded"), see("accepted"),
 	)
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ func (w walk) customers(ctx context.Context) error {
 	}
 	err = do(ctx,
 		w.to("/overview"), press("Find"), see("screen"), fill("Find", "customer-00"), see("Customer 00"), w.judged("find"), press("Customer 00"), see("Point at the chart"),
-		w.to(usage), choose("Range", "Last 90 days"), choose("Windows", "By hour"), see("Show all 2"), press("Show all 2"), miss("Show all 2"), w.judged("usage-hours"),
-		choose("Windows", "By month"), choose("Range", "Days of your choice"), see("Point at the chart"), press("Download CSV"), w.judged("usage-months"),
+		w.to(usage), choose("Range", "Last 90 days"), choose("Windows", "By hour"), see("Show all 2"), press("Show all 2"), miss("Show all 2"), settled, w.judged("usage-hours"),
+		choose("Windows", "By month"), choose("Range", "Days of your choice"), see("Point at the chart"), press("Download CSV"), settled, w.judged("usage-months"),
 		w.to(usage+usageOfHours()), w.pointing,
 		w.to(of+"/bill"), press("api-calls"), see("250.5 × 0.02"), w.here("working"),
 		w.to(of+"/bill"), w.lastPeriod, see("Came late"), press("api-calls"), w.here("bill-closed"),

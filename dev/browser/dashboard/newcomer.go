@@ -37,7 +37,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("0.02"),
 		press("Developers"), press("Make an API key"), fill("Name", "my application"), press("Make the key"), see("It is shown this once"),
 		w.send(fmt.Sprintf(`{"customer_id":%q,"event_type":"call_%s","value":1250,"idempotency_key":%q}`, customer, mark, mark)), press("I have kept it"),
-		press("Customers"), press(customer), press("calls-"+mark), see("1,250"), w.judged("newcomer-usage"),
+		press("Customers"), press(customer), press("calls-"+mark), see("1,250"), settled, w.judged("newcomer-usage"),
 		press("Billing"), press("Provider"), see("Provider"), choose("Provider", "Stripe"),
 		fill("Secret key", stripeKey), fill("Signing secret of the endpoint", "whsec_newcomer"), fill("Prices of meters", "calls-"+mark+" "+price),
 		press("Connect Stripe"), see("acct_newcomer"), w.judged("newcomer-provider"),
@@ -48,7 +48,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 	}
 	err = do(ctx,
 		press("Bill"), press("Sync now"), see("succeeded"), press("This sync"), see("Sync of "+customer), see("Reported"), w.judged("newcomer-sync"),
-		press(customer), press("Bill"), press("calls-"+mark), see("The charge at the provider's own price"), w.judged("newcomer-bill"), press("Details"), see("Runs in Temporal"),
+		press(customer), press("Bill"), press("calls-"+mark), see("The charge at the provider's own price"), settled, w.judged("newcomer-bill"), press("Details"), see("Runs in Temporal"),
 	)
 	if err != nil {
 		return err

@@ -96,6 +96,11 @@ func shown(text string, there bool) act {
 	}
 }
 
+// settled waits until all that is shown was read.
+func settled(ctx context.Context) error {
+	return until(ctx, `document.querySelector('[data-loading], [aria-busy="true"]') === null`)
+}
+
 // until waits for a script to say true; where its page gave way to another, it asks that one.
 func until(ctx context.Context, script string) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)

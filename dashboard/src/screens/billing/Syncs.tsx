@@ -6,13 +6,14 @@ import { Filter } from "../../frame/Filter";
 import { Empty } from "../../states/Empty";
 import { Ago } from "../../values/Ago";
 import { CustomerName } from "../../values/CustomerName";
+import { Instant } from "../../values/Instant";
 import { List } from "../../values/List";
 import { State } from "../../values/State";
 import { cell } from "../../values/Table";
 import styles from "./billing.module.css";
 import { syncState, triggers } from "./states";
 
-const columns = [{ title: "Customer" }, { title: "State" }, { title: "Because" }, { title: "What happened" }, { title: "Requested", number: true }];
+const columns = (of: string) => [{ title: of }, { title: "State" }, { title: "Because" }, { title: "What happened" }, { title: "Requested", number: true }];
 
 const statuses = [
   ["", "All syncs"],
@@ -42,20 +43,21 @@ export function Syncs({ customer }: { customer?: string }) {
       <div className={styles.filters}>
         <Filter name="status" label="Syncs in the state" options={statuses} />
       </div>
-      <List what="The syncs" columns={columns} query={query} page={page} empty={<NoSyncs status={chosen} />}>
-        {(run) => <Row key={run.id} run={run} />}
+      <List what="The syncs" columns={columns(customer === undefined ? "Customer" : "Sync of")} query={query} page={page} empty={<NoSyncs status={chosen} />}>
+        {(run) => <Row key={run.id} run={run} alone={customer !== undefined} />}
       </List>
     </>
   );
 }
 
-function Row({ run }: { run: SyncRun }) {
+/** Among one customer's alone, a sync is told from the others by when it was asked for. */
+function Row({ run, alone }: { run: SyncRun; alone: boolean }) {
   const [means, state, says] = syncState(run);
   return (
     <tr>
       <td className={cell.main}>
         <Link to="/billing/syncs/$sync" params={{ sync: run.id }}>
-          <CustomerName of={run} />
+          {alone ? <Instant at={run.requested_at} /> : <CustomerName of={run} />}
         </Link>
       </td>
       <td>

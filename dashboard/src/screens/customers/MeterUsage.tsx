@@ -27,15 +27,15 @@ interface Props {
 export function MeterUsage({ customer, meter, by, range }: Props) {
   const { tenant } = useSession();
   const granularity: Granularity = by === "hour" || by === "month" ? by : "day";
-  const { data, error, refetch } = useQuery({ ...usage(customer, meter, granularity, range), placeholderData: keepPreviousData });
+  const { data, error, isPlaceholderData, refetch } = useQuery({ ...usage(customer, meter, granularity, range), placeholderData: keepPreviousData });
   const drawn = useMemo(
     () => data && points(data.groups, windows(data.period.start, data.period.end, data.granularity, tenant.timezone, new Date())),
     [data, tenant.timezone],
   );
-  const former = useFormer(customer, meter, data, drawn, range.start === undefined);
+  const former = useFormer(customer, meter, isPlaceholderData ? undefined : data, drawn, range.start === undefined);
   if (error) return <Failed what="The usage of the meter" error={error} retry={() => void refetch()} />;
   return (
-    <section aria-label={`Usage of ${meter}`}>
+    <section aria-label={`Usage of ${meter}`} aria-busy={isPlaceholderData} className={styles.one}>
       <div className={styles.head}>
         <h2>{meter}</h2>
         <span className="muted">{data && days(data.period.start, data.period.end, tenant.timezone)}</span>

@@ -10,7 +10,7 @@ import styles from "./Events.module.css";
 /** One event as it was sent, and what has come of it; alone where the address is its own. */
 export function Details({ event, alone }: { event: Schema<"StoredEvent">; alone?: boolean }) {
   return (
-    <dl className={styles.details}>
+    <dl className={styles.details} data-alone={alone || undefined}>
       <dt>ID</dt>
       <dd>
         <Identifier>{event.id}</Identifier>{" "}

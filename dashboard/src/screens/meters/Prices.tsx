@@ -66,7 +66,6 @@ const columns = [
   { title: "Included", number: true },
   { title: "Beyond, a unit", number: true },
   { title: "State" },
-  { title: "Withdraw", unseen: true },
 ];
 
 function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | undefined }) {
@@ -95,9 +94,11 @@ function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | un
               <Amount value={price.overage_rate} currency={price.currency} />
             </td>
             <td>
-              <PriceState current={pricing.current?.version === price.version} scheduled={scheduled(price)} />
+              <div className={styles.state}>
+                <PriceState current={pricing.current?.version === price.version} scheduled={scheduled(price)} />
+                {scheduled(price) && <Withdraw of={of} price={price} />}
+              </div>
             </td>
-            <td>{scheduled(price) && <Withdraw of={of} price={price} />}</td>
           </tr>
         ))}
       </tbody>

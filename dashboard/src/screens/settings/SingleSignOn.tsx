@@ -38,7 +38,7 @@ function Read() {
   if (error) return <Failed what="Single sign-on" error={error} retry={() => void refetch()} />;
   if (!data) return <LoadingText />;
   return (
-    <div className={styles.narrow}>
+    <>
       <dl className={styles.facts}>
         <dt>State</dt>
         <dd>{data.configured ? <State is="good">on</State> : <State is="off">off</State>}</dd>
@@ -61,13 +61,15 @@ function Read() {
           </>
         )}
       </dl>
-      <Save key={data.updated_at} saved={data} />
-      {data.configured && (
-        <div className={styles.verbs}>
-          <Delete saved={data} />
-        </div>
-      )}
-    </div>
+      <div className={styles.narrow}>
+        <Save key={data.updated_at} saved={data} />
+        {data.configured && (
+          <div className={styles.verbs}>
+            <Delete saved={data} />
+          </div>
+        )}
+      </div>
+    </>
   );
 }
 

@@ -53,7 +53,9 @@ export function You() {
             Sessions
           </h2>
           <Mine />
-          <Everywhere />
+          <div className={styles.after}>
+            <Everywhere />
+          </div>
         </section>
       </div>
     </>

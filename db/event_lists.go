@@ -218,7 +218,7 @@ func selectEvents(f EventFilter) string {
 		where += " and event_type = @event_type"
 	}
 	if f.IdempotencyKey != "" {
-		where += " and idempotency_key = @key and exists (select from event_keys where tenant_id = @tenant and key = @key)"
+		where += " and idempotency_key = @key and exists (select from event_keys where tenant_id = @tenant and key = event_key(@key))"
 	}
 	return `
 		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(e.idempotency_key, ''), e.ingested_at, ` + countedBy + `

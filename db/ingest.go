@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,7 +25,7 @@ const (
 // repeated only when it is certain that it left nothing behind.
 func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event) ([]Outcome, error) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
-		attempt := &attempt{writer: w, tenant: tenant, events: events, outcomes: make([]Outcome, len(events))}
+		attempt := &attempt{writer: w, tenant: tenant, events: events, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}
 		err := w.prepare(ctx, tenant, events)
 		if err == nil {
 			err = attempt.run(ctx)
@@ -116,6 +115,7 @@ type attempt struct {
 	tenant   metering.TenantID
 	events   []metering.Event
 	outcomes []Outcome
+	keys     []eventKey // of the events that have one
 
 	backend    backend
 	meters     meterVersions
@@ -157,7 +157,7 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	a.backend.pid = conn.Conn().PgConn().PID()
 	var epoch, erasures int64
 	keyed := a.firstOfEachKey()
-	claimed := make(map[string]bool, len(keyed))
+	claimed := make(map[eventKey]bool, len(keyed))
 
 	var batch pgx.Batch
 	batch.Queue(`begin`)
@@ -193,42 +193,49 @@ func (a *attempt) erasedDigest(key string) []byte {
 	return a.writer.store.pool.audit.erasedKey(a.tenant, key)
 }
 
+// keyedEvent is an event with the key that it is known by.
+type keyedEvent struct {
+	*metering.Event
+	key eventKey
+}
+
 // firstOfEachKey returns the keyed events in the order of their keys; of two
 // with the same key in one group, the first.
-func (a *attempt) firstOfEachKey() []*metering.Event {
-	first := make(map[string]*metering.Event)
-	var keyed []*metering.Event
+func (a *attempt) firstOfEachKey() []keyedEvent {
+	seen := make(map[eventKey]bool, len(a.events))
+	keyed := make([]keyedEvent, 0, len(a.events))
 	for i := range a.events {
 		e := &a.events[i]
-		if e.IdempotencyKey == "" || first[e.IdempotencyKey] != nil {
+		if e.IdempotencyKey == "" {
 			continue
 		}
-		first[e.IdempotencyKey] = e
-		keyed = append(keyed, e)
+		a.keys[i] = eventKeyOf(e.IdempotencyKey)
+		if !seen[a.keys[i]] {
+			seen[a.keys[i]] = true
+			keyed = append(keyed, keyedEvent{e, a.keys[i]})
+		}
 	}
-	slices.SortFunc(keyed, func(a, b *metering.Event) int {
-		return strings.Compare(a.IdempotencyKey, b.IdempotencyKey)
-	})
+	slices.SortFunc(keyed, func(a, b keyedEvent) int { return bytes.Compare(a.key[:], b.key[:]) })
 	return keyed
 }
 
 // queueClaims leaves out what lies where keys may be forgotten already, and the
 // keys that erased customers' events had.
-func (a *attempt) queueClaims(batch *pgx.Batch, keyed []*metering.Event, claimed map[string]bool) {
+func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[eventKey]bool) {
 	n := len(keyed)
-	keys, hashes, instants, dated, digests := make([]string, n), make([][]byte, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
+	keys, contents, instants, dated, erased := make([]eventKey, n), make([]int64, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
 	for i, e := range keyed {
-		keys[i], hashes[i], instants[i], dated[i] = e.IdempotencyKey, e.Hash[:], e.At, e.Dated
-		digests[i] = a.erasedDigest(e.IdempotencyKey)
+		keys[i], contents[i], instants[i], dated[i] = e.key, contentDigest(e.Event), e.At, e.Dated
+		erased[i] = a.erasedDigest(e.IdempotencyKey)
 	}
 	batch.Queue(`
-		insert into event_keys (tenant_id, key, hash, dated)
-		select $1, key, hash, dated from unnest($2::text[], $3::bytea[], $4::timestamptz[], $5::bool[], $6::bytea[]) as sent (key, hash, ts, dated, digest)
+		insert into event_keys (tenant_id, key, digest, dated)
+		select $1, key, digest, dated from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bool[], $6::bytea[]) as sent (key, digest, ts, dated, erased)
 		where ts >= coalesce((select kept_from from event_retention), '-infinity')
-		  and not exists (select from erased_event_keys e where e.tenant_id = $1 and e.digest = sent.digest)
+		  and not exists (select from erased_event_keys e where e.tenant_id = $1 and e.digest = sent.erased)
 		on conflict do nothing
-		returning key`, a.tenant, keys, hashes, instants, dated, digests).Query(func(rows pgx.Rows) error {
-		var key string
+		returning key`, a.tenant, keys, contents, instants, dated, erased).Query(func(rows pgx.Rows) error {
+		var key eventKey
 		_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
 			claimed[key] = true
 			return nil
@@ -295,10 +302,10 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 
 // separate parts the fresh events from the repeats, and tells repeats with
 // other content. A key that was neither claimed nor known was left out.
-func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[string]bool) error {
-	first := make(map[string]*metering.Event)
+func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[eventKey]bool) error {
+	first := make(map[eventKey]*metering.Event)
 	var repeats []int
-	var strangers []string // keys claimed by an earlier transaction
+	var strangers []int // the first of each key claimed by an earlier transaction
 	for i := range a.events {
 		e := &a.events[i]
 		a.outcomes[i].Unmetered = len(a.meters.byType[e.EventType]) == 0
@@ -306,34 +313,34 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 			a.store(i)
 			continue
 		}
-		if first[e.IdempotencyKey] == nil {
-			first[e.IdempotencyKey] = e
-			if claimed[e.IdempotencyKey] {
+		if key := a.keys[i]; first[key] == nil {
+			first[key] = e
+			if claimed[key] {
 				a.store(i)
 				continue
 			}
-			strangers = append(strangers, e.IdempotencyKey)
+			strangers = append(strangers, i)
 		}
 		a.outcomes[i].Duplicate = true
 		repeats = append(repeats, i)
 	}
-	hashes, err := a.hashesOf(ctx, conn, strangers)
+	contents, err := a.contentsOf(ctx, conn, strangers)
 	if err != nil {
 		return fmt.Errorf("compare repeats: %w", err)
 	}
 	for _, i := range repeats {
-		e := &a.events[i]
-		known, ok := hashes[e.IdempotencyKey]
+		e, key := &a.events[i], a.keys[i]
+		known, ok := contents[key]
 		switch {
-		case ok && len(known) == 0: // erased: nobody knows any more what it was sent with
+		case ok && known == nil: // erased: nobody knows any more what it was sent with
 			continue
-		case !ok && !claimed[e.IdempotencyKey]:
+		case !ok && !claimed[key]:
 			a.outcomes[i] = Outcome{Forgotten: true}
 			continue
 		case !ok:
-			known = first[e.IdempotencyKey].Hash[:]
+			known = new(contentDigest(first[key]))
 		}
-		a.outcomes[i].Conflict = !bytes.Equal(known, e.Hash[:])
+		a.outcomes[i].Conflict = *known != contentDigest(e)
 	}
 	return nil
 }
@@ -342,34 +349,36 @@ func (a *attempt) store(place int) {
 	a.fresh, a.places = append(a.fresh, &a.events[place]), append(a.places, place)
 }
 
-func (a *attempt) hashesOf(ctx context.Context, conn *pgxpool.Conn, keys []string) (map[string][]byte, error) {
-	if len(keys) == 0 {
+// contentsOf are the digests of what was sent first under the keys of these
+// events; nil where that is erased.
+func (a *attempt) contentsOf(ctx context.Context, conn *pgxpool.Conn, places []int) (map[eventKey]*int64, error) {
+	if len(places) == 0 {
 		return nil, nil
 	}
-	digests := make([][]byte, len(keys))
-	for i, key := range keys {
-		digests[i] = a.erasedDigest(key)
+	keys, erased := make([]eventKey, len(places)), make([][]byte, len(places))
+	for i, place := range places {
+		keys[i], erased[i] = a.keys[place], a.erasedDigest(a.events[place].IdempotencyKey)
 	}
 	rows, err := conn.Query(ctx, `
-		select key, hash
+		select key, digest
 		from event_keys
 		where tenant_id = $1
 		  and key = any($2)
 		union all
-		select sent.key, ''
-		from unnest($2::text[], $3::bytea[]) as sent (key, digest)
-		join erased_event_keys e on e.tenant_id = $1 and e.digest = sent.digest`, a.tenant, keys, digests)
+		select sent.key, null
+		from unnest($2::uuid[], $3::bytea[]) as sent (key, erased)
+		join erased_event_keys e on e.tenant_id = $1 and e.digest = sent.erased`, a.tenant, keys, erased)
 	if err != nil {
 		return nil, err
 	}
-	hashes := make(map[string][]byte, len(keys))
-	var key string
-	var hash []byte
-	_, err = pgx.ForEachRow(rows, []any{&key, &hash}, func() error {
-		hashes[key] = bytes.Clone(hash)
+	contents := make(map[eventKey]*int64, len(keys))
+	var key eventKey
+	var digest *int64
+	_, err = pgx.ForEachRow(rows, []any{&key, &digest}, func() error {
+		contents[key] = digest
 		return nil
 	})
-	return hashes, err
+	return contents, err
 }
 
 // sum works out what the fresh events add to every rollup, and registers the

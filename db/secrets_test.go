@@ -90,7 +90,7 @@ func TestEveryColumnOfBytesIsSealedAHashOrNoSecret(t *testing.T) {
 	require.NoError(t, err)
 	sealed := []string{string(db.ProviderSecret), string(db.ProviderWebhookSecret), string(db.SigningSecret), string(db.OIDCSecret),
 		string(db.EndpointSecret), "webhook_endpoints.former_secret"}
-	hashes := []string{"api_keys.hash", "event_keys.hash", "idempotency_keys.request_hash",
+	hashes := []string{"api_keys.hash", "idempotency_keys.request_hash",
 		"people.password_hash", "invitations.token_hash", "oidc_sign_ins.state_hash",
 		"price_terms.hash", "meter_prices.terms", "billing_period_totals.terms", "billing_period_totals.digest", "billing_report_lines.terms",
 		"audit_log.mac", "audit_heads.mac", "audit_heads.seal", "events.erased", "erased_event_keys.digest"}

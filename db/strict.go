@@ -24,21 +24,22 @@ func (u Unknown) Repeats(e metering.Event) bool {
 func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events []metering.Event) (Unknown, error) {
 	customers, types, repeats := make(map[string]bool), make(map[string]bool), make(map[string]bool)
 	var keys []string
-	var hashes [][]byte
+	var claimed []eventKey
+	var contents []int64
 	for _, e := range events {
 		customers[e.ExternalID], types[e.EventType] = true, true
 		if e.IdempotencyKey != "" {
-			keys, hashes = append(keys, e.IdempotencyKey), append(hashes, e.Hash[:])
+			keys, claimed, contents = append(keys, e.IdempotencyKey), append(claimed, eventKeyOf(e.IdempotencyKey)), append(contents, contentDigest(&e))
 		}
 	}
 	var batch pgx.Batch
 	batch.Queue(`select external_id from customers where tenant_id = $1 and external_id = any($2)`, tenant, namesIn(customers)).Query(without(customers))
 	batch.Queue(`select event_type from meters where tenant_id = $1 and event_type = any($2) and archived_at is null`, tenant, namesIn(types)).Query(without(types))
 	batch.Queue(`
-		select k.key
+		select sent.text
 		from event_keys k
-		join unnest($2::text[], $3::bytea[]) as sent (key, hash) on k.key = sent.key and k.hash = sent.hash
-		where k.tenant_id = $1`, tenant, keys, hashes).Query(eachName(func(key string) { repeats[key] = true }))
+		join unnest($2::text[], $3::uuid[], $4::bigint[]) as sent (text, key, digest) on k.key = sent.key and k.digest = sent.digest
+		where k.tenant_id = $1`, tenant, keys, claimed, contents).Query(eachName(func(key string) { repeats[key] = true }))
 	err := w.store.pool.SendBatch(ctx, &batch).Close()
 	return Unknown{customers, types, repeats}, coded(err)
 }

@@ -217,7 +217,7 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 		"ByItsEvents":  {dbtest.Fresh, `lock table events in access exclusive mode`},
 		"ByItsRollups": {dbtest.Fresh, `lock table usage_monthly in share mode`},
 		"ByTheTenant":  {shared, `select pg_advisory_xact_lock(@tenant)`},
-		"ByItsKeys":    {shared, `insert into event_keys values (@tenant, 'k', '')`},
+		"ByItsKeys":    {shared, `insert into event_keys values (@tenant, event_key('k'), 0)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,28 @@
+package db
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// eventKey is what an idempotency key is known by among the tenant's, as
+// event_key in SQL: a UUID is itself, and of any other key there are 16 bytes of
+// its SHA-256.
+type eventKey = [16]byte
+
+func eventKeyOf(sent string) eventKey {
+	if id, err := uuid.Parse(sent); err == nil && id.String() == sent {
+		return id
+	}
+	sum := sha256.Sum256([]byte(sent))
+	return eventKey(sum[:16])
+}
+
+// contentDigest tells a repeat from an event with other content under its key.
+func contentDigest(e *metering.Event) int64 {
+	return int64(binary.BigEndian.Uint64(e.Hash[:8]))
+}

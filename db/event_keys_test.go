@@ -1,0 +1,39 @@
+package db_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+)
+
+// What the service claims a key as is what event_key says, which forgetting and
+// lists go by.
+func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Store(t), dbtest.Conn(t)
+	tenant := dbtest.Tenant(t, store).ID
+	id := uuid.Must(uuid.NewV7()).String()
+	keys := []string{id, id[:35], id + "\n", "{" + id + "}", "urn:uuid:" + id, fmt.Sprintf("%032X", uuid.MustParse(id)), "0199E2A4-7C6B-7000-8000-00000000000F", "0199e2a4-7c6b-7000-8000-00000000000g",
+		"00000000-0000-0000-0000-000000000000", "k", "k ", "naïve-ключ-🔑", `\x00`, "\x01"}
+	for i, key := range keys {
+		event := dbtest.Event(t, "call", "acme", november, fmt.Sprint(i+1), key, "")
+		require.Equal(t, []db.Outcome{{Unmetered: true}, {Unmetered: true, Duplicate: true}}, ingest(t, store, tenant, event, event), "%q", key)
+		require.Equal(t, []db.Outcome{{Unmetered: true, Duplicate: true}}, ingest(t, store, tenant, event), "%q", key)
+		other := dbtest.Event(t, "call", "acme", november.Add(time.Second), fmt.Sprint(i+1), key, "")
+		require.Equal(t, []db.Outcome{{Unmetered: true, Duplicate: true, Conflict: true}}, ingest(t, store, tenant, other), "%q", key)
+		var known int
+		err := conn.QueryRow(t.Context(), `select count(*) from event_keys where tenant_id = $1 and key = event_key($2)`, tenant, key).Scan(&known)
+		require.NoError(t, err)
+		require.Equal(t, 1, known, "%q", key)
+	}
+	var known, itself int
+	err := conn.QueryRow(t.Context(), `select count(*), count(*) filter (where key = $2) from event_keys where tenant_id = $1`, tenant, id).Scan(&known, &itself)
+	require.NoError(t, err)
+	require.Equal(t, [2]int{len(keys), 1}, [2]int{known, itself}, "no two keys are one, and a UUID is itself")
+}

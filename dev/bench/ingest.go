@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"time"
@@ -14,7 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 )
 
-// The shape of the load.
+// The amount of the load.
 const (
 	batchEvents       = 1000
 	batchesPerRound   = 80
@@ -22,57 +23,110 @@ const (
 	singlesPerRound   = 20_000
 	uncoalescedSingle = 4_000
 	singleConnections = 64
-	customers         = 10
 )
+
+// shape is whose events are sent, and how many meters count them.
+type shape struct {
+	figure    string // the name of its figure
+	eventType string
+	customers int
+	meters    int
+	groupBy   []string
+	reach     float64 // of COPY
+	bytes     bool    // are figures too
+}
+
+var (
+	tenCustomers      = shape{"ingest-batch-vs-copy", "request", 10, 1, nil, 0.4, false}
+	thousandCustomers = shape{"ingest-batch-1000-customers-vs-copy", "completion", 1000, 1, []string{"model"}, 0.4, true}
+	hotCustomer       = shape{"ingest-batch-hot-customer-vs-copy", "call", 1, 1, []string{"model"}, 0.3, false}
+	eightMeters       = shape{"ingest-batch-eight-meters-vs-copy", "job", 10, 8, nil, 0.3, false}
+)
+
+var models = []string{"small", "medium", "large", "vision"}
 
 // event is one event, in the forms that the two sides take it in.
 type event struct {
-	customer, key string
-	at            time.Time
+	eventType, model, key string
+	customer              int
+	at                    time.Time
 }
 
-func events(n int) []event {
+func (s shape) events(n int) []event {
 	made := make([]event, n)
 	now := time.Now().UTC()
 	for i := range made {
-		made[i] = event{fmt.Sprintf("customer-%d", i%customers), uuid.NewString(), now.Add(-time.Duration(n-i) * time.Millisecond).Truncate(time.Microsecond)}
+		at := now.Add(-time.Duration(n-i) * time.Millisecond).Truncate(time.Microsecond)
+		made[i] = event{s.eventType, models[rand.IntN(len(models))], uuid.NewString(), i % s.customers, at}
 	}
 	return made
 }
 
 func (e event) fields() map[string]any {
 	return map[string]any{
-		"event_type": "request", "customer_id": e.customer, "timestamp": e.at.Format(time.RFC3339Nano), "value": 1.5,
-		"properties": map[string]string{"model": "small", "region": "eu"}, "idempotency_key": e.key,
+		"event_type": e.eventType, "customer_id": fmt.Sprintf("customer-%d", e.customer), "timestamp": e.at.Format(time.RFC3339Nano), "value": 1.5,
+		"properties": map[string]string{"model": e.model, "region": "eu"}, "idempotency_key": e.key,
 	}
 }
 
 // batchAgainstCopy compares batches of 1,000 keyed events over HTTP with COPY of
 // the same rows into the same hypertable by one connection.
-func (b *bench) batchAgainstCopy(ctx context.Context) (figure.Figure, error) {
-	var ours, baseline []float64
+func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure, error) {
+	for i := range s.meters {
+		if err := b.createMeter(fmt.Sprintf("%s-%d", s.eventType, i), s.eventType, s.groupBy...); err != nil {
+			return nil, err
+		}
+	}
+	var ours, copied written
 	for round := range rounds + 1 { // the first warms up
 		batches := make([][]event, batchesPerRound)
 		requests := make([][]byte, batchesPerRound)
 		for i := range batches {
-			batches[i] = events(batchEvents)
+			batches[i] = s.events(batchEvents)
 			requests[i] = b.batchRequest(batches[i])
 		}
-		took, err := load(b.coalesced, batchConnections, requests)
-		if err != nil {
-			return figure.Figure{}, err
+		rows := b.copyRows(batches)
+		if round == 1 {
+			ours, copied = written{}, written{}
 		}
-		copied, err := b.copy(ctx, batches)
-		if err != nil {
-			return figure.Figure{}, fmt.Errorf("copy: %w", err)
+		if err := ours.measure(ctx, b.conn, func() (time.Duration, error) { return load(b.coalesced, batchConnections, requests) }); err != nil {
+			return nil, err
 		}
-		if round == 0 {
-			continue
+		if err := copied.measure(ctx, b.conn, func() (time.Duration, error) { return b.copy(ctx, rows) }); err != nil {
+			return nil, fmt.Errorf("copy: %w", err)
 		}
-		ours = append(ours, batchesPerRound*batchEvents/took.Seconds())
-		baseline = append(baseline, batchesPerRound*batchEvents/copied.Seconds())
 	}
-	return compare("ingest-batch-vs-copy", "events/s", ours, baseline, 0.4), nil
+	figures := []figure.Figure{compare(s.figure, "events/s", ours.rate, copied.rate, s.reach)}
+	if s.bytes {
+		figures = append(figures,
+			compareBytes("wal-bytes-per-event", ours.wal, copied.wal, 500, 823),
+			compareBytes("disk-bytes-per-event", ours.disk, copied.disk, 370, 531))
+	}
+	return figures, nil
+}
+
+// written is what rounds of batches came to: events a second, and bytes of the
+// database server for each event.
+type written struct{ rate, wal, disk []float64 }
+
+// measure asks the server for its whole WAL, so nobody else may use it meanwhile.
+func (w *written) measure(ctx context.Context, conn *pgx.Conn, write func() (time.Duration, error)) error {
+	var wal, disk [2]int64
+	look := func(i int) error {
+		return conn.QueryRow(ctx, `select (pg_current_wal_insert_lsn() - '0/0')::bigint, pg_database_size(current_database())`).Scan(&wal[i], &disk[i])
+	}
+	if err := look(0); err != nil {
+		return err
+	}
+	took, err := write()
+	if err != nil {
+		return err
+	}
+	const events = batchesPerRound * batchEvents
+	w.rate = append(w.rate, events/took.Seconds())
+	err = look(1)
+	w.wal, w.disk = append(w.wal, float64(wal[1]-wal[0])/events), append(w.disk, float64(disk[1]-disk[0])/events)
+	return err
 }
 
 func (b *bench) batchRequest(batch []event) []byte {
@@ -87,20 +141,25 @@ func (b *bench) batchRequest(batch []event) []byte {
 	return rawRequest("/v1/events/batch", b.key, body)
 }
 
-// copy writes one transaction per batch; the rows are made outside the clock.
-func (b *bench) copy(ctx context.Context, batches [][]event) (time.Duration, error) {
-	columns := []string{"tenant_id", "customer_id", "ts", "id", "event_type", "value", "properties", "idempotency_key", "ingested_at", "epoch"}
+var eventColumns = []string{"tenant_id", "customer_id", "ts", "id", "event_type", "value", "properties", "idempotency_key", "ingested_at", "epoch"}
+
+func (b *bench) copyRows(batches [][]event) [][][]any {
 	rows := make([][][]any, len(batches))
 	for i, batch := range batches {
-		for j, e := range batch {
+		for _, e := range batch {
 			id := uuid.Must(uuid.NewV7())
-			rows[i] = append(rows[i], []any{b.copyTenant, int64(j%customers + 1), e.at, [16]byte(id), "request", "1.5",
-				`{"model":"small","region":"eu"}`, e.key, e.at, int64(1)})
+			rows[i] = append(rows[i], []any{b.copyTenant, int64(e.customer + 1), e.at, [16]byte(id), e.eventType, "1.5",
+				fmt.Sprintf(`{"model":%q,"region":"eu"}`, e.model), e.key, e.at, int64(1)})
 		}
 	}
+	return rows
+}
+
+// copy writes one transaction per batch.
+func (b *bench) copy(ctx context.Context, rows [][][]any) (time.Duration, error) {
 	start := time.Now()
 	for _, batch := range rows {
-		if _, err := b.conn.CopyFrom(ctx, pgx.Identifier{"events"}, columns, pgx.CopyFromRows(batch)); err != nil {
+		if _, err := b.conn.CopyFrom(ctx, pgx.Identifier{"events"}, eventColumns, pgx.CopyFromRows(batch)); err != nil {
 			return 0, err
 		}
 	}
@@ -134,7 +193,7 @@ func (b *bench) singleAgainstUncoalesced(ctx context.Context) (figure.Figure, er
 
 func (b *bench) singleRequests(n int) [][]byte {
 	requests := make([][]byte, n)
-	for i, e := range events(n) {
+	for i, e := range tenCustomers.events(n) {
 		body, err := json.Marshal(e.fields())
 		if err != nil {
 			panic(err)

@@ -47,20 +47,31 @@ func run(ctx context.Context, only []string) error {
 }
 
 func (b *bench) ingest(ctx context.Context) ([]figure.Figure, error) {
-	batch, err := b.batchAgainstCopy(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("batches: %w", err)
+	var figures []figure.Figure
+	for _, s := range []shape{tenCustomers, thousandCustomers, hotCustomer, eightMeters} {
+		batch, err := b.batchAgainstCopy(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", s.figure, err)
+		}
+		figures = append(figures, batch...)
 	}
 	single, err := b.singleAgainstUncoalesced(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("single events: %w", err)
 	}
-	return []figure.Figure{batch, single}, nil
+	return append(figures, single), nil
 }
 
 // compare prints each figure with what it is to reach.
 func compare(name, unit string, ours, baseline []float64, reach float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
 	fmt.Printf("%s, to reach %.2f\n", f, reach)
+	return f
+}
+
+// compareBytes prints each figure with its bound, and what it was when bytes were counted first.
+func compareBytes(name string, ours, baseline []float64, most, former float64) figure.Figure {
+	f := figure.Compare(name, "bytes", ours, baseline)
+	fmt.Printf("%s, at most %.0f, formerly %.0f\n", f, most, former)
 	return f
 }

@@ -107,10 +107,8 @@ func (b *bench) startServers(ctx context.Context, database string) error {
 		return err
 	}
 	alone := append(environment, "DATABASE_URL="+withConnections(database, "64"), "INGEST_GROUP_EVENTS=1", "INGEST_LANES=64")
-	if b.uncoalesced, err = b.serve(ctx, binary, alone); err != nil {
-		return err
-	}
-	return b.createMeter("requests", "request")
+	b.uncoalesced, err = b.serve(ctx, binary, alone)
+	return err
 }
 
 // withConnections bounds the pool of whoever opens the URL.
@@ -161,9 +159,12 @@ func (b *bench) serve(ctx context.Context, binary string, environment []string) 
 	return "", errors.New("the API did not start")
 }
 
-func (b *bench) createMeter(slug, eventType string) error {
-	body := fmt.Sprintf(`{"slug":%q,"event_type":%q,"aggregation":"sum"}`, slug, eventType)
-	if err := b.call(http.MethodPost, "/v1/meters", body, http.StatusCreated, nil); err != nil {
+func (b *bench) createMeter(slug, eventType string, groupBy ...string) error {
+	body, err := json.Marshal(map[string]any{"slug": slug, "event_type": eventType, "aggregation": "sum", "group_by": groupBy})
+	if err != nil {
+		return err
+	}
+	if err := b.call(http.MethodPost, "/v1/meters", string(body), http.StatusCreated, nil); err != nil {
 		return fmt.Errorf("create meter: %w", err)
 	}
 	return nil

@@ -478,7 +478,7 @@ func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 		from unnest(@key_digests::bytea[]) as erased (digest)
 		order by digest
 		on conflict do nothing`,
-		`delete from event_keys where tenant_id = @tenant and key in (select event_key(sent) from unnest(@keys::text[]) as sent)`,
+		`delete from event_keys where tenant_id = @tenant and key = any(array(select event_key(sent) from unnest(@keys::text[]) as sent))`,
 		`
 		update events e
 		set properties = x.properties::jsonb, idempotency_key = x.name, erased = x.digest

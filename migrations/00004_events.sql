@@ -17,8 +17,9 @@ comment on table event_keys is 'The idempotency keys of events, so that no event
 -- +goose StatementBegin
 -- What an idempotency key is known by: a UUID is itself, so that those that are
 -- made in the order of time lie beside each other; of any other, the first 16
--- bytes of its SHA-256. The service does the same where it claims keys.
-create function event_key(sent text) returns uuid language sql immutable strict parallel safe
+-- bytes of its SHA-256. The service does the same where it claims keys. Neither
+-- strict nor immutable, so that it becomes part of the statement that calls it.
+create function event_key(sent text) returns uuid language sql stable parallel safe
 return case when sent ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then sent::uuid
   else encode(substring(sha256(convert_to(sent, 'UTF8')) for 16), 'hex')::uuid end;
 -- +goose StatementEnd

@@ -45,13 +45,13 @@ func (p Passwords) Hash(email, password string) []byte {
 // of other requests.
 const (
 	hashingPlaces = 4 // of which an address has at most half
+	hashingRest   = 2 // times as long as a hash took
 	hashingWait   = 5 * time.Second
 )
 
-// hashing makes one hash at a time. Whoever has had one made keeps a place until as much
-// time has been left to other work as hashes have taken: so those who guess, wherever,
-// leave half of a processor's time to others, and somebody else who comes finds a
-// place, and waits for nobody's rest.
+// hashing makes one hash at a time. Whoever has had one made keeps a place until it has
+// rested, after all that were made before: so those who guess, wherever, take a third of
+// a processor's time, and somebody else who comes finds a place, and waits for nobody's rest.
 type hashing struct {
 	Passwords
 	places *db.Shares[string]
@@ -81,7 +81,7 @@ func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 		if h.rested.Before(began) {
 			h.rested = began
 		}
-		h.rested = h.rested.Add(2 * time.Since(began))
+		h.rested = h.rested.Add((1 + hashingRest) * time.Since(began))
 		time.AfterFunc(time.Until(h.rested), func() { h.places.Give(who, 1) })
 		<-h.one
 	}()

@@ -389,7 +389,8 @@ func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.Invoiced
 	}
 	of := l.period(r.Period)
 	there := of.Subscription.Connection == r.Connection
-	if there && l.isIn(r, l.part(r).Start, of.Subscription.ID) {
+	own, known := l.runs[of.Subscription.ID]
+	if there && (!known || slices.Contains(own.Targets, r.Target)) && l.isIn(r, l.part(r).Start, of.Subscription.ID) {
 		return l.part(r).Start, billing.InvoicedBy{Subscription: of.Subscription.ID, Start: of.Subscription.Start}
 	}
 	start, to = r.Window.Start, r.To

@@ -300,6 +300,14 @@ const window = `
 	from (
 	  select 1 as rank, greatest(p.starts_at, p.subscription_start) as starts_at, p.subscription, p.subscription_start as began_at
 	  where x.connection_id = p.subscription_connection
+	    and not exists (
+	      select
+	      from billing_subscriptions s
+	      where s.tenant_id = p.tenant_id
+	        and s.customer_id = p.customer_id
+	        and s.connection_id = x.connection_id
+	        and s.subscription = p.subscription
+	        and x.target <> all(s.targets))
 	  union all
 	  select 2, greatest(p.starts_at, s.began_at), s.subscription, s.began_at
 	  from billing_subscriptions s

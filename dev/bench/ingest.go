@@ -99,8 +99,8 @@ func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure,
 	figures := []figure.Figure{compare(s.figure, "events/s", ours.rate, copied.rate, s.reach)}
 	if s.bytes {
 		figures = append(figures,
-			compareBytes("wal-bytes-per-event", ours.wal, copied.wal, 500, 823),
-			compareBytes("disk-bytes-per-event", ours.disk, copied.disk, 370, 531))
+			compareBytes("wal-bytes-per-event", ours.wal, copied.wal, 500, 993),
+			compareBytes("disk-bytes-per-event", ours.disk, copied.disk, 370, 501))
 	}
 	return figures, nil
 }

@@ -7,8 +7,8 @@ insert into customers (tenant_id, external_id, created_at, closed_from, closed_u
 select t.id, 'revenue-' || i, month.at - interval '2 months', month.at - interval '2 months', month.at - interval '1 month'
 from tenants t, generate_series(1, 100000) i, date_trunc('month', now(), 'UTC') month (at);
 
-insert into billing_connections (tenant_id, kind, statements, invoices, account, livemode, secret, secret_last_four, validated_at, created_by)
-select t.id, 'stripe', false, true, 'acct_revenue', true, '', 'abcd', now(), 'bench'
+insert into billing_connections (tenant_id, kind, statements, invoices, account, livemode, secret, secret_last_four, validated_at, bills_since, created_by)
+select t.id, 'stripe', false, true, 'acct_revenue', true, '', 'abcd', now(), now(), 'bench'
 from tenants t;
 
 with borders (tenant_id, customer_id, n, at) as (

@@ -85,7 +85,7 @@ func build(t testing.TB, tags string) string {
 	if !ok {
 		t.Fatal("where the sources are is not known")
 	}
-	folder, err := os.MkdirTemp("", "odometer-test-*")
+	folder, err := os.MkdirTemp(os.Getenv("TEST_BINARIES"), "odometer-test-*") // dev/up test removes it
 	if err != nil {
 		t.Fatal(err)
 	}

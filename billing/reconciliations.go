@@ -93,11 +93,16 @@ func (f *Facts) shareInvoices() (invoices []invoiced) {
 }
 
 // resolve notes what invoices show of reports that are on their way, and that
-// nobody is sending at this moment; found says that it was anything.
+// nobody is sending at this moment; found says that it was anything. Those that were
+// never sent go first: what they would have added is no part of what invoices bill.
 func (f *Facts) resolve() (found bool) {
+	return f.resolveThose(true) || f.resolveThose(false)
+}
+
+func (f *Facts) resolveThose(planned bool) (found bool) {
 	f.Open = slices.DeleteFunc(slices.Clone(f.Open), func(o Open) bool {
 		shown := State("")
-		if o.LeaseUntil == nil || !o.LeaseUntil.After(f.Now) {
+		if (o.State == Planned) == planned && (o.LeaseUntil == nil || !o.LeaseUntil.After(f.Now)) {
 			shown = f.outcome(o)
 		}
 		if shown != "" {

@@ -468,21 +468,27 @@ func TestADecreaseThatDidNotArriveIsNotTakenForBilled(t *testing.T) {
 }
 
 // What came of one report shows what came of the next: that one was never sent, so
-// that another one is what the invoice has more than was taken.
+// that another one is what the invoice has more than was taken, whichever is older
+// and also where both are of as many units.
 func TestWhatWasNeverSentIsOnNoInvoice(t *testing.T) {
 	t.Parallel()
-	f := closedWith("0")
-	never, sent := f.Reported[0], counted(january, "0")
-	never.Standing.Added, never.Outstanding, never.State = metering.Whole(1), true, billing.Planned
-	sent.Last, sent.Window.Start, sent.Number = uuid.UUID{9}, january.Start.AddDate(0, 0, 20), 2
-	sent.Standing.Added, sent.Outstanding, sent.State = metering.Whole(10), true, billing.Sending
-	f.Reported = []billing.Reported{never, sent}
-	for _, r := range f.Reported {
-		f.Open = append(f.Open, billing.Open{ID: r.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: r.State})
+	for units, neverFirst := range map[int64]bool{1: true, 2: false, 10: false} {
+		f := closedWith("0")
+		never, sent := f.Reported[0], counted(january, "0")
+		never.Standing.Added, never.Outstanding, never.State = metering.Whole(units), true, billing.Planned
+		sent.Last, sent.Window.Start, sent.Number = uuid.UUID{9}, january.Start.AddDate(0, 0, 20), 2
+		sent.Standing.Added, sent.Outstanding, sent.State = metering.Whole(10), true, billing.Sending
+		f.Reported = []billing.Reported{never, sent}
+		for _, r := range f.Reported {
+			f.Open = append(f.Open, billing.Open{ID: r.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: r.State})
+		}
+		if !neverFirst {
+			slices.Reverse(f.Open)
+		}
+		f.Invoices = []billing.Invoice{renewal("10")}
+		f.Reconcile()
+		require.Equal(t, []billing.Resolved{{ID: never.Last, State: billing.Rejected}, {ID: sent.Last, State: billing.Accepted}}, f.Resolved, units)
 	}
-	f.Invoices = []billing.Invoice{renewal("10")}
-	f.Reconcile()
-	require.Equal(t, []billing.Resolved{{ID: never.Last, State: billing.Rejected}, {ID: sent.Last, State: billing.Accepted}}, f.Resolved)
 }
 
 // What is in doubt is for people to find out once final invoices show what is

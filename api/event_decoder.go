@@ -86,33 +86,36 @@ func (d *eventDecoder) field(e *sentEvent, name jsontext.Value) (err error) {
 
 // text reads a text that other events are likely to have too. null changes nothing.
 func (d *eventDecoder) text(e *sentEvent, field string, into *string) error {
-	switch d.PeekKind() {
-	case 'n':
-		return d.SkipValue()
-	case '"':
-		value, err := d.ReadValue()
-		if err == nil {
-			*into = d.shared(value)
-		}
-		return err
+	literal, err := d.literal(e, field)
+	if literal != nil {
+		*into = d.shared(literal)
 	}
-	return d.mismatch(e, field)
+	return err
 }
 
 // optional reads a text that may be absent, as null is.
 func (d *eventDecoder) optional(e *sentEvent, field string, into **string) error {
+	*into = nil
+	literal, err := d.literal(e, field)
+	if literal != nil {
+		*into = new(unquote(literal))
+	}
+	return err
+}
+
+// literal reads a JSON string; nil is null, or a value of another kind, which
+// rejects the event.
+func (d *eventDecoder) literal(e *sentEvent, field string) (jsontext.Value, error) {
 	switch d.PeekKind() {
 	case 'n':
-		*into = nil
-		return d.SkipValue()
+		return nil, d.SkipValue()
 	case '"':
-		value, err := d.ReadValue()
-		if err == nil {
-			*into = new(unquote(value))
-		}
-		return err
+		return d.ReadValue()
 	}
-	return d.mismatch(e, field)
+	if e.rejection == nil {
+		e.rejection = &metering.Rejection{Code: "invalid_" + field, Field: field, Message: "must be a string"}
+	}
+	return nil, d.SkipValue()
 }
 
 // raw reads a value as it is written.
@@ -122,17 +125,6 @@ func (d *eventDecoder) raw(into *json.RawMessage) error {
 		*into = json.RawMessage(value.Clone())
 	}
 	return err
-}
-
-// mismatch rejects the event for its first value of another kind.
-func (d *eventDecoder) mismatch(e *sentEvent, field string) error {
-	if err := d.SkipValue(); err != nil {
-		return err
-	}
-	if e.rejection == nil {
-		e.rejection = &metering.Rejection{Code: "invalid_" + field, Field: field, Message: "must be a string"}
-	}
-	return nil
 }
 
 // shared is the text of a JSON string, the same one where an event before had it.

@@ -295,19 +295,12 @@ func reportedOf(customer string) string {
 // subscription: that of one that went out with a time in a subscription of which
 // nobody knew yet is of that one, unless the one that it was made for ran beyond
 // that time. Between that one and the period's there may have been others.
-const window = `
+var window = `
 	select o.starts_at, o.subscription, o.began_at
 	from (
 	  select 1 as rank, greatest(p.starts_at, p.subscription_start) as starts_at, p.subscription, p.subscription_start as began_at
 	  where x.connection_id = p.subscription_connection
-	    and not exists (
-	      select
-	      from billing_subscriptions s
-	      where s.tenant_id = p.tenant_id
-	        and s.customer_id = p.customer_id
-	        and s.connection_id = x.connection_id
-	        and s.subscription = p.subscription
-	        and x.target <> all(s.targets))
+	    and not ` + ran("p.subscription", "x.target <> all(s.targets)") + `
 	  union all
 	  select 2, greatest(p.starts_at, s.began_at), s.subscription, s.began_at
 	  from billing_subscriptions s
@@ -330,17 +323,22 @@ const window = `
 	  and x.counting <> 'replaces'
 	  and x.window_start < o.starts_at
 	  and x.provider_time >= o.starts_at
-	  and not exists (
-	    select
-	    from billing_subscriptions s
-	    where s.tenant_id = p.tenant_id
-	      and s.customer_id = p.customer_id
-	      and s.connection_id = x.connection_id
-	      and s.subscription = x.subscription
-	      and s.subscription <> o.subscription
-	      and (s.ended_at is null or s.ended_at > x.provider_time))
+	  and not ` + ran("x.subscription", "s.subscription <> o.subscription and (s.ended_at is null or s.ended_at > x.provider_time)") + `
 	order by o.rank, o.began_at desc
 	limit 1`
+
+// ran says that of a subscription s of the period's customer, where the report went,
+// something holds, as SQL.
+func ran(subscription, holds string) string {
+	return `exists (
+	      select
+	      from billing_subscriptions s
+	      where s.tenant_id = p.tenant_id
+	        and s.customer_id = p.customer_id
+	        and s.connection_id = x.connection_id
+	        and s.subscription = ` + subscription + `
+	        and ` + holds + `)`
+}
 
 // seriesAt are the series of a destination d. Behind "offset 0" they are looked
 // up by it, also in a plan that was made, and kept, while the tables were empty:

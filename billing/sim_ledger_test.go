@@ -134,7 +134,10 @@ func (l *ledger) unreconciled() (all []billing.Invoice) {
 // billsStream says whether an invoice is of the subscription that the period lies
 // in, or was reported to, or bills a meter that has fed the stream up to its end.
 func (l *ledger) billsStream(p billing.Period, i storedInvoice) bool {
-	reported := slices.ContainsFunc(l.reports, func(r *storedReport) bool { return r.isOf(p.Place()) && r.To.Subscription == i.Subscription })
+	reported := slices.ContainsFunc(l.reports, func(r *storedReport) bool {
+		landed := r.Kind == billing.QuantityReport && r.Connection == i.Connection && i.Period.Contains(r.timestamp) && slices.Contains(l.runs[i.Subscription].Targets, r.Target)
+		return r.isOf(p.Place()) && (r.To.Subscription == i.Subscription || landed)
+	})
 	return i.Subscription == p.Subscription.ID || len(l.feeds) == 0 || reported || slices.ContainsFunc(i.Lines, func(line billing.InvoiceLine) bool {
 		return l.isFed(line.MeterID, i.Period.End.Add(-time.Microsecond))
 	})

@@ -41,7 +41,7 @@ const (
 // aboutPeriod says that an invoice i of a subscription's is about a period p, or
 // one of that alias and id: it is of the subscription that the period lies in, or bills
 // usage of our meters at that time, which have fed the period's stream up to the
-// invoice's end, or usage of the period was reported to it. Another subscription's
+// invoice's end, or usage of the period was reported to it, or landed there. Another subscription's
 // says nothing about it.
 // As SQL.
 func aboutPeriod(p, id string) string {
@@ -69,8 +69,18 @@ var endedInPeriod = `p.starts_at < i.period_end
 	  and (i.subscription = p.subscription or ` + reported("p.id", `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end)`) + `)`
 
 // reportedTo says that usage of the period of an id was reported to the subscription
-// i, as SQL.
-func reportedTo(period string) string { return reported(period, `r.subscription = i.subscription`) }
+// of an invoice i, or went out with a time in the invoice's period to where that
+// bills it, as SQL.
+func reportedTo(period string) string {
+	return reported(period, `(r.subscription = i.subscription or r.provider_time >= i.period_start and r.provider_time < i.period_end and exists (
+	        select
+	        from billing_subscriptions b
+	        where b.tenant_id = i.tenant_id
+	          and b.customer_id = i.customer_id
+	          and b.connection_id = i.connection_id
+	          and b.subscription = i.subscription
+	          and s.target = any(b.targets)))`)
+}
 
 // reported says that a report r for which something holds has usage of the period of
 // an id, and went to the customer of a subscription i, as SQL.

@@ -446,6 +446,12 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 			b.end("sub_between", metering.Range{Start: began, End: next.BeganAt})
 			require.Equal(t, []string{"meter_last 12"}, b.reportEach(), "it has ended, and bills nothing of it")
 		}
+		if c.goesOn && !c.elsewhere {
+			renewed := b.bill("in_between", metering.Range{Start: began, End: next.BeganAt})
+			renewed.Subscription = "sub_between"
+			b.save(b.final(renewed), b.now)
+			require.Equal(t, []string{"meter_last 12"}, b.reportEach(), "its invoice bills nothing of it")
+		}
 	}
 }
 

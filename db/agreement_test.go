@@ -163,13 +163,13 @@ func (b *bill) compareStatement(listed billing.Statement, last int64) {
 	}
 	for _, r := range stated.Reports {
 		if r.Number > last { // what was planned earlier may have grown
-			b.compareReport(listed, r)
+			b.compareReport(stated, r)
 		}
 	}
 }
 
 // compareReport holds what is sent to the working of the same line.
-func (b *bill) compareReport(s billing.Statement, r db.PeriodReport) {
+func (b *bill) compareReport(s db.PeriodStatement, r db.PeriodReport) {
 	for _, sent := range r.Lines {
 		b.compared[string(r.Kind)+" "+string(sent.Component())]++
 		if sent.Component() == billing.AdjustmentComponent {
@@ -184,6 +184,10 @@ func (b *bill) compareReport(s billing.Statement, r db.PeriodReport) {
 		}
 		line, known := s.Line(sent.MeterID)
 		require.True(b, known)
+		if s.ClosedAt != nil {
+			b.compareClosed(s, line, sent.Line, r.Connection)
+			continue
+		}
 		own := line.Working
 		if i := slices.IndexFunc(own, func(s billing.Step) bool { return s.Name == billing.StepAdjustment }); i >= 0 {
 			own = own[:i]
@@ -195,6 +199,31 @@ func (b *bill) compareReport(s billing.Statement, r db.PeriodReport) {
 	if r.Kind == billing.StatementReport {
 		b.compareBody(r)
 	}
+}
+
+// compareClosed holds what is sent of a closed period to what it came to, less what
+// others were sent: the statement has all of it, whoever is billed it.
+func (b *bill) compareClosed(s db.PeriodStatement, line billing.StatementLine, sent billing.Line, at metering.ConnectionID) {
+	b.compared["closed usage"]++
+	same(b, line.Usage, sent.Usage)
+	same(b, line.Charge, sent.Charge)
+	var elsewhere metering.Decimal
+	seen := map[metering.ConnectionID]bool{at: true}
+	for _, r := range s.Reports { // newest first
+		i := slices.IndexFunc(r.Lines, func(l db.PeriodReportLine) bool {
+			return l.Component() == billing.UsageComponent && l.MeterID == sent.MeterID
+		})
+		if i < 0 || seen[r.Connection] || !r.State.Taken() {
+			continue
+		}
+		seen[r.Connection] = true
+		elsewhere = elsewhere.Add(r.Lines[i].Quantity)
+	}
+	left := line.Usage.Sub(elsewhere)
+	if rounded := lastOf(line.Working, billing.StepUnits); rounded.Digits != nil {
+		left = billing.UnitsBetween(elsewhere, line.Usage, *rounded.Digits)
+	}
+	same(b, left, sent.Quantity)
 }
 
 // compareBody holds the bytes that a receiver gets to the lines.
@@ -324,7 +353,16 @@ func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
 	b.pass(80 * time.Hour)
 	b.close()
 	b.compare()
-	for _, what := range []string{"statement usage", "statement adjustment", "quantity usage", "charge adjustment", "preview", "preview of late usage", "closed adjustment"} {
+	b.use("7.125")
+	b.count(b.meter.ID, b.now, "7.125")
+	b.sync()
+	b.move("acct_1") // which takes no decimals: what is closed there is not what the receiver was told
+	b.turn()
+	b.pass(80 * time.Hour)
+	b.close()
+	b.move("https://3.example.com/")
+	b.compare()
+	for _, what := range []string{"statement usage", "closed usage", "statement adjustment", "quantity usage", "charge adjustment", "preview", "preview of late usage", "closed adjustment"} {
 		require.Positive(t, b.compared[what], "%q is never compared", what)
 	}
 }

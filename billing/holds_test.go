@@ -227,6 +227,9 @@ func TestADraftThatPeopleHaveTakenOverIsTheirs(t *testing.T) {
 		"a fee of as much as a charge of ours is gone": {func(f *billing.HoldFacts) {
 			f.Before.Lines = append(f.Before.Lines, billing.DraftLine{ID: "il_4", Quantity: amount("1"), Amount: amount("1.25")})
 		}, billing.HoldChanged},
+		"a charge of ours names no report any more, and is less": {func(f *billing.HoldFacts) {
+			f.Draft.Lines[2].ReportID, f.Draft.Lines[2].Amount = nil, amount("1")
+		}, billing.HoldChanged},
 		"a line is new":                  {func(f *billing.HoldFacts) { f.Draft.Lines = append(f.Draft.Lines, billing.DraftLine{ID: "il_4"}) }, billing.HoldChanged},
 		"usage has another amount":       {func(f *billing.HoldFacts) { f.Draft.Lines[0].Amount = amount("0.4") }, billing.HoldChanged},
 		"usage is less than it ever was": {func(f *billing.HoldFacts) { f.Draft.Lines[0].Quantity = amount("9") }, billing.HoldChanged},

@@ -407,19 +407,44 @@ func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
 // what is sure is.
 func TestACreditInDoubtElsewhereIsNotGivenAgain(t *testing.T) {
 	t.Parallel()
-	for inDoubt, want := range map[string][]string{"": {"-300"}, "-300": nil, "-100": {"-200"}, "-400": nil, "50": {"-300"}} {
+	for units, want := range map[string][]string{"0": {"-300 for -3"}, "-3": nil, "-1": {"-200 for -2"}, "-4": nil, "0.5": {"-300 for -3"}} {
 		f := ofLateUsage("7", "-3")
-		if inDoubt != "" {
-			elsewhere := lateCharge(f, inDoubt, 1)
-			elsewhere.Target, elsewhere.State, elsewhere.Outstanding, elsewhere.Taken = "sub_0", billing.InDoubt, true, billing.Sums{}
-			f.Reported = []billing.Reported{elsewhere}
+		if units != "0" {
+			f.Reported = []billing.Reported{inDoubtElsewhere(f, units)}
 		}
-		var amounts []string
+		var charges []string
 		for _, r := range f.Plan().Reports {
 			if r.Kind == billing.ChargeReport {
-				amounts = append(amounts, r.Quantity.String())
+				charges = append(charges, r.Quantity.String()+" for "+r.Lines[0].Quantity.String())
 			}
 		}
-		require.Equal(t, want, amounts, inDoubt)
+		require.Equal(t, want, charges, units)
+	}
+}
+
+// inDoubtElsewhere is what a former subscription may have been charged of January's
+// late usage, of which each unit costs 100 USD.
+func inDoubtElsewhere(f billing.Facts, units string) billing.Reported {
+	of := metering.MustDecimal(units)
+	r := lateCharge(f, of.Mul(metering.Whole(100)).String(), 1)
+	r.Target, r.State, r.Outstanding, r.Taken, r.Standing.Value = "sub_0", billing.InDoubt, true, billing.Sums{}, of
+	return r
+}
+
+// Of 7 late units a former subscription may have been charged all or none: what the
+// present one was charged of them is neither added to nor given back.
+func TestWhatWasChargedStaysWhileNobodyKnowsWhatElseWas(t *testing.T) {
+	t.Parallel()
+	for units, want := range map[string][]string{"4": nil, "7": nil, "9": {"-200"}} {
+		f := ofLateUsage("17", "7")
+		charged := lateCharge(f, units+"00", 2)
+		charged.Taken.Value = metering.MustDecimal(units)
+		charged.Standing = charged.Taken
+		f.Reported = []billing.Reported{charged, inDoubtElsewhere(f, "7")}
+		var more []string
+		for _, r := range f.Plan().Reports {
+			more = append(more, r.Quantity.String())
+		}
+		require.Equal(t, want, more, units)
 	}
 }

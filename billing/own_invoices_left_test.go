@@ -68,6 +68,7 @@ func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T
 			}
 		}
 		require.Len(t, late, want, currency)
+		require.Len(t, billing.StatementOf(f, f.Stored[1]).Adjustments, want, currency)
 	}
 }
 

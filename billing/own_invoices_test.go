@@ -52,6 +52,9 @@ func TestAnOpenPeriodOfWhoHasNoSubscriptionWaitsForItsClosing(t *testing.T) {
 	require.Empty(t, plan.Reports)
 	require.Empty(t, plan.Excluded)
 	require.NotEmpty(t, plan.Reported[0].Configuration, "nobody has to look again before its end")
+	counting := unsubscribedFacts(t)
+	counting.Meters[0].Version.Status = metering.Backfilling
+	require.Len(t, counting.Plan().Reported, 1, "nor while its meter counts its past")
 	f.Side.Destinations = []billing.Destination{{MeterID: 1, Excluded: "the customer has no active subscription"}}
 	shown := billing.Preview(f)[0]
 	require.Equal(t, "3", shown.Amount.String())
@@ -207,6 +210,8 @@ func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 	late := plan.Reports[0]
 	require.Equal(t, []any{true, billing.OwnInvoice, "1"}, []any{late.Late, late.Target, late.Quantity.String()})
 	require.Equal(t, f.Stored[1].Range, late.Window)
+	require.Empty(t, billing.Adjustments(f), "March does not have it as well")
+	require.Empty(t, billing.StatementOf(f, f.Stored[2]).Adjustments)
 
 	sums := billing.Sums{Any: true, Amount: decimal(t, "1"), Currency: "USD"}
 	f.Reported = []billing.Reported{{Series: late.Series, MeterID: 1, State: billing.Accepted, Taken: sums, Standing: sums, Number: 7}}
@@ -218,6 +223,24 @@ func TestWhatComesLateGoesOntoTheNextInvoiceOfOurs(t *testing.T) {
 	f.Usage[0].Total, f.Usage[0].Late, f.Usage[0].Events, f.Usage[0].LateEvents = decimal(t, "11"), decimal(t, "4"), 11, 4
 	require.Empty(t, f.Plan().Reports, "it is final: the rest goes onto the next one")
 	require.Equal(t, "1", billing.Adjustments(f)[0].Amount.String())
+}
+
+// What comes late for a period whose own invoice is not final yet is late all the
+// same: it goes onto the next one.
+func TestWhatComesLateForAPeriodIsNotOnItsOwnInvoice(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t)
+	january := f.Stored[0]
+	f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
+	f.LateMonths = []metering.Range{january.Range}
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, []any{false, "3"}, []any{reports[0].Late, reports[0].Quantity.String()})
+	late := billing.Adjustments(f)
+	require.Len(t, late, 1)
+	require.Equal(t, "1", late[0].Amount.String())
+	require.Empty(t, billing.StatementOf(f, january).Adjustments)
+	require.Len(t, billing.StatementOf(f, f.Stored[1]).Adjustments, 1)
 }
 
 func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {

@@ -71,6 +71,24 @@ func TestExtendPeriods(t *testing.T) {
 	}))
 }
 
+// A page of statements ends with a place, and the next one has those before it.
+func TestWhichPlaceIsBefore(t *testing.T) {
+	t.Parallel()
+	at := billing.Period{Range: february, Stream: 1}.Place()
+	for _, c := range []struct {
+		period billing.Period
+		before bool
+	}{
+		{billing.Period{Range: january, Stream: 2}, true},
+		{billing.Period{Range: february}, true},
+		{billing.Period{Range: february, Stream: 1}, false},
+		{billing.Period{Range: february, Stream: 2}, false},
+		{billing.Period{Range: march}, false},
+	} {
+		require.Equal(t, c.before, c.period.Place().Before(at), "%s, stream %d", c.period.Start, c.period.Stream)
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	p := billing.Period{Range: span(t, "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z")}
 	require.Equal(t, instant(t, "2026-11-04T00:00:00Z"), p.Deadline(grace))

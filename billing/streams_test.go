@@ -263,12 +263,14 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 		"WhenTheCustomerIsBilled":    {func(f *billing.Facts) { f.Customer.BillingStartsAt = &early }, day(15)},
 		"WhenNothingIsStoredByThen":  {func(f *billing.Facts) { f.Stored = nil }, day(10)},
 		"ClosedBeforeItsPeriodBegan": {func(f *billing.Facts) { f.Stored[0].ClosedAt, f.Stored[0].End = &early, day(8) }, day(10)},
+		"WhereItIsTheOnlyOne":        {func(f *billing.Facts) { f.Side.Subscription, f.Side.Period = "", metering.Range{} }, day(10)},
 	} {
 		streams := twoStreams(second, day(37))
 		c.change(&streams[0])
 		change := billing.Regroup(streams)
 		require.Equal(t, []billing.Followed{{Subscription: "sub_2", Stream: 1}}, change.Followed, name)
 		require.Equal(t, []billing.Feed{{MeterID: 2, Stream: 1, From: c.want}}, change.Feeds, name)
+		require.False(t, change.Empty(), name)
 		require.True(t, billing.Regroup(twoStreams(second, day(37), change.Feeds...)).Empty(), name)
 	}
 	streams := twoStreams(second, day(17), billing.Feed{MeterID: 2, Stream: 1, From: day(20)})
@@ -294,6 +296,11 @@ func TestNoUsageFallsBetweenStreams(t *testing.T) {
 	require.Equal(t, []metering.Range{{Start: day(1), End: day(20)}}, streams[0].FedIn(2, january))
 	require.Equal(t, []metering.Range{{Start: day(20), End: day(32)}}, streams[1].FedIn(2, january))
 	require.Empty(t, streams[1].FedIn(1, january))
+	for until, shown := range map[int]bool{20: false, 21: true} {
+		period := billing.Period{Range: metering.Range{Start: day(1), End: day(until)}}
+		require.Equal(t, shown, streams[1].Shows(period), until)
+		require.True(t, streams[0].Shows(period), until)
+	}
 }
 
 // Where a stream's subscription has ended, a meter goes back to the stream that
@@ -314,6 +321,16 @@ func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 	streams := ended()
 	streams[0].Side.Destinations[1] = billing.Destination{MeterID: 2, Target: "mtr_2"}
 	require.Equal(t, billing.Regrouped{Feeds: []billing.Feed{{MeterID: 2, Stream: 0, From: day(50)}}}, billing.Regroup(streams))
+
+	for _, c := range []struct {
+		from  time.Time
+		moves bool
+	}{{day(60).Add(-time.Microsecond), true}, {day(60), true}, {day(60).Add(time.Microsecond), false}} {
+		streams = ended()
+		streams[0].Side.Destinations[1] = billing.Destination{MeterID: 2, Target: "mtr_2"}
+		streams[0].Feeds[0].From = c.from
+		require.Equal(t, c.moves, len(billing.Regroup(streams).Feeds) == 1, "it is the stream's from %s on, on day 60", c.from)
+	}
 
 	streams = ended()
 	streams[0].Side.Others = []billing.Side{{Subscription: "sub_3", Period: metering.Range{Start: day(40), End: day(70)}, Destinations: []billing.Destination{{MeterID: 2}}}}

@@ -177,13 +177,17 @@ func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *test
 // after the restore is stated once more, though somebody else has billed all of it.
 func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
 	t.Parallel()
-	for restored, want := range map[time.Duration]bool{-time.Second: true, 0: true, time.Second: false} {
+	closing := january.End.Add(grace)
+	for restored, want := range map[time.Time]bool{
+		january.Start: false, january.Start.Add(time.Second): true, // nothing was said of what had not begun
+		closing.Add(-time.Second): true, closing: true, closing.Add(time.Second): false,
+	} {
 		closed := closedAt(january, "3", "300")
 		closed.Closed[0].Scale = new(int32)
 		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
 		f.Stored[0].Complete = false
 		f.Reported = []billing.Reported{counted(january, "3")}
-		f.Epoch = f.Stored[0].ClosedAt.Add(restored).Unix()
+		f.Epoch = restored.Unix()
 		f.Epochs = []int64{f.Epoch}
 		plan := f.Plan()
 		require.Equal(t, want, len(plan.Complete) == 0, restored)

@@ -162,6 +162,71 @@ func TestNothingIsNoInvoice(t *testing.T) {
 	plan = f.Plan()
 	require.Empty(t, plan.Reports, "it is billed elsewhere")
 	require.Len(t, plan.Complete, 1)
+
+	for name, change := range map[string]func(*billing.Reported){
+		"a line of nothing is none": func(r *billing.Reported) { r.Taken.Amount, r.Standing.Amount = decimal(t, "0"), decimal(t, "0") },
+		"what came late for December is on the subscription's that it had": func(r *billing.Reported) {
+			r.Late, r.Target, r.Period = true, "sub_1", r.Period.AddDate(0, -1, 0)
+		},
+	} {
+		f := ownJanuary(t, func(f *billing.Facts) { f.Usage = nil })
+		other := onOwn(t, f, "3")
+		change(&other)
+		f.Reported = []billing.Reported{other}
+		plan := f.Plan()
+		require.Empty(t, plan.Reports, name)
+		require.Len(t, plan.Complete, 1, name)
+	}
+}
+
+// What lowers what an earlier period came to stays booked: no invoice is made for it.
+func TestACorrectionMakesNoInvoice(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t)
+	january := f.Stored[0]
+	l := &january.Closed[0]
+	l.Reconciled = &billing.Reconciliation{Period: january.Start, MeterID: 1, Units: l.Charge, Billed: l.Charge, State: billing.ReconciliationAgreed}
+	january.Complete, january.Subscription.Invoiced = true, true
+	f.Stored = []billing.Period{january, f.Stored[1]}
+	f.LateMonths = []metering.Range{january.Range}
+	f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "5"), Events: 9, Late: decimal(t, "-2"), LateEvents: 2}}
+	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
+	f.Stored, f.MayClose = f.Plan().Periods, false
+	plan := f.Plan()
+	require.Empty(t, plan.Reports)
+	require.Len(t, plan.Complete, 1, "February waits for no invoice")
+
+	f.Usage[0].Total, f.Usage[0].Late = decimal(t, "9"), decimal(t, "2")
+	plan = f.Plan()
+	require.Len(t, plan.Reports, 1)
+	require.Empty(t, plan.Complete)
+}
+
+// One plan has two hundred reports at most: an invoice that is complete while
+// others get as many lines is made final with the next one.
+func TestAnInvoiceOfOursIsMadeFinalWithinTheBound(t *testing.T) {
+	t.Parallel()
+	for lines, final := range map[int]bool{198: true, 199: false} {
+		f := ownJanuary(t)
+		for id := range metering.MeterID(lines + 1) {
+			addCharged(t, &f, id+2)
+		}
+		for i := range f.Usage[1:] {
+			f.Usage[1+i].Period = f.Stored[1].Start
+		}
+		f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
+		f.Stored, f.MayClose = f.Plan().Periods, false
+		onItsWay := onOwn(t, f, "3")
+		onItsWay.MeterID, onItsWay.Period, onItsWay.Window = 2, f.Stored[1].Start, f.Stored[1].Range
+		onItsWay.Taken, onItsWay.Outstanding, onItsWay.State = billing.Sums{}, true, billing.Planned
+		f.Reported = []billing.Reported{onOwn(t, f, "3"), onItsWay}
+		f.Open = []billing.Open{{ID: onItsWay.Last, Kind: billing.ChargeReport, Connection: 1, Period: onItsWay.Period, State: billing.Planned}}
+		f.After = 3
+		plan := f.Plan()
+		require.Len(t, plan.Resume, 1)
+		actions := slices.DeleteFunc(plan.Reports, func(r billing.Report) bool { return r.Kind != billing.ActionReport })
+		require.Equal(t, final, len(actions) == 1, lines)
+	}
 }
 
 func TestAnInvoiceOfOursHasOneCurrency(t *testing.T) {
@@ -294,12 +359,13 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		tenant string
-		late   []metering.MeterID // 1 is in USD, 2 in EUR
+		late   map[metering.MeterID]string // units: of 1 in USD, of 2 in EUR
 		want   []string
 	}{
-		"one currency":                   {"USD", []metering.MeterID{2}, []string{"EUR"}},
-		"two, of which one is ours":      {"USD", []metering.MeterID{1, 2}, []string{"USD"}},
-		"two, of which the other one is": {"EUR", []metering.MeterID{1, 2}, []string{"EUR"}},
+		"one currency":                      {"USD", map[metering.MeterID]string{2: "2"}, []string{"EUR"}},
+		"two, of which one is ours":         {"USD", map[metering.MeterID]string{1: "2", 2: "2"}, []string{"USD"}},
+		"two, of which the other one is":    {"EUR", map[metering.MeterID]string{1: "2", 2: "2"}, []string{"EUR"}},
+		"two, of which one is charged less": {"USD", map[metering.MeterID]string{1: "-2", 2: "2"}, []string{"EUR"}},
 	} {
 		f := unsubscribedFacts(t)
 		f.Settings.Currency = c.tenant
@@ -318,8 +384,8 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 		})
 		f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "meter2", Version: metering.MeterVersion{Status: metering.Complete}})
 		f.Side.Charges = append(f.Side.Charges, billing.Destination{MeterID: 2, Method: "item", Counting: billing.Replaces})
-		for _, id := range c.late {
-			f.Usage = append(f.Usage, billing.Usage{Period: f.Stored[0].Start, MeterID: id, Total: decimal(t, "2"), Events: 2, Late: decimal(t, "2"), LateEvents: 2})
+		for id, units := range c.late {
+			f.Usage = append(f.Usage, billing.Usage{Period: f.Stored[0].Start, MeterID: id, Total: decimal(t, units), Events: 2, Late: decimal(t, units), LateEvents: 2})
 		}
 		f.LateMonths, f.Now = []metering.Range{f.Stored[0].Range}, instant(t, "2026-03-05T00:00:00Z")
 		var currencies []string

@@ -197,3 +197,27 @@ func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T)
 		require.Equal(t, c.again, f.Plan().LookAgain.Equal(f.Now), name)
 	}
 }
+
+// A final invoice without a line of a meter bills nothing of it, whatever others
+// do that are of a later time or another customer there, or have no line of it either.
+func TestAnInvoiceWithoutALineBillsNothing(t *testing.T) {
+	t.Parallel()
+	border := january.Start.AddDate(0, 0, 14)
+	next := billing.Subscription{ID: "sub_2", Range: metering.Range{Start: border, End: border.AddDate(0, 1, 0)}, Connection: first}
+	for name, change := range map[string]func(*billing.Invoice){
+		"they are of a later time":           func(i *billing.Invoice) { i.Period = metering.Range{Start: january.End, End: next.End} },
+		"they are of another customer there": func(i *billing.Invoice) { i.Customer = "cus_2" },
+		"they have none either":              func(i *billing.Invoice) { i.Lines = nil },
+	} {
+		f := closedWith("0")
+		f.Stored[0].End, f.Stored[1].Range, f.Reported = border, next.Range, nil
+		other := ofAnother(renewal("4"))
+		other.Period = next.Range
+		change(&other)
+		f.Stored[1].Subscription = next
+		f.Stored[1].Subscription.Range = other.Period
+		f.Invoices = []billing.Invoice{without(renewal("0")), other}
+		f.Reconcile()
+		require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: not reported; carried 1000", reconciledAs(f), name)
+	}
+}

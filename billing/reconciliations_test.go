@@ -251,6 +251,10 @@ func TestTheInvoiceOfAnotherSubscriptionSaysNothingOfAMeter(t *testing.T) {
 			f.Invoices = c.invoices
 			f.Reconcile()
 			require.Equal(t, c.want, reconciledAs(f), "the other way round")
+			f = closedWith("10")
+			f.Invoices, f.Reported = c.invoices, append(f.Reported, counted(february, "3"))
+			f.Reconcile()
+			require.Equal(t, c.want, reconciledAs(f), "the next period was reported too")
 		})
 	}
 }
@@ -433,6 +437,20 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 			other.Window = january
 			f.Reported = append(f.Reported, other)
 		}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"TheNextPeriodsIsOnAnother": {func(f *billing.Facts, l *billing.InvoiceLine) {
+			l.Amount = metering.Whole(99)
+			f.Reported = append(f.Reported, counted(february, "3"))
+		}, "disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
+		"WithoutALine": {func(f *billing.Facts, _ *billing.InvoiceLine) {
+			none := metering.Decimal{}
+			f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Charge, f.Reported, f.Invoices[0].Lines = none, metering.MustDecimal("1.56"), nil, nil
+		}, "agreed 0 invoiced, 0 unexplained, 0 billed; carried 0"},
+		"OfAnotherSubscription": {func(f *billing.Facts, l *billing.InvoiceLine) {
+			l.Amount, f.Invoices[0].Subscription = metering.Whole(99), "sub_2"
+		}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"OfAnotherOfItsPeriods": {func(f *billing.Facts, l *billing.InvoiceLine) {
+			l.Amount, f.Invoices[0].Period.Start = metering.Whole(99), january.Start.AddDate(0, 0, -5)
+		}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -456,14 +474,15 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 // beyond that did not.
 func TestADecreaseThatDidNotArriveIsNotTakenForBilled(t *testing.T) {
 	t.Parallel()
-	f := closedWith("10")
 	decrease := counted(january, "-13")
 	decrease.Period, decrease.Window.Start, decrease.Number = february.Start, january.Start.AddDate(0, 0, 20), 2
-	f.Reported = append(f.Reported, decrease)
 	for billed, want := range map[string]string{"10": "0", "4": "-6", "0": "-10"} {
+		f := closedWith("10")
+		f.Reported = append(f.Reported, decrease)
 		f.Invoices = []billing.Invoice{renewal(billed)}
 		f.Reconcile()
 		require.Equal(t, []string{"10", want}, []string{f.Reported[0].Invoiced.String(), f.Reported[1].Invoiced.String()}, billed)
+		require.Equal(t, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0", reconciledAs(f), billed)
 	}
 }
 

@@ -70,6 +70,19 @@ func TestWhatIsNotReportedOfAMeter(t *testing.T) {
 	}
 }
 
+// A meter that feeds another stream by now is named as left out only where that
+// leaves out usage.
+func TestAMeterOfAnotherStreamIsLeftOutWithItsUsage(t *testing.T) {
+	t.Parallel()
+	for total, left := range map[string]int{"0": 0, "3": 1, "-3": 1} {
+		f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+		f.Feeds = []billing.Feed{{MeterID: 1, Stream: 1, From: january.Start.AddDate(0, 0, 9)}}
+		f.Side.Destinations = []billing.Destination{{MeterID: 1, Excluded: "no item"}}
+		f.Usage = []billing.Usage{used(january, total)}
+		require.Len(t, f.Plan().Excluded, left, total)
+	}
+}
+
 // Two meters that go to one place would overwrite each other: the first one goes.
 func TestTwoMetersForOnePlace(t *testing.T) {
 	t.Parallel()

@@ -68,6 +68,9 @@ func TestTheWindowsOfAPeriod(t *testing.T) {
 		"APeriodWithinADay": {
 			metering.Day, "01T08:00:00", "01T20:00:00", "01T09:00:00", nil, nil,
 		},
+		"APeriodThatHasBegunByAnotherClock": {
+			metering.Day, "03T00:00:00", "05T00:00:00", "02T23:59:59", nil, nil,
+		},
 		"Hours": {
 			metering.Hour, "01T22:30:00", "02T01:00:00", "03T12:00:00",
 			[]metering.Range{{Start: at("01T22:30:00"), End: at("01T23:00:00")}, {Start: at("02T00:00:00"), End: at("02T01:00:00")}},

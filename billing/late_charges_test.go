@@ -407,10 +407,21 @@ func TestWhatIsLackingIsCarriedThoughItCostsNothing(t *testing.T) {
 // what is sure is.
 func TestACreditInDoubtElsewhereIsNotGivenAgain(t *testing.T) {
 	t.Parallel()
-	for units, want := range map[string][]string{"0": {"-300 for -3"}, "-3": nil, "-1": {"-200 for -2"}, "-4": nil, "0.5": {"-300 for -3"}} {
+	for name, c := range map[string]struct {
+		units, amount string // in doubt
+		want          []string
+	}{
+		"Nothing":      {"", "", []string{"-300 for -3"}},
+		"All":          {"-3", "-300", nil},
+		"APart":        {"-1", "-100", []string{"-200 for -2"}},
+		"More":         {"-4", "-400", nil},
+		"ACharge":      {"0.5", "50", []string{"-300 for -3"}},
+		"InMoneyAlone": {"0", "-300", nil},
+		"InUnitsAlone": {"-3", "0", []string{"-300 for 0"}},
+	} {
 		f := ofLateUsage("7", "-3")
-		if units != "0" {
-			f.Reported = []billing.Reported{inDoubtElsewhere(f, units)}
+		if c.units != "" {
+			f.Reported = []billing.Reported{inDoubtElsewhere(f, c.units, c.amount)}
 		}
 		var charges []string
 		for _, r := range f.Plan().Reports {
@@ -418,16 +429,15 @@ func TestACreditInDoubtElsewhereIsNotGivenAgain(t *testing.T) {
 				charges = append(charges, r.Quantity.String()+" for "+r.Lines[0].Quantity.String())
 			}
 		}
-		require.Equal(t, want, charges, units)
+		require.Equal(t, c.want, charges, name)
 	}
 }
 
 // inDoubtElsewhere is what a former subscription may have been charged of January's
-// late usage, of which each unit costs 100 USD.
-func inDoubtElsewhere(f billing.Facts, units string) billing.Reported {
-	of := metering.MustDecimal(units)
-	r := lateCharge(f, of.Mul(metering.Whole(100)).String(), 1)
-	r.Target, r.State, r.Outstanding, r.Taken, r.Standing.Value = "sub_0", billing.InDoubt, true, billing.Sums{}, of
+// late usage.
+func inDoubtElsewhere(f billing.Facts, units, amount string) billing.Reported {
+	r := lateCharge(f, amount, 1)
+	r.Target, r.State, r.Outstanding, r.Taken, r.Standing.Value = "sub_0", billing.InDoubt, true, billing.Sums{}, metering.MustDecimal(units)
 	return r
 }
 
@@ -435,16 +445,24 @@ func inDoubtElsewhere(f billing.Facts, units string) billing.Reported {
 // present one was charged of them is neither added to nor given back.
 func TestWhatWasChargedStaysWhileNobodyKnowsWhatElseWas(t *testing.T) {
 	t.Parallel()
-	for units, want := range map[string][]string{"4": nil, "7": nil, "9": {"-200"}} {
+	for units, want := range map[string][]string{"4": nil, "7": nil, "9": {"-200", "700"}} { // what is added, and what a line is set to
 		f := ofLateUsage("17", "7")
 		charged := lateCharge(f, units+"00", 2)
 		charged.Taken.Value = metering.MustDecimal(units)
 		charged.Standing = charged.Taken
-		f.Reported = []billing.Reported{charged, inDoubtElsewhere(f, "7")}
-		var more []string
-		for _, r := range f.Plan().Reports {
-			more = append(more, r.Quantity.String())
+		f.Reported = []billing.Reported{charged, inDoubtElsewhere(f, "7", "700")}
+		var made []string
+		note := func() {
+			for _, r := range f.Plan().Reports {
+				made = append(made, r.Quantity.String())
+			}
 		}
-		require.Equal(t, want, more, units)
+		note()
+		f.Stored[1].Bills = metering.BillsAmounts
+		f.Side.Charges = []billing.Destination{{MeterID: 1, Target: "sub_1", Method: "item", Counting: billing.Replaces}}
+		charged.Counting, charged.Taken.Added = billing.Replaces, metering.Whole(1000) // all that it was ever set to
+		f.Reported[0] = charged
+		note()
+		require.Equal(t, want, made, units)
 	}
 }

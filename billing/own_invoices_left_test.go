@@ -72,6 +72,31 @@ func TestWhatComesLateIsInTheCurrencyOfTheSubscriptionThatHasItNext(t *testing.T
 	}
 }
 
+// Where the customer has a subscription by then, nothing late goes onto an invoice of
+// ours that is not final: it is charged once.
+func TestWhatComesLateIsChargedOnceWhereASubscriptionFollows(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t)
+	january, february := f.Stored[0], f.Stored[0]
+	l := january.Closed[0]
+	l.Reconciled = &billing.Reconciliation{Period: january.Start, MeterID: 1, Units: l.Charge, Billed: l.Charge, State: billing.ReconciliationAgreed}
+	january.Complete, january.Subscription.Invoiced, january.Closed = true, true, []billing.ClosedLine{l}
+	subscribed := span(t, "2026-02-10T00:00:00Z", "2026-03-10T00:00:00Z")
+	february.ID, february.Range = 2, metering.Range{Start: january.End, End: subscribed.Start}
+	february.Subscription.Range = february.Range
+	f.Stored = []billing.Period{january, february, {ID: 3, Range: subscribed, Bills: metering.BillsAmounts, Subscription: billing.Subscription{ID: "sub_1", Range: subscribed}}}
+	f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2}}
+	f.LateMonths, f.Now = []metering.Range{january.Range}, instant(t, "2026-02-20T00:00:00Z")
+	f.Side.Subscription, f.Side.Period, f.Side.Currency = "sub_1", subscribed, "USD"
+	late := map[metering.Range]string{}
+	for _, r := range f.Plan().Reports {
+		if r.Late {
+			late[r.Window] = r.Quantity.String()
+		}
+	}
+	require.Equal(t, map[metering.Range]string{subscribed: "1"}, late)
+}
+
 // What a meter counts that was made once it was read where charges go is billed
 // all the same, whenever its period closes.
 func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
@@ -134,6 +159,7 @@ func TestWhatAFormerSubscriptionLacksIsBilledWithTheNextOne(t *testing.T) {
 		f.Settings.Grace, f.Now, f.MayClose = 72*time.Hour, instant(t, "2026-02-05T00:00:00Z"), true
 		f.Stored, f.MayClose = f.Plan().Periods, false
 		f.Reconcile()
+		require.Empty(t, f.Reconciled, "no invoice of it was read")
 		var late []string
 		for _, r := range f.Plan().Reports {
 			if r.Late {

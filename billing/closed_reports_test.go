@@ -63,6 +63,40 @@ func TestWhatAStatementSaidIsTheAmountThatItSaid(t *testing.T) {
 	require.Equal(t, [2]string{"2", "150"}, [2]string{late[0].Quantity.String(), late[0].Amount.String()})
 }
 
+// What a statement adjusts is of another period than its own lines are.
+func TestWhatAStatementAdjustsIsNotBilledOfItsOwnPeriod(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "3", "300"), billing.Period{Range: february}))
+	f.Stored[0].Complete = false
+	own := f.Plan().Reports[0].Lines
+	december := billing.Line{MeterID: 1, Closed: january.Start.AddDate(0, -1, 0), Quantity: metering.Whole(1), Amount: metering.Whole(100), Currency: "USD"}
+	f.Statements = []billing.Sent{{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Accepted, Lines: append(own, december)}}
+	f.Reconcile()
+	require.Empty(t, billing.Adjustments(f))
+	require.Len(t, f.Plan().Complete, 1)
+}
+
+// What is billed in amounts is all billed once its amount is, but for who is sent
+// statements: they say the units too.
+func TestWhenAllIsBilledOfWhatIsBilledInAmounts(t *testing.T) {
+	t.Parallel()
+	for units, stated := range map[string]int{"10": 0, "9": 1} {
+		f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 20), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+		f.Stored[0].Complete, f.Stored[0].Closed[0].Bills = false, metering.BillsAmounts
+		charged := lateCharge(f, "1000", 1)
+		charged.Late, charged.Window, charged.Taken.Value = false, january, metering.MustDecimal(units)
+		charged.Standing = charged.Taken
+		f.Reported = []billing.Reported{charged}
+		f.Reconcile()
+		require.Len(t, reportsOf(f.Plan(), january), stated, units)
+		f.Connection = nil
+		f.Reconcile()
+		l, known := billing.StatementOf(f, f.Stored[0]).Line(1)
+		require.True(t, known)
+		require.Equal(t, "1000", l.Amount.String(), units)
+	}
+}
+
 // The last statement of a closed period has the lines that are not compared with
 // invoices yet, and the adjustments that were taken with it.
 func TestTheLinesOfTheLastStatement(t *testing.T) {
@@ -263,11 +297,13 @@ func TestWhatIsOnItsWayOfAClosedPeriodLeavesTheNextOpen(t *testing.T) {
 		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), subscribed(february)))
 		f.Connection.Invoices = true
 		r := counted(january, quantity)
-		r.Outstanding = quantity == "4"
+		r.Taken.Amount, r.Taken.Currency = metering.MustDecimal(quantity+"00"), "USD"
+		r.Standing, r.Outstanding = r.Taken, quantity == "4"
 		f.Reported = []billing.Reported{r}
 		plan := f.Plan()
 		require.Empty(t, plan.Reports, quantity)
 		require.Len(t, plan.Reported, known, quantity)
+		require.Empty(t, plan.Complete, "its invoice is not final")
 	}
 }
 

@@ -324,6 +324,13 @@ func TestAnInvoiceOfOursIsComparedWithItsPeriod(t *testing.T) {
 	require.Equal(t, billing.ReconciliationAgreed, f.Reconciled[0].State)
 	require.Len(t, f.Plan().Complete, 1)
 
+	for amount, state := range map[string]billing.ReconciliationState{"3.005": billing.ReconciliationAgreed, "3.006": billing.ReconciliationDisputed} {
+		f.Stored[0].Closed[0].Reconciled, f.Reconciled = nil, nil
+		f.Reported[0].Line.Amount = decimal(t, amount)
+		f.Reconcile()
+		require.Equal(t, state, f.Reconciled[0].State, "half a cent is no difference")
+	}
+
 	f.Stored[0].Closed[0].Reconciled, f.Reconciled = nil, nil
 	f.Reported[0].Line.Void, f.Invoices[0].Void = true, true
 	f.Reconcile()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/lives"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -369,4 +370,40 @@ func TestSomebodyLooksAgainAtWhatIsInTheNextSubscription(t *testing.T) {
 		f.Reported = []billing.Reported{r}
 		require.Equal(t, c.again, f.Plan().LookAgain.Equal(now), name)
 	}
+}
+
+// A provider that has its own price begins anew with the 9 of 12 units that are left
+// to it: 5 of them cost a dollar each, and the others a dime.
+func TestAProviderPricesTheUnitsThatAreLeftToIt(t *testing.T) {
+	t.Parallel()
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), subscribed(january)))
+	f.Side.Destinations[0].Price = &tariff{"price_1", "USD", lives.Tariff{UpTo: metering.Whole(5), First: metering.Whole(100), Rest: metering.Whole(10)}}
+	f.Usage = []billing.Usage{used(january, "12")}
+	f.Reported = []billing.Reported{stated(second, january, "3", "300")}
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, [2]string{"9", "5.4"}, [2]string{reports[0].Quantity.String(), reports[0].Lines[0].Amount.String()})
+	other := of(billing.Explain(f, billing.Periods(f)[0], 1), billing.StepOther)
+	require.Equal(t, "0.3", other.Amount.String(), "12 would have cost 5.70")
+	require.Empty(t, other.Of, "whatever they cost elsewhere")
+}
+
+// What former destinations have charged their own prices for is billed as what its
+// units cost at ours, and the base price with the first of them.
+func TestUnitsThatAreBilledAtAnotherPriceAreBilled(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(second, knownOf(january.Start.AddDate(0, 0, 20), billing.Period{Range: january}))
+	f.Usage = []billing.Usage{used(january, "112")}
+	for _, target := range []string{"mtr_1", "mtr_2"} {
+		r := counted(january, "2")
+		r.Target, r.Taken.Theirs, r.Taken.Amount, r.Taken.Currency = target, true, metering.Whole(7), "USD"
+		r.Standing = r.Taken
+		f.Reported = append(f.Reported, r)
+	}
+	left := func(f billing.Facts) [2]string {
+		l := f.Plan().Reports[0].Lines[0]
+		return [2]string{l.Quantity.String(), l.Amount.String()}
+	}
+	require.Equal(t, [2]string{"108", "10800"}, left(f))
+	require.Equal(t, [2]string{"108", "0.06"}, left(atBasic(f)), "12 units at half a cent")
 }

@@ -71,6 +71,13 @@ func TestExtendPeriods(t *testing.T) {
 	}))
 }
 
+func TestAPeriodIsThereAsItBegins(t *testing.T) {
+	t.Parallel()
+	for now, n := range map[time.Time]int{february.Start.Add(-time.Microsecond): 1, february.Start: 2} {
+		require.Len(t, billing.Periods(knownOf(now, billing.Period{Range: january})), n, now)
+	}
+}
+
 // A page of statements ends with a place, and the next one has those before it.
 func TestWhichPlaceIsBefore(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,9 @@ func TestWhereTheOpenPeriodEnds(t *testing.T) {
 		return []billing.Reported{r}
 	}
 	taken := reported(billing.Counted, func(*billing.Reported) {})
+	of := func(subscription string, in metering.Range) billing.Period {
+		return billing.Period{Range: january, Subscription: billing.Subscription{ID: subscription, Range: in}}
+	}
 	closing := day(25)
 	for name, c := range map[string]struct {
 		stored   billing.Period
@@ -40,6 +43,8 @@ func TestWhereTheOpenPeriodEnds(t *testing.T) {
 		"ItBeganWithinWhatWasReported":         {stored: billing.Period{Range: january}, current: between(10, 40), reported: taken, want: january.End},
 		"ItBeganWithinAndEndsSooner":           {stored: billing.Period{Range: january}, current: between(10, 25), reported: taken, want: day(25)},
 		"ItBeginsLaterThanWhatWasReported":     {stored: billing.Period{Range: january}, current: between(25, 40), reported: taken, want: day(25)},
+		"ItBeganWithinWhatIsItsOwn":            {stored: of("sub_1", between(10, 40)), current: between(10, 40), want: january.End},
+		"AnotherBeganAtTheSameTime":            {stored: of("sub_0", between(10, 40)), current: between(10, 40), want: day(10)},
 		"ItBeginsNow":                          {stored: billing.Period{Range: january}, current: between(20, 40), reported: taken, want: january.End},
 		"ItEndsNow":                            {stored: billing.Period{Range: january}, current: between(1, 20), reported: taken, want: day(20)},
 		"ItIsOver":                             {stored: billing.Period{Range: january}, current: between(1, 15), want: day(15)},
@@ -263,6 +268,7 @@ func TestWhenAMeterBeginsToFeedAnotherStream(t *testing.T) {
 		"WhenTheCustomerIsBilled":    {func(f *billing.Facts) { f.Customer.BillingStartsAt = &early }, day(15)},
 		"WhenNothingIsStoredByThen":  {func(f *billing.Facts) { f.Stored = nil }, day(10)},
 		"ClosedBeforeItsPeriodBegan": {func(f *billing.Facts) { f.Stored[0].ClosedAt, f.Stored[0].End = &early, day(8) }, day(10)},
+		"WhereNothingLeadsForOthers": {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, day(10)},
 		"WhereItIsTheOnlyOne":        {func(f *billing.Facts) { f.Side.Subscription, f.Side.Period = "", metering.Range{} }, day(10)},
 	} {
 		streams := twoStreams(second, day(37))
@@ -303,6 +309,47 @@ func TestNoUsageFallsBetweenStreams(t *testing.T) {
 	}
 }
 
+// A stream begins with what feeds it first, and not with what feeds another.
+func TestWhenAStreamBegins(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	feeds := []billing.Feed{{MeterID: 2, Stream: 1, From: day(5)}, {MeterID: 1, Stream: 1, From: day(12)}, {MeterID: 2, Stream: 2, From: day(20)}}
+	f := twoStreams(february, day(37), feeds...)[0]
+	require.Equal(t, day(5), *f.OfStream(1).Customer.BillingStartsAt)
+	require.Equal(t, day(20), *f.OfStream(2).Customer.BillingStartsAt)
+}
+
+// A meter begins to feed a stream that others feed already with its subscription's
+// period, but not before the stream begins, and after what of it is closed, or has
+// had the meter before.
+func TestWhenAMeterJoinsAStream(t *testing.T) {
+	t.Parallel()
+	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
+	between := func(from, to int) metering.Range { return metering.Range{Start: day(from), End: day(to)} }
+	closing, feed := day(36), billing.Feed{MeterID: 2, Stream: 1, From: day(5)}
+	for name, c := range map[string]struct {
+		stored []billing.Period
+		feeds  []billing.Feed
+		want   time.Time
+	}{
+		"WithItsPeriod":          {[]billing.Period{{Range: between(5, 50)}}, []billing.Feed{feed}, day(10)},
+		"WhenTheStreamBegins":    {[]billing.Period{{Range: between(20, 50)}}, []billing.Feed{feed}, day(20)},
+		"AfterWhatIsClosedThere": {[]billing.Period{{Range: between(5, 30), ClosedAt: &closing}, {Range: between(30, 50)}}, []billing.Feed{feed}, day(30)},
+		"AfterWhatItHasFed": {[]billing.Period{{Range: between(5, 30)}, {Range: between(30, 50)}},
+			[]billing.Feed{feed, {MeterID: 3, Stream: 1, From: day(12)}, {MeterID: 3, Stream: 0, From: day(15)}}, day(30)},
+	} {
+		streams := twoStreams(between(10, 50), day(37), c.feeds...)
+		streams[1].Stored = c.stored
+		there := billing.Destination{MeterID: 3, Target: "mtr_3", Method: "delta", Counting: billing.Adds}
+		for n := range streams {
+			streams[n].Meters = append(streams[n].Meters, metering.Meter{ID: 3, Slug: "bytes", Version: metering.MeterVersion{Status: metering.Complete}})
+		}
+		streams[0].Side.Destinations = append(streams[0].Side.Destinations, billing.Destination{MeterID: 3, Excluded: "it has other periods"})
+		streams[1].Side.Destinations = append(streams[1].Side.Destinations, there)
+		require.Equal(t, billing.Regrouped{Feeds: []billing.Feed{{MeterID: 3, Stream: 1, From: c.want}}}, billing.Regroup(streams), name)
+	}
+}
+
 // Where a stream's subscription has ended, a meter goes back to the stream that
 // reports it, and another subscription with its meters takes the stream over.
 func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
@@ -335,6 +382,10 @@ func TestAStreamWhoseSubscriptionHasEnded(t *testing.T) {
 	streams = ended()
 	streams[0].Side.Others = []billing.Side{{Subscription: "sub_3", Period: metering.Range{Start: day(40), End: day(70)}, Destinations: []billing.Destination{{MeterID: 2}}}}
 	require.Equal(t, billing.Regrouped{Followed: []billing.Followed{{Subscription: "sub_3", Stream: 1}}}, billing.Regroup(streams))
+
+	streams = ended()
+	streams[0].Side.Others = []billing.Side{{Subscription: "sub_3", Period: metering.Range{Start: day(40), End: day(70)}, Destinations: []billing.Destination{{MeterID: 1}}}}
+	require.Equal(t, []billing.Followed{{Subscription: "sub_3", Stream: 2}}, billing.Regroup(streams).Followed, "it has none of its meters")
 
 	streams = ended()
 	streams[0] = atReceiver(first, streams[0])

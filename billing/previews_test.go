@@ -69,6 +69,23 @@ func TestAPreviewHasALineForEachMeter(t *testing.T) {
 	require.Equal(t, billing.ExcludedBackfilling, billing.Preview(f)[2].Excluded)
 }
 
+// A preview is in the currency of whoever's price is charged, and what has no price
+// in that of the others.
+func TestTheCurrencyOfAPreview(t *testing.T) {
+	t.Parallel()
+	f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), subscribed(february)))
+	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
+	f.Prices[1][0].Currency = "CHF"
+	f.Side.Destinations = append(f.Side.Destinations, billing.Destination{MeterID: 2, Target: "mtr_2", Method: "delta", Counting: billing.Adds})
+	for theirs, want := range map[string][]string{"": {"CHF", "CHF"}, "EUR": {"EUR", "CHF"}} {
+		if f.Side.Destinations[0].Price = nil; theirs != "" {
+			f.Side.Destinations[0].Price = &tariff{"price_1", theirs, tariffOf(1, 1, 0)}
+		}
+		lines := billing.Preview(f)
+		require.Equal(t, want, []string{lines[0].Currency, lines[1].Currency}, theirs)
+	}
+}
+
 // What late usage adds to a closed period stands in the preview of the period
 // that is open, with the closed one's range.
 func TestAPreviewHasWhatIsLate(t *testing.T) {
@@ -84,6 +101,26 @@ func TestAPreviewHasWhatIsLate(t *testing.T) {
 	require.Equal(t, billing.PreviewLine{
 		MeterID: 1, MeterSlug: "calls", Usage: metering.Whole(10), UnitPrice: decimal(t, "0.005"), Amount: decimal(t, "0.05"), Currency: "USD", LateFor: &february,
 	}, lines[1])
+}
+
+// Of several streams a preview has all meters, by meter, and then all that is late.
+func TestThePreviewOfSeveralStreams(t *testing.T) {
+	t.Parallel()
+	f := atReceiver(first, knownOf(february.Start.AddDate(0, 0, 5), closedAt(january, "10", "1000"), billing.Period{Range: february}))
+	f.Meters = append(f.Meters, metering.Meter{ID: 2, Slug: "seats", Version: metering.MeterVersion{Status: metering.Complete}})
+	other := f
+	other.Stream, other.Feeds = 1, []billing.Feed{{MeterID: 1, Stream: 1, From: january.Start}}
+	other = withLate(other, january, "17", "7")
+	f.Feeds = other.Feeds
+	type line struct {
+		meter metering.MeterID
+		late  bool
+	}
+	var all []line
+	for _, l := range billing.PreviewAll([]billing.Facts{f, other}) {
+		all = append(all, line{l.MeterID, l.LateFor != nil})
+	}
+	require.Equal(t, []line{{1, false}, {2, false}, {1, true}}, all)
 }
 
 // What has been billed of late usage before is not in what is still added, and

@@ -43,6 +43,7 @@ func TestWhatIsAddedUpIsReadOnceALedgerWasRestored(t *testing.T) {
 		"LeadingNowhere":  {func(f *billing.Facts) { f.Side.Destinations[0].Excluded = "no item" }, nil},
 		"OfASubscription": {func(f *billing.Facts) { f.Stored[0] = billing.Period{Range: january}; f.Side.Subscription = "" }, nil},
 		"Closed":          {func(f *billing.Facts) { f.Stored[0] = closedAt(january, "12", "1200") }, nil},
+		"InAmounts":       {func(f *billing.Facts) { f.Stored[0].Bills = metering.BillsAmounts }, nil},
 		"OfAFormerOne":    {subscribedAt(first), places},
 		"OfOneElsewhere":  {subscribedAt(second), nil},
 	} {
@@ -142,6 +143,9 @@ func TestTheStatementOfAPeriodThatWasClosedBeforeTheBackupStands(t *testing.T) {
 			return n
 		}
 		require.Equal(t, want, again(), restored)
+		f.Statements[0].Epoch = f.Epoch
+		require.Len(t, f.Plan().Complete, 1, "it was made since")
+		f.Statements[0].Epoch = 0
 		f.Epoch = f.Now.Unix()
 		f.Epochs = append(f.Epochs, f.Epoch)
 		require.Equal(t, want, again(), "restored once more: %s", restored)
@@ -169,6 +173,10 @@ func TestAClosedPeriodWhoseStatementARestoreHasWithdrawnIsStatedOnceMore(t *test
 	}
 	require.False(t, isStated(taken))
 	require.True(t, isStated(taken, withdrawn))
+	ofFebruary, former := withdrawn, withdrawn
+	ofFebruary.Period, former.Number = february.Start, 0
+	require.False(t, isStated(taken, ofFebruary))
+	require.False(t, isStated(taken, former))
 	again := billing.Sent{ID: uuid.UUID{3}, Period: january.Start, Number: f.Epoch * 1_000_000, Epoch: f.Epoch, State: billing.Accepted, Lines: lines}
 	require.False(t, isStated(taken, withdrawn, again))
 }
@@ -216,8 +224,8 @@ func TestWhatWasOnItsWayBeforeTheBackupIsNotResumedUnread(t *testing.T) {
 	require.Empty(t, f.Plan().Resume)
 	f.Reported[0].Last, f.Reported[0].Counting = of[0], billing.Replaces
 	require.Equal(t, of, f.Plan().Resume, "what overwrites may be sent again")
-	f.Reported[0].Counting = billing.Adds
-	require.Empty(t, f.Plan().Resume)
+	f.Reported[0].Counting, f.Reported[1].Counting = billing.Adds, billing.Replaces
+	require.Empty(t, f.Plan().Resume, "another series overwrites")
 	f.Open[0].Epoch = f.Epoch
 	require.Equal(t, of, f.Plan().Resume)
 	f.Open[0].Epoch, f.Unread = f.Epoch-1, false

@@ -182,14 +182,18 @@ func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T)
 	day := func(n int) time.Time { return january.Start.AddDate(0, 0, n-1) }
 	next := metering.Range{Start: day(10), End: february.End}
 	sent := day(12)
+	in := func(r metering.Range) billing.Period {
+		return billing.Period{Range: r, Subscription: billing.Subscription{ID: "sub_2", Range: next, Connection: first}}
+	}
 	for name, c := range map[string]struct {
-		stored billing.Period
+		stored []billing.Period
 		again  bool
 	}{
-		"nobody knew of it": {subscribed(january), true},
-		"that is known":     {billing.Period{ID: 1, Range: january, Subscription: billing.Subscription{ID: "sub_2", Range: next, Connection: first}}, false},
+		"nobody knew of it":                 {[]billing.Period{subscribed(january)}, true},
+		"that is known":                     {[]billing.Period{in(january)}, false},
+		"that is known of the one after it": {[]billing.Period{subscribed(january), in(february)}, true},
 	} {
-		f := atMeters(next, knownOf(day(20), c.stored))
+		f := atMeters(next, knownOf(february.Start.AddDate(0, 0, 1), c.stored...))
 		f.Side.Subscription = "sub_2"
 		f.Usage = []billing.Usage{used(january, "10")}
 		f.Reported = []billing.Reported{counted(january, "10")}

@@ -2,6 +2,7 @@ package billing_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -74,4 +75,30 @@ func TestAClosingThatLeavesUnitsHasTheOpenPeriodReportedAgain(t *testing.T) {
 
 	facts.Usage = nil
 	require.Empty(t, facts.Plan().Reported, "nothing is left to adjust")
+}
+
+// A closed period is charged at the provider's price as it was noted while the
+// period ran, whatever became of the item; at ours where the provider's is not known.
+func TestWhosePriceAPeriodClosesAt(t *testing.T) {
+	t.Parallel()
+	then, now := &tariff{"price_then", "USD", tariffOf(1, 1, 0)}, &tariff{"price_now", "USD", tariffOf(1, 1, 1)}
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		want   billing.ProviderPrice // nil: ours
+	}{
+		"it has another now":             {func(*billing.Facts) {}, then},
+		"its item is gone":               {func(f *billing.Facts) { f.Side.Destinations[0] = billing.Destination{MeterID: 1, Excluded: "no item"} }, then},
+		"nobody has looked":              {func(f *billing.Facts) { f.Side = nil }, then},
+		"nobody knows the item's by now": {func(f *billing.Facts) { f.Side.Destinations[0].Price = nil }, nil},
+		"nobody has noted it":            {func(f *billing.Facts) { f.Stored[0].Subscription.Prices = nil }, now},
+		"nor is the item a former one's": {func(f *billing.Facts) { f.Stored[0].Subscription.Prices, f.Stored[0].Subscription.ID = nil, "sub_0" }, nil},
+	} {
+		f := atMeters(february, knownOf(january.End.Add(2*time.Hour), invoiced(january), subscribed(february)))
+		f.Stored[0].Subscription.Prices = map[metering.MeterID]billing.ProviderPrice{1: then}
+		f.Side.Destinations[0].Price = now
+		f.Usage, f.Reported = []billing.Usage{used(january, "10")}, []billing.Reported{counted(january, "10")}
+		c.change(&f)
+		_, line := afterClosing(t, f)
+		require.Equal(t, c.want, line.Price, name)
+	}
 }

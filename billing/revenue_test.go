@@ -45,3 +45,30 @@ func TestWhenReportsSayWhereAPeriodEnds(t *testing.T) {
 		require.Equal(t, c.want, billing.EndsByReports(atMeters(c.current, knownOf(now, c.stored...))), name)
 	}
 }
+
+// What a meter comes to in an open period is revenue where there is a price, of
+// ours or of the provider's.
+func TestTheChargesOfAnOpenPeriod(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ours   bool
+		theirs billing.ProviderPrice
+		want   []string
+	}{
+		"AtOurs":        {true, nil, []string{"1000 USD"}},
+		"AtTheirs":      {true, &tariff{"price_1", "EUR", tariffOf(1, 1, 0)}, []string{"2.86 EUR"}},
+		"AtTheirsAlone": {false, &tariff{"price_1", "EUR", tariffOf(1, 1, 0)}, []string{"2.86 EUR"}},
+		"AtNone":        {false, nil, nil},
+	} {
+		f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 9), subscribed(january)))
+		if f.Side.Destinations[0].Price = c.theirs; !c.ours {
+			f.Prices = nil
+		}
+		f.Usage = []billing.Usage{used(january, "10")}
+		var charges []string
+		for _, charge := range billing.OpenCharges(f, billing.OpenPeriods(f)[0]) {
+			charges = append(charges, charge.Charge.String()+" "+charge.Currency)
+		}
+		require.Equal(t, c.want, charges, name)
+	}
+}

@@ -28,6 +28,8 @@ func TestTheSentenceOfAStep(t *testing.T) {
 		"The usage in whole units, rounded half to even: the provider takes no decimals.": {Name: billing.StepUnits, Digits: &digits[0]},
 		"The usage rounded half to even to 1 decimal: the provider takes no more.":        {Name: billing.StepUnits, Digits: &digits[1]},
 		"The usage rounded half to even to 6 decimals: the provider takes no more.":       {Name: billing.StepUnits, Digits: &digits[2]},
+		"A fixed amount of the provider's price.":                                         {Name: billing.StepPriceLine},
+		"The priced units times their rate, rounded as the provider rounds each line.":    {Name: billing.StepPriceLine, Of: make([]billing.Step, 2)},
 		"The units that the base price covers.":                                           {Name: billing.StepIncluded},
 		"The units beyond the included ones, never below zero.":                           {Name: billing.StepOverage},
 		"The exact charge rounded half to even to the minor unit of CHF.":                 {Name: billing.StepCharge, Unit: "CHF"},

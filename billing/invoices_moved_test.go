@@ -130,11 +130,19 @@ func TestWhichStreamAnInvoiceBills(t *testing.T) {
 		"more, of one that a stream has which the meter never fed": {[]billing.Invoice{renewal("41")}, nil, func(f *billing.Facts) {
 			f.Feeds, f.Followed = []billing.Feed{{MeterID: 2, Stream: 1, From: january.Start}}, []billing.Followed{{Subscription: "sub_1", Stream: 1}}
 		}, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
+		"one that another stream has since then, and that nobody noted": {[]billing.Invoice{renewal("10")}, nil, func(f *billing.Facts) {
+			since("sub_1", january.End)(f)
+			f.Reported[0].To = billing.InvoicedBy{}
+		}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+		"one that another stream has since then, and the period has another": {[]billing.Invoice{renewal("10")}, nil, func(f *billing.Facts) {
+			since("sub_1", january.End)(f)
+			f.Stored[0].Subscription.ID = "sub_0"
+		}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"more, of one that another stream has since then": {[]billing.Invoice{renewal("41")}, nil, since("sub_1", january.End), "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
 	} {
 		f := closedWith("10")
-		c.streams(&f)
 		f.Reported[0].To, f.Beside, f.Invoices = to, c.beside, c.invoices
+		c.streams(&f)
 		f.Reconcile()
 		require.Equal(t, c.want, reconciledAs(f), name)
 	}

@@ -179,6 +179,20 @@ func TestNothingIsNoInvoice(t *testing.T) {
 	}
 }
 
+// Where a meter was left out as the period closed, no invoice is awaited for it.
+func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t, func(f *billing.Facts) {
+		addCharged(t, f, 2)
+		f.Side.Charges[1].Excluded, f.Usage = "no product is set for its lines", f.Usage[1:]
+	})
+	require.Equal(t, "3", f.Stored[0].Closed[1].Charge.String())
+	require.False(t, f.Stored[0].Closed[1].Billed)
+	plan := f.Plan()
+	require.Empty(t, plan.Reports)
+	require.Len(t, plan.Complete, 1)
+}
+
 // What lowers what an earlier period came to stays booked: no invoice is made for it.
 func TestACorrectionMakesNoInvoice(t *testing.T) {
 	t.Parallel()
@@ -475,6 +489,22 @@ func TestWhatIsMadeFinalTakesNothingLate(t *testing.T) {
 	require.Len(t, plan.Reports, 2)
 	require.True(t, plan.Reports[1].Late)
 	require.Equal(t, february.Range, plan.Reports[1].Window)
+}
+
+// Once a ledger was restored, a period may be open again whose draft has its lines:
+// that is made final once the period has closed.
+func TestADraftWaitsForItsPeriodToClose(t *testing.T) {
+	t.Parallel()
+	f := unsubscribedFacts(t)
+	f.Stored = f.Plan().Periods
+	f.Reported = []billing.Reported{onOwn(t, f, "3")}
+	require.Empty(t, f.Plan().Reports)
+
+	f.Now, f.MayClose = instant(t, "2026-02-05T00:00:00Z"), true
+	f.Stored, f.MayClose, f.After = f.Plan().Periods, false, 3
+	reports := f.Plan().Reports
+	require.Len(t, reports, 1)
+	require.Equal(t, billing.ActionReport, reports[0].Kind)
 }
 
 // Once a ledger was restored, an invoice of ours may be final before its period

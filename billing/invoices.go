@@ -191,11 +191,7 @@ func (f *Facts) share(of invoiced, meter metering.MeterID) {
 		return cmp.Or(a.Window.Start.Compare(b.Window.Start), cmp.Compare(a.Number, b.Number))
 	})
 	lacking := taken.Sub(units)
-	switch n := len(series); {
-	case !taken.IsNegative():
-	case units.IsZero(): // less than nothing is billed as nothing
-		*series[n-1].Invoiced, lacking = series[n-1].Invoiced.Sub(taken), units
-	default: // as it bills something, a decrease has not arrived
+	if taken.IsNegative() { // which is billed as nothing; where something is billed, a decrease has not arrived
 		for _, r := range slices.Backward(series) {
 			gone := smaller(notNegative(negative(lacking)), notNegative(negative(*r.Invoiced)))
 			*r.Invoiced, lacking = r.Invoiced.Add(gone), lacking.Add(gone)

@@ -233,3 +233,31 @@ func TestAnInvoiceWithoutALineBillsNothing(t *testing.T) {
 		require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: not reported; carried 1000", reconciledAs(f), name)
 	}
 }
+
+// Two periods of one subscription's period came to less than nothing, so that its
+// final invoice bills nothing: nothing is charged, and nothing given back.
+func TestLessThanNothingIsGivenBackToNobody(t *testing.T) {
+	t.Parallel()
+	of := metering.Range{Start: january.Start.AddDate(0, 0, 9), End: february.Start.AddDate(0, 0, 9)}
+	rest := metering.Range{Start: february.Start, End: of.End}
+	for _, units := range [][2]string{{"-10", "-2"}, {"-13", "10"}} {
+		f := closedWith("0")
+		before, after := closedAt(january, units[0], "0"), closedAt(rest, units[1], "0")
+		if after.Closed[0].Usage.Cmp(metering.Decimal{}) > 0 {
+			after.Closed[0].Charge = metering.Whole(100).Mul(after.Closed[0].Usage)
+		}
+		for _, p := range []*billing.Period{&before, &after} {
+			p.Subscription = billing.Subscription{ID: "sub_1", Range: of, Connection: first, Invoiced: true}
+			p.Closed[0].Scale = new(int32)
+		}
+		f.Stored = []billing.Period{before, after, subscribed(metering.Range{Start: of.End, End: of.End.AddDate(0, 1, 0)})}
+		f.Side.Period, f.Now = f.Stored[2].Range, of.End.AddDate(0, 0, 8)
+		first, last := counted(january, units[0]), counted(rest, units[1])
+		first.Window.Start, last.Number = of.Start, 2
+		f.Reported = []billing.Reported{first, last}
+		f.Invoices = []billing.Invoice{renewal("0")}
+		f.Invoices[0].Period = of
+		f.Reconcile()
+		require.Empty(t, f.Plan().Reports, units)
+	}
+}

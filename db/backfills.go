@@ -210,7 +210,7 @@ func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meter
 	if err != nil {
 		return fmt.Errorf("register groups: %w", err)
 	}
-	sums.foldOthers(func(name groupName) bool { return registered[name] })
+	sums.joinOthers(func(name groupName) bool { return registered[name] })
 	return sums.write(ctx, tx, tenant)
 }
 

@@ -140,13 +140,13 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	m := dbtest.Meter(t, store, k.tenant, "calls", "call", "model")
 	require.Equal(t, metering.Backfilling, m.Version.Status)
 
-	ingestOne(20, "1") // counted by ingest, in a row that somebody locks
+	ingestOne(20, "1") // counted by ingest, in an hour that somebody else marks
 	locker, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	defer locker.Close(context.Background())
 	tx, err := locker.Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `select from usage_hourly where tenant_id = $1 and customer_id = 0 for update`, k.tenant)
+	_, err = tx.Exec(t.Context(), `insert into backfill_hours (tenant_id, meter_version_id, hour) values ($1, $2, $3)`, k.tenant, m.Version.ID, day.Add(20*time.Hour))
 	require.NoError(t, err)
 	ended := make(chan error)
 	go func() {

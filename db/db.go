@@ -49,6 +49,7 @@ type DB struct {
 	Usage           Usage
 	Events          Events
 	EventCounts     EventCounts
+	Folds           Folds
 	Providers       Providers
 	Ledger          Ledger
 	Syncs           Syncs
@@ -175,6 +176,7 @@ func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.C
 		Usage:           Usage{pool},
 		Events:          Events{pool},
 		EventCounts:     EventCounts{pool},
+		Folds:           Folds{pool},
 		Providers:       Providers{pool},
 		Ledger:          Ledger{pool, read},
 		Syncs:           Syncs{pool},

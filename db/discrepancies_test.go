@@ -39,7 +39,9 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 				require.NoError(t, err)
 				return found
 			}
-			require.Zero(t, audit(tenant.ID))
+			require.Zero(t, audit(tenant.ID), "of what is not folded")
+			require.NoError(t, store.Folds.Tenant(t.Context(), tenant.ID))
+			require.Zero(t, audit(tenant.ID), "of what is folded")
 
 			_, err := dbtest.Conn(t).Exec(t.Context(), `
 				update usage_hourly set sum = sum + 0.5

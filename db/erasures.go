@@ -248,6 +248,9 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err != nil {
 			return err
 		}
+		if err := foldAll(ctx, tx, tenant); err != nil {
+			return err
+		}
 		used, err := groupsOf(ctx, tx, tenant, customer)
 		if err != nil {
 			return err

@@ -111,7 +111,7 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 			text := ""
 			for _, of := range []metering.CustomerID{customer.ID, metering.WholeTenant} {
 				var sum, count string
-				require.NoError(t, conn.QueryRow(ctx, `select sum(sum)::text, sum(count)::text from usage_monthly where tenant_id = $1 and customer_id = $2`, tenant, of).Scan(&sum, &count))
+				require.NoError(t, conn.QueryRow(ctx, `select sum(sum)::text, sum(count)::text from usage_months where tenant_id = $1 and customer_id = $2`, tenant, of).Scan(&sum, &count))
 				text += sum + " of " + count + "; "
 			}
 			return text

@@ -410,7 +410,7 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 		return nil, fmt.Errorf("register groups: %w", err)
 	}
 	a.groups = registered
-	sums.foldOthers(func(name groupName) bool {
+	sums.joinOthers(func(name groupName) bool {
 		_, asked := unseen[name]
 		return !asked || registered[name]
 	})

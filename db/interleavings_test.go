@@ -139,7 +139,9 @@ func TestWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
 		store, err := dbtest.Connect(t.Context(), address+"&pool_max_conns=8")
 		require.NoError(t, err)
 		stores[i], writers[i] = store, db.NewWriter(store, db.WriterOptions{GroupEvents: 60})
+		folder := db.NewFolder(store, func(err error) { t.Error(err) })
 		t.Cleanup(func() {
+			folder.Close()
 			writers[i].Close()
 			store.Close()
 		})

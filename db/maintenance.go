@@ -81,6 +81,7 @@ func compressEvents(ctx context.Context, conn *pgxpool.Conn, now time.Time) erro
 // State is how things stand over all tenants.
 type State struct {
 	Discrepancies      int64 // that the last audits found
+	Unfolded           int64 // transactions whose usage is not in the rollups yet
 	OpenSyncs          int64
 	OutstandingReports int64
 	OldestReport       *time.Time                            // when the oldest of them was made; nil: there is none
@@ -97,6 +98,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 	err = m.pool.QueryRow(ctx, `
 		select
 		  (select count(*) from usage_discrepancies),
+		  (select count(*) from `+unfoldedTransactions+`),
 		  (select count(*) from billing_syncs where status in ('requested', 'running')),
 		  r.outstanding, r.oldest,
 		  (select jsonb_object_agg(x.state, `+standingIn("x.state")+`) from unnest($2::text[]) x (state)),
@@ -112,7 +114,7 @@ func (m Maintenance) State(ctx context.Context, now time.Time) (s State, err err
 		  from webhook_deliveries w
 		  join outbox o on o.tenant_id = w.tenant_id and o.id = w.message_id
 		  where w.status = 'pending') d`, now, discrepant(), openHolds()).Scan(
-		&s.Discrepancies, &s.OpenSyncs, &s.OutstandingReports, &s.OldestReport, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.OldestMessage, &s.KeptFrom)
+		&s.Discrepancies, &s.Unfolded, &s.OpenSyncs, &s.OutstandingReports, &s.OldestReport, &s.Reconciliations, &s.Holds, &s.DuePeriods, &s.PendingMessages, &s.OldestMessage, &s.KeptFrom)
 	return s, coded(err)
 }
 

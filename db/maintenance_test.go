@@ -126,6 +126,8 @@ func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 		requireRollupsEqualARecount(t, conn, tenant)
 		requireTotalsEqualARecount(t, store, conn, tenant, acme, metering.Range{Start: old.Add(17 * time.Minute), End: month.End.Add(-time.Minute)})
 
+		require.NoError(t, store.Folds.Tenant(t.Context(), tenant))
+		requireRollupsEqualARecount(t, conn, tenant)
 		_, err = conn.Exec(t.Context(), `
 			update usage_hourly set sum = sum + 1 where tenant_id = $1 and customer_id = $2 and hour = $3 and meter_version_id = $4`,
 			tenant, acme, old.Add(time.Hour), past.Version.ID)

@@ -52,7 +52,7 @@ var buckets = map[metering.Granularity][2]string{
 // differs.
 func requireRollupsEqualARecount(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) {
 	t.Helper()
-	for g, table := range map[metering.Granularity]string{metering.Hour: "usage_hourly", metering.Month: "usage_monthly"} {
+	for g, table := range map[metering.Granularity]string{metering.Hour: "usage_hours", metering.Month: "usage_months"} {
 		rows, err := conn.Query(t.Context(), fmt.Sprintf(`
 			with counted as (`+counted+`),
 			recount as (

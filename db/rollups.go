@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,10 +18,10 @@ import (
 // rollups collects what a set of events adds to the hourly and monthly rows.
 // Ingest and backfill share it, so both count alike.
 type rollups struct {
-	hours, months map[bucket]*tally
-	groups        map[groupName]metering.Group
-	zones         map[string]*zoneClock
-	recent        map[metering.MeterVersionID]grouped
+	hours  map[bucket]*tally
+	groups map[groupName]metering.Group
+	zones  map[string]*zoneClock
+	recent map[metering.MeterVersionID]grouped
 }
 
 // grouped is the group of some properties.
@@ -29,24 +30,25 @@ type grouped struct {
 	group      metering.Group
 }
 
-// bucket is the key of a rollup row.
+// bucket is what a tally is of: the key of an hourly row, and with the month that
+// of a monthly one.
 type bucket struct {
 	customer metering.CustomerID
 	version  metering.MeterVersionID
 	group    metering.GroupID
-	start    time.Time
+	hour     time.Time
+	month    time.Time // that the hour is of
 }
 
 func newRollups() *rollups {
 	return &rollups{
-		hours: make(map[bucket]*tally), months: make(map[bucket]*tally),
+		hours:  make(map[bucket]*tally),
 		groups: make(map[groupName]metering.Group), zones: make(map[string]*zoneClock),
 		recent: make(map[metering.MeterVersionID]grouped),
 	}
 }
 
-// add counts an event for its customer and for the whole tenant, and returns
-// the group that it counts in.
+// add counts an event, and returns the group that it counts in.
 func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (metering.Group, error) {
 	group, err := r.groupOf(g, e.Properties)
 	if err != nil {
@@ -59,10 +61,13 @@ func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (me
 		r.zones[g.Timezone] = clock
 	}
 	hour, month := clock.buckets(e.At)
-	for _, customer := range []metering.CustomerID{e.CustomerID, metering.WholeTenant} {
-		addTo(r.hours, bucket{customer, g.ID, group.ID, hour}, e.Value, late)
-		addTo(r.months, bucket{customer, g.ID, group.ID, month}, e.Value, late)
+	of := bucket{e.CustomerID, g.ID, group.ID, hour, month}
+	t, ok := r.hours[of]
+	if !ok {
+		t = new(tally)
+		r.hours[of] = t
 	}
+	t.add(e.Value, late)
 	return group, nil
 }
 
@@ -80,31 +85,20 @@ func (r *rollups) groupOf(g metering.MeterVersion, properties json.RawMessage) (
 	return group, nil
 }
 
-// foldOthers moves what belongs to groups beyond the bound to OtherGroup.
-func (r *rollups) foldOthers(known func(groupName) bool) {
-	for _, rows := range []map[bucket]*tally{r.hours, r.months} {
-		for key, t := range rows {
-			if key.group == metering.OtherGroup.ID || known(groupName{key.version, key.group}) {
-				continue
-			}
-			delete(rows, key)
-			key.group = metering.OtherGroup.ID
-			if other, ok := rows[key]; ok {
-				other.merge(t)
-			} else {
-				rows[key] = t
-			}
+// joinOthers moves what belongs to groups beyond the bound to OtherGroup.
+func (r *rollups) joinOthers(known func(groupName) bool) {
+	for of, t := range r.hours {
+		if of.group == metering.OtherGroup.ID || known(groupName{of.version, of.group}) {
+			continue
+		}
+		delete(r.hours, of)
+		of.group = metering.OtherGroup.ID
+		if other, ok := r.hours[of]; ok {
+			other.merge(t)
+		} else {
+			r.hours[of] = t
 		}
 	}
-}
-
-func addTo(rows map[bucket]*tally, key bucket, value metering.Decimal, late bool) {
-	t, ok := rows[key]
-	if !ok {
-		t = new(tally)
-		rows[key] = t
-	}
-	t.add(value, late)
 }
 
 // zoneClock finds the local hour and month of an instant, remembering the last
@@ -124,19 +118,15 @@ func (c *zoneClock) buckets(t time.Time) (hour, month time.Time) {
 	return c.hour.Start, c.month.Start
 }
 
-var (
-	addHours  = addTallies("usage_hourly", "hour")
-	addMonths = addTallies("usage_monthly", "month")
-)
+// addedAtOnce bounds how many tallies a row of usage_added has.
+const addedAtOnce = 1000
 
-// queue puts the additions into a batch, in the one order that every
-// transaction uses, so that two of them never wait for each other in a circle.
+// queue puts the additions into a batch. They are appended, so no transaction waits
+// for another, whatever both count.
 func (r *rollups) queue(batch *pgx.Batch, tenant metering.TenantID) {
-	if len(r.hours) == 0 {
-		return
+	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(r.hours), inOrder), addedAtOnce) {
+		batch.Queue(addUsage, r.arrays(tenant, some)...)
 	}
-	batch.Queue(addHours, rollupArrays(tenant, r.hours)...)
-	batch.Queue(addMonths, rollupArrays(tenant, r.months)...)
 }
 
 // write adds everything in the transaction.
@@ -146,39 +136,33 @@ func (r *rollups) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID
 	return tx.SendBatch(ctx, &batch).Close()
 }
 
-func rollupArrays(tenant metering.TenantID, rows map[bucket]*tally) []any {
-	keys := make([]bucket, 0, len(rows))
-	for key := range rows {
-		keys = append(keys, key)
+func (r *rollups) arrays(tenant metering.TenantID, buckets []bucket) []any {
+	n := len(buckets)
+	customers, versions, groups := make([]int64, n), make([]int64, n), make([][16]byte, n)
+	hours, months, tallies := make([]time.Time, n), make([]time.Time, n), make([]*tally, n)
+	for i, of := range buckets {
+		customers[i], versions[i], groups[i] = int64(of.customer), int64(of.version), of.group
+		hours[i], months[i], tallies[i] = of.hour, of.month, r.hours[of]
 	}
-	slices.SortFunc(keys, inLockOrder)
-	n := len(keys)
-	customers, versions, groups, starts := make([]int64, n), make([]int64, n), make([][16]byte, n), make([]time.Time, n)
-	tallies := make([]*tally, n)
-	for i, key := range keys {
-		customers[i], versions[i], groups[i], starts[i] = int64(key.customer), int64(key.version), key.group, key.start
-		tallies[i] = rows[key]
-	}
-	return append([]any{tenant, customers, versions, groups, starts}, tallyArrays(tallies)...)
+	return append([]any{tenant, customers, versions, groups, hours, months}, tallyArrays(tallies)...)
 }
 
-// inLockOrder puts the tenant's own rows, which every transaction wants, last:
-// they are locked for the shortest time.
-func inLockOrder(a, b bucket) int {
-	whole := func(k bucket) int {
-		if k.customer == metering.WholeTenant {
-			return 1
-		}
-		return 0
-	}
+// inOrder puts what has the same column values side by side: a row of arrays is
+// compressed.
+func inOrder(a, b bucket) int {
 	return cmp.Or(
-		cmp.Compare(whole(a), whole(b)),
-		a.start.Compare(b.start),
-		cmp.Compare(a.customer, b.customer),
 		cmp.Compare(a.version, b.version),
+		a.hour.Compare(b.hour),
+		cmp.Compare(a.customer, b.customer),
 		bytes.Compare(a.group[:], b.group[:]),
 	)
 }
+
+// addUsage appends tallies. Its arguments are a tenant, what the tallies are of in
+// five arrays, and what tallyArrays makes.
+const addUsage = `
+	insert into usage_added (tenant_id, customer_ids, meter_version_ids, group_ids, hours, months, ` + tallyArrayColumns + `)
+	values ($1, $2, $3, $4, $5, $6, $7::text[]::numeric[], $8, $9::text[]::numeric[], $10)`
 
 // What is counted in one group is counted in another instead, by hour and by month, as SQL.
 const (

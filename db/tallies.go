@@ -20,26 +20,34 @@ const (
 // fields are where tallyColumns or mergedTally are read to.
 func (t *tally) fields() []any { return []any{&t.sum, &t.count, &t.lateSum, &t.lateCount} }
 
-// addTallies adds tallies to the rows of a rollup, whose column start says where
-// a row starts. Its arguments are a tenant, the rows' keys in four arrays, and
-// what tallyArrays makes.
-func addTallies(rollup, start string) string {
+// addTallies adds rows of tallies, which are called x and have the key's columns, to a
+// rollup, as SQL. Rows are locked in the order of their keys.
+func addTallies(rollup, start, rows string) string {
 	key := `tenant_id, customer_id, meter_version_id, group_id, ` + start
 	return `
 		insert into ` + rollup + ` as u (` + key + `, ` + tallyColumns + `)
-		select $1, a, b, c, d, e::numeric, f, g::numeric, h
-		from unnest($2::bigint[], $3::bigint[], $4::uuid[], $5::timestamptz[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
-		  as rows (a, b, c, d, e, f, g, h)
+		select ` + key + `, ` + mergedTally + `
+		from ` + rows + ` x
+		group by ` + key + `
+		order by ` + key + `
 		on conflict (` + key + `) do update
 		set sum = u.sum + excluded.sum, count = u.count + excluded.count,
 		    late_sum = u.late_sum + excluded.late_sum, late_count = u.late_count + excluded.late_count`
 }
 
+// tallyArrayColumns are those of usage_added that tallyArrays are for.
+const tallyArrayColumns = `sums, counts, late_sums, late_counts`
+
+// tallyArrays are tallies as arrays; those of late usage are nil where none is late.
 func tallyArrays(tallies []*tally) []any {
-	n := len(tallies)
+	n, late := len(tallies), false
 	sums, counts, lateSums, lateCounts := make([]string, n), make([]int64, n), make([]string, n), make([]int64, n)
 	for i, t := range tallies {
 		sums[i], counts[i], lateSums[i], lateCounts[i] = t.sum.String(), t.count, t.lateSum.String(), t.lateCount
+		late = late || t.lateCount > 0
+	}
+	if !late {
+		lateSums, lateCounts = nil, nil
 	}
 	return []any{sums, counts, lateSums, lateCounts}
 }

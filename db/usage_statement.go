@@ -45,10 +45,17 @@ const (
 // rollup is the table of a place, and the column that says where a row starts.
 func (p place) rollup() (table, start string) {
 	if p == monthly {
-		return "usage_monthly u", "u.month"
+		return "usage_monthly", "u.month"
 	}
-	return "usage_hourly u", "u.hour"
+	return "usage_hourly", "u.hour"
 }
+
+// unfolded is what is not in the rollups yet, and unfoldedTransactions has a row for
+// each that has added to it.
+const (
+	unfolded             = "usage_unfolded"
+	unfoldedTransactions = "usage_added"
+)
 
 // newUsageStatement reads usage of one customer, or of the whole tenant.
 func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter) *usageStatement {
@@ -147,14 +154,14 @@ func (s *usageStatement) rows() string {
 	var places []string
 	for _, p := range []place{monthly, hourly} {
 		if len(s.places[p].from) > 0 {
-			places = append(places, s.joined(p))
+			places = append(places, s.joined(p)...)
 		}
 	}
 	if len(s.places[raw].from) > 0 {
 		places = append(places, s.events())
 	}
 	if len(places) == 0 {
-		places = append(places, s.joined(monthly))
+		places = s.joined(monthly)
 	}
 	return table(places)
 }
@@ -165,21 +172,23 @@ func (s *usageStatement) rows() string {
 func (s *usageStatement) rowsInOrder() string {
 	var parts []string
 	for _, p := range []place{monthly, hourly} {
-		in, start := p.rollup()
+		rollup, start := p.rollup()
 		for i, from := range s.places[p].from {
 			name := fmt.Sprintf("part%d", len(parts))
 			s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = from, s.places[p].until[i], s.places[p].versions[i]
-			parts = append(parts, fmt.Sprintf(`
-				select %d, %s
-				from %s
-				where %s
-				  and u.meter_version_id = any(@%[5]s_versions::bigint[])
-				  and %[6]s >= @%[5]s_from
-				  and %[6]s < @%[5]s_until`, s.places[p].numbers[i], rollupColumns(start), in, s.ofCustomer("u"), name, start))
+			for _, table := range []string{rollup, unfolded} {
+				parts = append(parts, fmt.Sprintf(`
+					select %d, %s
+					from %s u
+					where %s
+					  and u.meter_version_id = any(@%[5]s_versions::bigint[])
+					  and %[6]s >= @%[5]s_from
+					  and %[6]s < @%[5]s_until`, s.places[p].numbers[i], rollupColumns(start), table, s.ofCustomer("u"), name, start))
+			}
 		}
 	}
 	if len(parts) == 0 {
-		parts = append(parts, s.joined(monthly))
+		parts = s.joined(monthly)
 	}
 	return table(parts)
 }
@@ -193,14 +202,17 @@ func rollupColumns(start string) string {
 	return "u.customer_id, u.meter_version_id, u.group_id, " + start + ", " + tallyColumns
 }
 
-// joined is a rollup's rows in its parts.
-func (s *usageStatement) joined(p place) string {
-	in, start := p.rollup()
-	return `
-		select x.no, ` + rollupColumns(start) + `
-		from ` + s.unnest(p) + `
-		join ` + in + ` on u.meter_version_id = any(x.versions::bigint[]) and ` + start + ` >= x.from_at and ` + start + ` < x.until_at
-		where ` + s.ofCustomer("u") + s.bounds(p, start)
+// joined is a rollup's rows in its parts, and what is not in it yet.
+func (s *usageStatement) joined(p place) (places []string) {
+	rollup, start := p.rollup()
+	for _, table := range []string{rollup, unfolded} {
+		places = append(places, `
+		select x.no, `+rollupColumns(start)+`
+		from `+s.unnest(p)+`
+		join `+table+` u on u.meter_version_id = any(x.versions::bigint[]) and `+start+` >= x.from_at and `+start+` < x.until_at
+		where `+s.ofCustomer("u")+s.bounds(p, start))
+	}
+	return places
 }
 
 // events are raw events where a range cuts an hour, by the same rule as ingest.
@@ -271,19 +283,31 @@ func (s *usageStatement) bounds(p place, at string) string {
 
 // countedEvents is the number of a customer's events in the months that a
 // range touches, and of the late ones of every month, as of the meter versions
-// that billing uses, as SQL.
-func countedEvents(tenant, customer, start, end string) string {
-	return `(
+// that billing uses, as SQL. Of those that are not folded yet it reads addedEvents,
+// or what a statement has made of it.
+func countedEvents(added, tenant, customer, start, end string) string {
+	within := func(table string) string {
+		return `(
 	select coalesce(sum(case when u.month < ` + end + ` and u.month > ` + start + ` - interval '32 days'
 	  then u.count + u.late_count else u.late_count end), 0)::bigint
-	from usage_monthly u
+	from ` + table + ` u
 	where u.tenant_id = ` + tenant + `
 	  and u.customer_id = ` + customer + `
 	  and u.meter_version_id in (select m.meter_version_id from meters m where m.tenant_id = ` + tenant + `))`
+	}
+	return `(` + within("usage_monthly") + ` + case when ` + customer + ` in (select customer_id from ` + added + ` a) then ` + within(added) + ` else 0 end)`
 }
 
+// addedEvents are the tenant's events that are not folded yet, as SQL.
+const addedEvents = `(
+	select tenant_id, customer_id, meter_version_id, month, sum(count) as count, sum(late_count) as late_count
+	from usage_unfolded
+	where tenant_id = @tenant
+	group by 1, 2, 3, 4)`
+
 // groupsUsed are the meter versions and groups that customer $2 has usage in, and
-// groupUsedByOthers says that another has some in group g, as SQL.
+// groupUsedByOthers says that another has some in group g, as SQL. All of the
+// tenant's usage is folded.
 const (
 	groupsUsed        = `select u.meter_version_id, u.group_id from usage_monthly u where u.tenant_id = $1 and u.customer_id = $2`
 	groupUsedByOthers = `exists (
@@ -299,7 +323,7 @@ const (
 // a closed period.
 const selectLateMonths = `
 	select distinct u.month
-	from usage_monthly u
+	from usage_months u
 	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id
 	where u.tenant_id = @tenant
 	  and u.customer_id = @customer

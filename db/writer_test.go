@@ -214,10 +214,10 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 		database func(testing.TB) (*db.DB, string)
 		lock     string
 	}{
-		"ByItsEvents":  {dbtest.Fresh, `lock table events in access exclusive mode`},
-		"ByItsRollups": {dbtest.Fresh, `lock table usage_monthly in share mode`},
-		"ByTheTenant":  {shared, `select pg_advisory_xact_lock(@tenant)`},
-		"ByItsKeys":    {shared, `insert into event_keys values (@tenant, event_key('k'), 0)`},
+		"ByItsEvents": {dbtest.Fresh, `lock table events in access exclusive mode`},
+		"ByItsUsage":  {dbtest.Fresh, `lock table usage_added in share mode`},
+		"ByTheTenant": {shared, `select pg_advisory_xact_lock(@tenant)`},
+		"ByItsKeys":   {shared, `insert into event_keys values (@tenant, event_key('k'), 0)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -246,7 +246,7 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 			var left int
 			err = conn.QueryRow(t.Context(), `
 				select (select count(*) from events where tenant_id = $1) + (select count(*) from event_keys where tenant_id = $1)
-				  + (select count(*) from usage_hourly where tenant_id = $1) + (select count(*) from usage_monthly where tenant_id = $1)
+				  + (select count(*) from usage_hours where tenant_id = $1) + (select count(*) from usage_months where tenant_id = $1)
 				  + (select count(*) from event_types where tenant_id = $1)`, tenant).Scan(&left)
 			require.NoError(t, err)
 			require.Zero(t, left, "rows of an event that was not stored")

@@ -1,9 +1,11 @@
 -- +goose Up
 
--- Rollups are changed in the transaction that stores the events. Customer 0 is
--- the tenant itself. Hours and months are the local ones of the meter version's
--- time zone. late_* is usage that arrived after its billing period was closed:
--- sum and count of a closed window never change again.
+-- What events come to is appended by the transaction that stores them, a few
+-- rows for all of them, and folded into the rollups about once a second. Whoever
+-- reads usage adds what is not folded yet. Customer 0 is the tenant itself. Hours
+-- and months are the local ones of the meter version's time zone. late_* is usage
+-- that arrived after its billing period was closed: sum and count of a closed
+-- window never change again.
 create table usage_hourly (
   tenant_id        bigint not null,
   customer_id      bigint not null,
@@ -32,6 +34,51 @@ create table usage_monthly (
   primary key (tenant_id, customer_id, meter_version_id, group_id, month)
 ) with (fillfactor = 70);
 comment on table usage_monthly is 'Usage by local month, customer, meter version and group.';
+
+-- Arrays are columns of a table with a row for each customer, version, group and
+-- hour. Those of late usage are null where none of it is late.
+create table usage_added (
+  tenant_id         bigint not null,
+  id                bigint generated always as identity,
+  customer_ids      bigint[] not null,
+  meter_version_ids bigint[] not null,
+  group_ids         uuid[] not null,
+  hours             timestamptz[] not null,
+  months            timestamptz[] not null, -- that the hours are of
+  sums              numeric[] not null,
+  counts            bigint[] not null,
+  late_sums         numeric[],
+  late_counts       bigint[],
+  primary key (tenant_id, id)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+comment on table usage_added is 'What transactions have added to usage_hourly and usage_monthly, and nobody has folded into them yet.';
+
+create view usage_unfolded as
+select a.tenant_id, a.id, c.customer_id, f.meter_version_id, f.group_id, f.hour, f.month,
+  f.sum, f.count, coalesce(f.late_sum, 0) as late_sum, coalesce(f.late_count, 0) as late_count
+from usage_added a
+cross join lateral unnest(a.customer_ids, a.meter_version_ids, a.group_ids, a.hours, a.months, a.sums, a.counts, a.late_sums, a.late_counts)
+  f (customer_id, meter_version_id, group_id, hour, month, sum, count, late_sum, late_count)
+cross join lateral (values (f.customer_id), (0)) c (customer_id);
+comment on view usage_unfolded is 'usage_added row by row, those of the tenant itself included.';
+
+create view usage_hours as
+select tenant_id, customer_id, meter_version_id, group_id, hour, sum(sum) as sum, sum(count)::bigint as count, sum(late_sum) as late_sum, sum(late_count)::bigint as late_count
+from (
+  select tenant_id, customer_id, meter_version_id, group_id, hour, sum, count, late_sum, late_count from usage_hourly
+  union all
+  select tenant_id, customer_id, meter_version_id, group_id, hour, sum, count, late_sum, late_count from usage_unfolded) u
+group by 1, 2, 3, 4, 5;
+comment on view usage_hours is 'usage_hourly with what is not folded yet.';
+
+create view usage_months as
+select tenant_id, customer_id, meter_version_id, group_id, month, sum(sum) as sum, sum(count)::bigint as count, sum(late_sum) as late_sum, sum(late_count)::bigint as late_count
+from (
+  select tenant_id, customer_id, meter_version_id, group_id, month, sum, count, late_sum, late_count from usage_monthly
+  union all
+  select tenant_id, customer_id, meter_version_id, group_id, month, sum, count, late_sum, late_count from usage_unfolded) u
+group by 1, 2, 3, 4, 5;
+comment on view usage_months is 'usage_monthly with what is not folded yet.';
 
 create table usage_groups (
   tenant_id        bigint not null,
@@ -68,5 +115,9 @@ comment on table backfill_hours is 'The hours that a backfill has counted, of th
 drop table backfill_hours;
 drop table backfill_days;
 drop table usage_groups;
+drop view usage_months;
+drop view usage_hours;
+drop view usage_unfolded;
+drop table usage_added;
 drop table usage_monthly;
 drop table usage_hourly;

@@ -80,7 +80,7 @@ func TestAnErasureGoesOnAfterEachKill(t *testing.T) {
 	for _, statement := range []string{
 		`select count(*) from events e where e::text ~ 'ada@|ada-laptop|Lovelace'`, `select count(*) from event_keys`, `select count(*) from usage_groups g where g::text ~ 'ada@|ada-|Lovelace'`,
 		`select count(*) from customers c where c::text ~ 'ada@|ada-laptop|Lovelace'`, `select count(*) - 1 from audit_log where action = 'customer.erased'`,
-		`select count(*) - 3 from events where erased is not null`, `select coalesce(sum(sum), 0)::bigint - 15 from usage_monthly where customer_id = 0`,
+		`select count(*) - 3 from events where erased is not null`, `select coalesce(sum(sum), 0)::bigint - 15 from usage_months where customer_id = 0`,
 	} {
 		var n int
 		require.NoError(t, look.QueryRow(t.Context(), statement).Scan(&n))

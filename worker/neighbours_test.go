@@ -88,6 +88,7 @@ func TestNobodyIsHeldUpByACustomerThatFails(t *testing.T) {
 	}
 	_, err := s.writer.Ingest(t.Context(), s.tenant, events)
 	require.NoError(t, err)
+	require.NoError(t, s.store.Folds.Tenant(t.Context(), s.tenant))
 	conn := s.connect()
 	for _, statement := range []string{
 		`delete from customers where tenant_id = $1 and external_id = 'canary-customer'`,

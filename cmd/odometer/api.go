@@ -82,6 +82,8 @@ func serveAPI(ctx context.Context, env *environment) error {
 	defer writer.Close()
 	counter := db.NewEventCounter(ingest, func(err error) { log.Warn("events are not counted yet", "error", err) })
 	defer counter.Close()
+	folder := db.NewFolder(ingest, func(err error) { log.Warn("usage is not folded yet", "error", err) })
+	defer folder.Close()
 
 	metrics := newRegistry()
 	handler, err := api.New(api.Deps{

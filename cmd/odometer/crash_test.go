@@ -78,7 +78,7 @@ func TestAKilledAPILosesNoAnsweredEvent(t *testing.T) {
 		require.Contains(t, []int{0, batchOfMark}, stored[mark], "unanswered request %s is stored whole, once, or not at all", mark)
 	}
 	require.NotEmpty(t, unanswered, "no kill has met a request")
-	requireNoDiscrepancy(t, conn, "usage_hourly", "hour", "hour")
+	requireNoDiscrepancy(t, conn, "usage_hours", "hour", "hour")
 }
 
 const batchOfMark = 5

@@ -129,7 +129,7 @@ func TestRollupsEqualARecount(t *testing.T) {
 		}
 		return fmt.Errorf("%d meter versions are still backfilling", backfilling)
 	})
-	for _, rollup := range []struct{ table, column, unit string }{{"usage_hourly", "hour", "hour"}, {"usage_monthly", "month", "month"}} {
+	for _, rollup := range []struct{ table, column, unit string }{{"usage_hours", "hour", "hour"}, {"usage_months", "month", "month"}} {
 		requireNoDiscrepancy(t, conn, rollup.table, rollup.column, rollup.unit)
 	}
 	var events, keys int

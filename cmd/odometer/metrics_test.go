@@ -65,6 +65,18 @@ func (w *watched) exec(sql string, args ...any) {
 	require.NoError(w, err)
 }
 
+// folded waits until all usage is in the rollups.
+func (w *watched) folded() {
+	w.Helper()
+	dbtest.Eventually(w, time.Minute, func() error {
+		var left int
+		if err := w.conn.QueryRow(w.Context(), `select count(*) from usage_added`).Scan(&left); err != nil || left == 0 {
+			return err
+		}
+		return fmt.Errorf("%d rows are not folded", left)
+	})
+}
+
 // metric is what the worker says of a series, as text; "": nothing.
 func (w *watched) metric(series string) string {
 	w.Helper()
@@ -110,6 +122,7 @@ func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 	const one = `update usage_hourly set sum = sum + $1::numeric
 		where hour = $2 and customer_id = (select id from customers where external_id = 'acme')`
 	noon := day.Add(12*time.Hour + 15*time.Minute)
+	w.folded()
 	w.exec(one, "0.5", noon)
 	require.Equal(t, "0", w.metric("odometer_usage_discrepancies"), "nobody has looked")
 	w.audit()

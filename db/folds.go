@@ -1,0 +1,136 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Folds take what transactions have added to usage into its rollups. Whether they
+// run or not, every total is the same.
+type Folds struct{ pool *pool }
+
+// foldedAtOnce bounds how many rows of usage_added, of addedAtOnce tallies at most,
+// one transaction folds.
+const foldedAtOnce = 100
+
+// foldAdded takes the tenant's oldest rows of usage_added into the rollups: hours
+// first, and both in the order of their keys. It is one statement, so that who reads
+// finds them there or here, and never in both or neither.
+var foldAdded = `
+	with last as materialized (select max(id) as id from (select id from usage_added where tenant_id = @tenant order by id limit @most) r),
+	added as materialized (select * from usage_unfolded where tenant_id = @tenant and id <= (select id from last)),
+	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
+	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),
+	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)
+	select count(*) from folded`
+
+// foldLock is what one fold of a tenant's at a time has, until its transaction ends, as SQL.
+const foldLock = `hashtextextended('fold usage', $1)`
+
+// Tenant folds what is there of the tenant's. It leaves that to another process
+// that is doing so.
+func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
+	for {
+		var folded int
+		err := inTx(ctx, f.pool, func(tx pgx.Tx) (err error) {
+			var free bool
+			if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(`+foldLock+`)`, tenant).Scan(&free); err != nil || !free {
+				return err
+			}
+			folded, err = foldSome(ctx, tx, tenant)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("fold usage: %w", err)
+		}
+		if folded < foldedAtOnce {
+			return nil
+		}
+	}
+}
+
+// All folds what is there of every tenant.
+func (f Folds) All(ctx context.Context) error {
+	rows, err := f.pool.Query(ctx, `select distinct tenant_id from usage_added`)
+	if err != nil {
+		return fmt.Errorf("list what is not folded: %w", coded(err))
+	}
+	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+	if err != nil {
+		return fmt.Errorf("list what is not folded: %w", coded(err))
+	}
+	for _, tenant := range tenants {
+		err = errors.Join(err, f.Tenant(For(ctx, tenant), tenant))
+	}
+	return err
+}
+
+// foldAll folds everything of the tenant's, in the caller's transaction, which holds
+// the tenant's lock, so that nobody adds more.
+func foldAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(`+foldLock+`)`, tenant); err != nil {
+		return err
+	}
+	for {
+		folded, err := foldSome(ctx, tx, tenant)
+		if err != nil || folded < foldedAtOnce {
+			return err
+		}
+	}
+}
+
+func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (folded int, err error) {
+	err = tx.QueryRow(ctx, foldAdded, pgx.NamedArgs{"tenant": tenant, "most": foldedAtOnce}).Scan(&folded)
+	return folded, err
+}
+
+// Folder folds again and again.
+type Folder struct {
+	folds   Folds
+	stop    chan struct{}
+	stopped chan struct{}
+}
+
+const (
+	foldEvery   = time.Second / 2
+	foldsWithin = 30 * time.Second // those of all tenants take
+)
+
+// NewFolder makes a Folder of store. failed is told why something could not be folded;
+// it is tried again the next time.
+func NewFolder(store *DB, failed func(error)) *Folder {
+	f := &Folder{folds: store.Folds, stop: make(chan struct{}), stopped: make(chan struct{})}
+	go f.run(failed)
+	return f
+}
+
+// Close waits until a fold that runs has ended. What is left is folded by whoever
+// comes next.
+func (f *Folder) Close() {
+	close(f.stop)
+	<-f.stopped
+}
+
+func (f *Folder) run(failed func(error)) {
+	defer close(f.stopped)
+	every := time.NewTicker(foldEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-f.stop:
+			return
+		case <-every.C:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), foldsWithin)
+		if err := f.folds.All(ctx); err != nil {
+			failed(err)
+		}
+		cancel()
+	}
+}

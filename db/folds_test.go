@@ -1,0 +1,175 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// unfolded is how many transactions of the tenant's have added what is not folded.
+func unfolded(t testing.TB, conn *pgx.Conn, tenant metering.TenantID) (rows int) {
+	t.Helper()
+	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from usage_added where tenant_id = $1`, tenant).Scan(&rows))
+	return rows
+}
+
+// someEvents are of ten customers and three models, in some hours of two months.
+func someEvents(t testing.TB, n int) []metering.Event {
+	events := make([]metering.Event, n)
+	for i := range events {
+		at := november.Add(-time.Duration(rand.IntN(40*24*60)) * time.Minute)
+		properties := fmt.Sprintf(`{"model":"%d"}`, rand.IntN(3))
+		events[i] = dbtest.Event(t, "call", fmt.Sprint("customer ", rand.IntN(10)), at, fmt.Sprintf("%d.%03d", rand.IntN(9), rand.IntN(1000)), "", properties)
+	}
+	return events
+}
+
+func TestAFoldChangesNoTotal(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	for _, zone := range []string{"UTC", "Asia/Kathmandu", "America/New_York"} {
+		tenant, other := dbtest.Tenant(t, store, zone).ID, dbtest.Tenant(t, store, zone).ID
+		for _, id := range []metering.TenantID{tenant, other} {
+			dbtest.Meter(t, store, id, "calls", "call", "model")
+			dbtest.Meter(t, store, id, "all-calls", "call")
+		}
+		w := newWriter(t, store, db.WriterOptions{})
+		send := func() {
+			for range 3 {
+				_, err := w.Ingest(t.Context(), tenant, someEvents(t, 50))
+				require.NoError(t, err)
+				_, err = w.Ingest(t.Context(), other, someEvents(t, 5))
+				require.NoError(t, err)
+			}
+			requireRollupsEqualARecount(t, conn, tenant)
+		}
+		send()
+		require.Equal(t, 3, unfolded(t, conn, tenant), "each transaction adds a row")
+		for range 2 {
+			require.NoError(t, store.Folds.Tenant(t.Context(), tenant))
+			require.Zero(t, unfolded(t, conn, tenant))
+			requireRollupsEqualARecount(t, conn, tenant)
+		}
+		require.Equal(t, 3, unfolded(t, conn, other), "another tenant's")
+		send() // to rows that are there, and to others
+		for _, id := range []metering.TenantID{tenant, other} {
+			require.NoError(t, store.Folds.Tenant(t.Context(), id))
+			require.Zero(t, unfolded(t, conn, id))
+		}
+		requireRollupsEqualARecount(t, conn, tenant)
+		requireRollupsEqualARecount(t, conn, other)
+	}
+}
+
+// What more than one transaction folds is folded whole, and late usage stays late.
+func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.created(b.now.AddDate(0, -3, 0))
+	b.use("5")
+	b.now = billing.CalendarPeriod(b.now, time.UTC).End.Add(100 * time.Hour)
+	b.plan(anew)
+	b.closePeriods()
+	for range 250 {
+		b.useAt("0.5", b.now.Add(-150*time.Hour))
+		b.use("1")
+	}
+	conn := b.connect()
+	require.Greater(t, unfolded(t, conn, b.tenant), 400)
+	requireRollupsEqualARecount(t, conn, b.tenant)
+	require.NoError(t, b.store.Folds.Tenant(t.Context(), b.tenant))
+	require.Zero(t, unfolded(t, conn, b.tenant))
+	requireRollupsEqualARecount(t, conn, b.tenant)
+	var late string
+	b.scan(`select trim_scale(sum(late_sum))::text from usage_monthly where tenant_id = $1 and customer_id = $2`, []any{b.tenant, b.customer.ID}, &late)
+	require.Equal(t, "125", late)
+}
+
+// A fold that is killed has folded all that it took, or nothing.
+func TestAKilledFoldCountsNothingTwice(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	tenant := dbtest.Tenant(t, store).ID
+	dbtest.Meter(t, store, tenant, "calls", "call", "model")
+	const kills = 200
+	victims, err := dbtest.Connect(t.Context(), dbtest.URL(t)+"&application_name=fold-"+fmt.Sprint(int64(tenant)))
+	require.NoError(t, err)
+	t.Cleanup(victims.Close)
+	w := newWriter(t, store, db.WriterOptions{})
+
+	ctx, stop := context.WithCancel(t.Context())
+	folded := make(chan struct{})
+	go func() {
+		defer close(folded)
+		for ctx.Err() == nil {
+			_ = victims.Folds.Tenant(ctx, tenant) // killed now and then
+		}
+	}()
+	killed := 0
+	dbtest.Eventually(t, 2*time.Minute, func() error {
+		for range 5 {
+			if _, err := w.Ingest(t.Context(), tenant, someEvents(t, 40)); err != nil {
+				return err
+			}
+		}
+		var n int
+		err := conn.QueryRow(t.Context(), `
+			select count(*) filter (where pg_terminate_backend(pid)) from pg_stat_activity
+			where application_name = $1 and state = 'active' and query ~ 'usage_unfolded'`, "fold-"+fmt.Sprint(int64(tenant))).Scan(&n)
+		if killed += n; err != nil || killed < kills {
+			return fmt.Errorf("%d folds were killed; %w", killed, err)
+		}
+		return nil
+	})
+	requireRollupsEqualARecount(t, conn, tenant)
+	stop()
+	<-folded
+	dbtest.Eventually(t, time.Minute, func() error { // the last one's transaction may still end
+		if err := store.Folds.Tenant(t.Context(), tenant); err != nil || unfolded(t, conn, tenant) == 0 {
+			return err
+		}
+		return errors.New("something is left")
+	})
+	requireRollupsEqualARecount(t, conn, tenant)
+}
+
+// Whoever reads while events come in and are folded finds each that was answered,
+// once.
+func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Fresh(t)
+	tenant := dbtest.Tenant(t, store).ID
+	dbtest.Meter(t, store, tenant, "calls", "call")
+	w := newWriter(t, store, db.WriterOptions{})
+	folder := db.NewFolder(store, func(err error) { t.Error(err) })
+	t.Cleanup(folder.Close)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if err := store.Folds.Tenant(t.Context(), tenant); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	month := billing.CalendarPeriod(november, time.UTC)
+	for sent := 1; sent <= 300; sent++ {
+		_, err := w.Ingest(t.Context(), tenant, []metering.Event{dbtest.Event(t, "call", "acme", november.Add(time.Duration(sent)*time.Hour), "1", "", "")})
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprint(sent), total(t, store, tenant, "acme", month)[0].Usage.String())
+	}
+	stop()
+	<-ended
+}

@@ -23,6 +23,8 @@ const stateTimeout = 5 * time.Second
 var (
 	discrepancies = prometheus.NewDesc("odometer_usage_discrepancies",
 		"Days, meters and customers on which the last audit found that totals and events disagree.", nil, nil)
+	unfolded = prometheus.NewDesc("odometer_unfolded_transactions",
+		"Transactions of ingest whose usage is not in the rollups yet. It is in every total.", nil, nil)
 	openSyncs   = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
 	outstanding = prometheus.NewDesc("odometer_billing_reports_outstanding",
 		"Reports to providers whose outcome is not known yet.", nil, nil)
@@ -40,7 +42,7 @@ var (
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{discrepancies, openSyncs, outstanding, oldestReport, reconciliations, holds, duePeriods, pending, oldestMessage, keptFrom} {
+	for _, d := range []*prometheus.Desc{discrepancies, unfolded, openSyncs, outstanding, oldestReport, reconciliations, holds, duePeriods, pending, oldestMessage, keptFrom} {
 		all <- d
 	}
 }
@@ -58,6 +60,7 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 		all <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(value), labels...)
 	}
 	gauge(discrepancies, found.Discrepancies)
+	gauge(unfolded, found.Unfolded)
 	instant := func(d *prometheus.Desc, t *time.Time) {
 		if t != nil {
 			gauge(d, t.Unix())

@@ -97,7 +97,14 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 // repeatable says whether the attempt rolled back for a reason that may be gone.
 func repeatable(err error) bool {
 	state := sqlState(err)
-	return errors.Is(err, errErased) || state == stateDeadlock || state == stateSerialization || overtakenByDrop(err) || disconnected(err)
+	return errors.Is(err, errErased) || state == stateDeadlock || state == stateSerialization || claimedMeanwhile(err) || overtakenByDrop(err) || disconnected(err)
+}
+
+// claimedMeanwhile says whether another transaction has claimed one of the keys since
+// the attempt looked for them.
+func claimedMeanwhile(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == stateUniqueViolation && pg.ConstraintName == "event_keys_pkey"
 }
 
 func wait(ctx context.Context, pause time.Duration) error {
@@ -219,8 +226,10 @@ func (a *attempt) firstOfEachKey() []keyedEvent {
 	return keyed
 }
 
-// queueClaims leaves out what lies where keys may be forgotten already, and the
-// keys that erased customers' events had.
+// queueClaims leaves out what is known, what lies where keys may be forgotten
+// already, and the keys that erased customers' events had. Where another transaction
+// claims one of the keys meanwhile the attempt is made again, and finds it known:
+// "on conflict" would write a third of a key's WAL to have that seldom.
 func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[eventKey]bool) {
 	n := len(keyed)
 	keys, contents, instants, dated, erased := make([]eventKey, n), make([]int64, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
@@ -232,8 +241,8 @@ func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[
 		insert into event_keys (tenant_id, key, digest, dated)
 		select $1, key, digest, dated from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bool[], $6::bytea[]) as sent (key, digest, ts, dated, erased)
 		where ts >= coalesce((select kept_from from event_retention), '-infinity')
+		  and not exists (select from event_keys k where k.tenant_id = $1 and k.key = sent.key)
 		  and not exists (select from erased_event_keys e where e.tenant_id = $1 and e.digest = sent.erased)
-		on conflict do nothing
 		returning key`, a.tenant, keys, contents, instants, dated, erased).Query(func(rows pgx.Rows) error {
 		var key eventKey
 		_, err := pgx.ForEachRow(rows, []any{&key}, func() error {

@@ -62,10 +62,10 @@ func (b *bench) ingest(ctx context.Context) ([]figure.Figure, error) {
 	return append(figures, single), nil
 }
 
-// compare prints each figure with what it is to reach.
-func compare(name, unit string, ours, baseline []float64, reach float64) figure.Figure {
+// compare prints each figure with what it is to reach, and what it was once.
+func compare(name, unit string, ours, baseline []float64, reach, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
-	fmt.Printf("%s, to reach %.2f\n", f, reach)
+	fmt.Printf("%s, to reach %.2f, formerly %.2f\n", f, reach, former)
 	return f
 }
 

@@ -105,8 +105,25 @@ func (f Facts) takenAt(at AddedUp) (taken metering.Decimal) {
 	for _, r := range f.Reported {
 		there := r.Kind == QuantityReport && r.Connection == at.Connection && r.Customer == at.Customer && r.Target == at.Target && r.Method == at.Method
 		if there && r.MeterID == at.MeterID && at.Window.Contains(r.Window.Start) {
-			taken = taken.Add(r.taken())
+			taken = taken.Add(r.surelyTaken())
 		}
+	}
+	return taken
+}
+
+// surelyTaken is what is taken of the series but for what final invoices bill of a
+// report that is on its way: once that is forgotten, what arrived of it is lost.
+func (r Reported) surelyTaken() metering.Decimal {
+	if r.Outstanding {
+		return smaller(r.taken(), r.Taken.counted(r.Counting))
+	}
+	return r.taken()
+}
+
+// surelyHere is what this destination is known to have taken of the period.
+func (m *quantityPlanner) surelyHere() (taken metering.Decimal) {
+	for _, s := range m.own {
+		taken = taken.Add(s.surelyTaken())
 	}
 	return taken
 }
@@ -143,13 +160,12 @@ type Found struct {
 func (f Facts) Lost(found []Found) (reports []Report) {
 	f.eachAddedUp(func(m *quantityPlanner, at AddedUp) {
 		for _, there := range found {
-			taken := f.takenAt(at)
-			more := there.Counted.Sub(taken)
+			more := there.Counted.Sub(f.takenAt(at))
 			if there.AddedUp != at || more.IsNegative() || more.IsZero() {
 				continue
 			}
 			reports = append(reports, Report{
-				Series: at.Series, Destination: m.destination, To: m.to(), Lines: []Line{m.line(m.others.quantity.Add(m.reportedHere()).Add(more))},
+				Series: at.Series, Destination: m.destination, To: m.to(), Lines: []Line{m.line(m.others.quantity.Add(m.surelyHere()).Add(more))},
 				Quantity: more, Of: m.period.Range, Deadline: m.period.Deadline(m.Settings.Grace),
 			})
 		}

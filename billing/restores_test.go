@@ -275,3 +275,34 @@ func TestWhatIsReadEndsWhatWasOnItsWayThere(t *testing.T) {
 	f.Open[1].Epoch, f.Unread = 0, false
 	require.Empty(t, f.Forgotten(found))
 }
+
+// 4 units were taken, and 6 more are in doubt. What the final invoice bills shows
+// neither, as the 4 were dropped. What of the 6 is there is found, once they are
+// forgotten, and whoever bills the period next leaves it out.
+func TestWhatArrivedOfWhatARestoreForgetsIsFoundThoughItIsInvoiced(t *testing.T) {
+	t.Parallel()
+	for there, want := range map[string]string{"6": "2", "5": "1", "3": "", "0": ""} {
+		f := restored()
+		f.Stored[0], f.Connection.Invoices, f.Invoices = invoiced(january), true, []billing.Invoice{renewal(there)}
+		inDoubt := counted(january, "10")
+		inDoubt.Taken, inDoubt.Outstanding, inDoubt.State = counted(january, "4").Taken, true, billing.InDoubt
+		f.Reported = []billing.Reported{inDoubt}
+		f.Open = []billing.Open{{ID: inDoubt.Last, Kind: billing.QuantityReport, Connection: first, Period: january.Start, State: billing.InDoubt}}
+		f.Reconcile()
+		require.Empty(t, f.Resolved, there)
+		found := []billing.Found{{AddedUp: f.AddedUp()[0], Counted: metering.MustDecimal(there)}}
+		require.Equal(t, []uuid.UUID{inDoubt.Last}, f.Forgotten(found), there)
+
+		known := counted(january, "4")
+		for _, lost := range f.Lost(found) {
+			require.Equal(t, want, lost.Quantity.String())
+			require.Equal(t, there, lost.Lines[0].Quantity.String(), "all that is there")
+			known, want = counted(january, there), ""
+		}
+		require.Empty(t, want, there)
+		f.Open, f.Reported, f.Unread = nil, []billing.Reported{known}, false // as it is written down
+		f.Reconcile()
+		f = atReceiver(second, f)
+		require.Equal(t, metering.Whole(12).Sub(metering.MustDecimal(there)).String(), f.Plan().Reports[0].Lines[0].Quantity.String(), there)
+	}
+}

@@ -148,6 +148,39 @@ func TestOfTwoPeriodsInOneInvoiceTheLaterHasTheRest(t *testing.T) {
 	}
 }
 
+// Where the connection is removed once the first of them was compared, nobody compares
+// the later one; whoever is connected next has it lack what the invoice does.
+func TestOfTwoPeriodsInOneInvoiceTheNextConnectionComparesTheLater(t *testing.T) {
+	t.Parallel()
+	f := closedWith("10")
+	later := closedAt(february, "5", "500")
+	later.Subscription, later.Complete = f.Stored[0].Subscription, false
+	later.Closed[0].Scale = new(int32)
+	f.Stored[0].Closed[0].Reconciled = &billing.Reconciliation{Period: january.Start, MeterID: 1, Invoiced: metering.Whole(10), Billed: metering.Whole(10)}
+	f.Now, f.Stored = february.End.Add(time.Hour), []billing.Period{f.Stored[0], later}
+	f.Reported = append(f.Reported, counted(february, "5"))
+	f.Invoices = []billing.Invoice{renewal("14")}
+	f.Invoices[0].Period.End = february.End
+
+	removed := f
+	removed.Connection, removed.Side = nil, nil
+	removed.Reconcile()
+	plan := removed.Plan()
+	require.Empty(t, plan.Reconciled)
+	require.Empty(t, plan.Complete)
+	require.Equal(t, []time.Time{january.Start, february.Start}, plan.PartlyKnown)
+
+	next := f
+	next.Connection, next.Side = &billing.Connection{ID: second, Invoices: true}, &billing.Side{}
+	next.Reconcile()
+	require.Len(t, next.Reconciled, 1)
+	r := next.Reconciled[0]
+	require.Equal(t, february.Start, r.Period)
+	require.Equal(t, [3]string{"5", "4", "4"}, [3]string{r.Reported.String(), r.Invoiced.String(), r.Billed.String()})
+	require.Equal(t, billing.ReconciliationCarried, r.State)
+	require.Equal(t, billing.ReasonNotBilled, r.Reason)
+}
+
 // What an operator has decided holds until an invoice says something else.
 func TestADecisionHoldsUntilAnInvoiceSaysSomethingElse(t *testing.T) {
 	t.Parallel()

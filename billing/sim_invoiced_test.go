@@ -108,6 +108,9 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 		if p.ClosedAt == nil || !known || !line.Billed || line.Test != test || line.Bills == metering.BillsAmounts {
 			return
 		}
+		if line.Reconciled == nil && (l.connection == nil || l.inTest() != test) {
+			line = l.comparedLater(p, line)
+		}
 		if counts = counts.Add(l.billedUnits(p, line)); line.Reconciled != nil {
 			disputed = disputed.Add(line.Reconciled.Unexplained)
 		}
@@ -137,6 +140,25 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 		l.failf("%s units of meter %d are billed of the periods from %s to %s; %s count as billed, %s are disputed; in test mode: %t",
 			billed, meter, periods[0].Start, periods[len(periods)-1].End, counts, disputed, test)
 	}
+}
+
+// comparedLater is a closed line as it is once somebody is connected in its mode again:
+// until then nobody compares it with the invoices, and of what one of them lacks,
+// lines that were compared with it before may have had their share.
+func (l *life) comparedLater(p billing.Period, line billing.ClosedLine) billing.ClosedLine {
+	next, catalog, id := l.streams[p.Stream].clone(), *l.catalog, metering.ConnectionID(len(l.farSides)+1)
+	next.catalog, catalog.connection = &catalog, &billing.Connection{ID: id, Invoices: true}
+	if line.Test {
+		catalog.tests = append(slices.Clone(l.tests), id)
+	}
+	next.side, next.sideOf = newFarSide(id, false).side("", l.meters, l.now), next.link()
+	next.markInvoiced()
+	for _, of := range next.facts(l.now, l.number).Stored {
+		if of.Start.Equal(p.Start) {
+			line, _ = of.Line(line.MeterID)
+		}
+	}
+	return line
 }
 
 // cutsWindows says whether none of a destination's windows ends in a part of a

@@ -1,15 +1,18 @@
 package db_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // What the service claims a key as is what event_key says, which forgetting and
@@ -36,4 +39,44 @@ func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
 	err := conn.QueryRow(t.Context(), `select count(*), count(*) filter (where key = $2) from event_keys where tenant_id = $1`, tenant, id).Scan(&known, &itself)
 	require.NoError(t, err)
 	require.Equal(t, [2]int{len(keys), 1}, [2]int{known, itself}, "no two keys are one, and a UUID is itself")
+}
+
+// PostgreSQL keeps the plan of a statement that is prepared: one made while there were
+// few keys looks each one up when there are many, before anybody has counted them.
+func TestClaimsOfKeysReadNoOthers(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(t.Context(), `alter table event_keys set (autovacuum_enabled = off)`)
+	require.NoError(t, err)
+	tenant := dbtest.Tenant(t, store).ID
+	w := newWriter(t, store, db.WriterOptions{Lanes: 1})
+	send := func(groups, events int) {
+		for range groups {
+			sent := make([]metering.Event, events)
+			for i := range sent {
+				sent[i] = dbtest.Event(t, "call", "acme", november, "1", uuid.NewString(), "")
+			}
+			_, err := w.Ingest(t.Context(), tenant, sent)
+			require.NoError(t, err)
+		}
+	}
+	send(10, 20) // the plan is made for good by then
+	send(1, 5_000)
+	send(10, 20)
+	store.Close() // so that its connections say what they did
+	var read int
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		var claimed int
+		err := conn.QueryRow(t.Context(), `
+			select t.n_tup_ins, t.seq_tup_read + i.idx_tup_read from pg_stat_user_tables t join pg_stat_user_indexes i using (relid)
+			where t.relname = 'event_keys'`).Scan(&claimed, &read)
+		if err == nil && claimed < 5_400 {
+			err = fmt.Errorf("%d keys are said to be claimed", claimed)
+		}
+		return err
+	})
+	require.Less(t, read, 5_000, "keys read to claim 5,400")
 }

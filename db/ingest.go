@@ -229,7 +229,9 @@ func (a *attempt) firstOfEachKey() []keyedEvent {
 // queueClaims leaves out what is known, what lies where keys may be forgotten
 // already, and the keys that erased customers' events had. Where another transaction
 // claims one of the keys meanwhile the attempt is made again, and finds it known:
-// "on conflict" would write a third of a key's WAL to have that seldom.
+// "on conflict" would write a third of a key's WAL to have that seldom. Known ones are
+// looked up by a subquery for each key: a join that was planned while there were few
+// keys reads all of the tenant's.
 func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[eventKey]bool) {
 	n := len(keyed)
 	keys, contents, instants, dated, erased := make([]eventKey, n), make([]int64, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
@@ -241,7 +243,7 @@ func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[
 		insert into event_keys (tenant_id, key, digest, dated)
 		select $1, key, digest, dated from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bool[], $6::bytea[]) as sent (key, digest, ts, dated, erased)
 		where ts >= coalesce((select kept_from from event_retention), '-infinity')
-		  and not exists (select from event_keys k where k.tenant_id = $1 and k.key = sent.key)
+		  and (select k.key from event_keys k where k.tenant_id = $1 and k.key = sent.key) is null
 		  and not exists (select from erased_event_keys e where e.tenant_id = $1 and e.digest = sent.erased)
 		returning key`, a.tenant, keys, contents, instants, dated, erased).Query(func(rows pgx.Rows) error {
 		var key eventKey

@@ -219,6 +219,46 @@ func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
 	}
 }
 
+// A period closes while nobody has looked what the customer is at the provider. A
+// meter of which nobody knows a price, and nothing was reported, is not billed:
+// no more is it reported at a price that its subscription has got since.
+func TestAMeterThatNobodyKnowsAPriceOfClosesUnbilled(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*billing.Facts)
+		billed bool
+	}{
+		"nobody knows one":     {func(*billing.Facts) {}, false},
+		"there is one of ours": {func(f *billing.Facts) { f.Prices = knownOf(f.Now).Prices }, true},
+		"the subscription had one": {func(f *billing.Facts) {
+			f.Stored[0].Subscription.Prices = map[metering.MeterID]billing.ProviderPrice{1: &tariff{"price_1", "USD", tariffOf(1, 1, 0)}}
+		}, true},
+		"some was reported":          {func(f *billing.Facts) { f.Reported = []billing.Reported{counted(january, "10")} }, true},
+		"no invoices are read there": {func(f *billing.Facts) { f.Connection.Invoices = false }, true},
+		"it lies in no subscription's": {func(f *billing.Facts) {
+			f.Stored[0].Subscription, f.Connection.Invoices = billing.Subscription{}, false
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := atMeters(february, knownOf(january.End.Add(grace), subscribed(january), subscribed(february)))
+			f.Connection.Invoices, f.Prices = true, nil
+			f.Usage = []billing.Usage{used(january, "12")}
+			added := f.Side
+			f.Side = nil
+			c.change(&f)
+			plan := closes(f)
+			require.Equal(t, c.billed, plan.Closings[0].Lines[0].Billed)
+
+			f.Stored, f.Side = plan.Periods, added
+			f.Side.Period, f.Side.Destinations[0].Price = january, &tariff{"price_1", "USD", tariffOf(1, 1, 0)}
+			f.Reconcile()
+			reported := slices.ContainsFunc(f.Plan().Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) })
+			require.Equal(t, c.billed, reported)
+		})
+	}
+}
+
 // last is the quantity of the working, or what it is where all is billed.
 func last(working []billing.Step, otherwise string) string {
 	for _, s := range working {

@@ -417,6 +417,37 @@ func TestWhatComesLateInAnotherCurrencyStaysBooked(t *testing.T) {
 	}
 }
 
+// A preview says of what is late why it is left out as the period does that is to
+// carry it: the former one, while that is in its grace.
+func TestAPreviewHasWhatIsLateInTheCurrencyOfThePeriodThatCarriesIt(t *testing.T) {
+	t.Parallel()
+	f := ownJanuary(t)
+	january := f.Stored[0]
+	january.Complete, january.Subscription.Invoiced, january.Closed[0].Reconciled = true, true, &billing.Reconciliation{
+		Period: january.Start, MeterID: 1, Units: january.Closed[0].Charge, Billed: january.Closed[0].Charge, State: billing.ReconciliationAgreed,
+	}
+	f.Stored = []billing.Period{january, f.Stored[1]}
+	addCharged(t, &f, 2)
+	f.Prices[2][0].Currency = "EUR"
+	f.Usage = []billing.Usage{
+		{Period: january.Start, MeterID: 1, Total: decimal(t, "9"), Events: 9, Late: decimal(t, "2"), LateEvents: 2},
+		{Period: f.Stored[1].Start, MeterID: 2, Total: decimal(t, "7"), Events: 7},
+	}
+	f.LateMonths, f.Now = []metering.Range{january.Range}, instant(t, "2026-03-02T00:00:00Z")
+	f.Stored = billing.Periods(f)
+	february := f.Stored[1]
+	require.True(t, february.Own() && february.ClosedAt == nil)
+	preview := billing.Preview(f)
+	require.Len(t, preview, 3)
+	require.Equal(t, []string{"USD", billing.ExcludedCurrency}, []string{preview[2].Currency, preview[2].Excluded})
+	require.Empty(t, billing.StatementOf(f, february).Adjustments)
+
+	f.Now, f.MayClose = instant(t, "2026-03-05T00:00:00Z"), true
+	f.Stored, f.MayClose = f.Plan().Periods, false
+	plan := f.Plan()
+	require.Equal(t, []billing.Exclusion{{MeterID: 1, MeterSlug: "meter1", Reason: billing.ExcludedCurrency}}, plan.Excluded, "February's invoice is in EUR")
+}
+
 func TestAnInvoiceOfOursGetsSoManyLines(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) {

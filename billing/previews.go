@@ -59,7 +59,7 @@ func Preview(f Facts) (lines []PreviewLine) {
 		l := c.line()
 		lines = append(lines, PreviewLine{
 			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Price: l.Price,
-			Excluded: f.excludedLate(c.currency, period), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
+			Excluded: f.excludedLate(c.currency), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
 		})
 	}
 	return lines

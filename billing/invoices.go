@@ -116,11 +116,11 @@ func (i Invoice) isIn(last Invoice) bool {
 	return cut || i.samePeriod(last)
 }
 
-// whose says whether the invoices of one of a subscription's periods bill a meter,
-// or would. Of several subscriptions it is the one whose invoices name the meter;
-// where none does, any but one whose period another one has, which the customer's
-// period is of and which is still to bill it.
-func (f Facts) whose(i invoiced, meter metering.MeterID, all []invoiced) bool {
+// whose says whether the invoices of one of a subscription's periods bill a meter's
+// usage of some time, or would. Of several subscriptions it is the one whose invoices
+// of that time name the meter; where none does, any but one whose period another one
+// has, which the customer's period is of and which is still to bill it.
+func (f Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all []invoiced) bool {
 	if _, named := i.units[meter]; named || i.Ended { // of the end of one, says decides
 		return true
 	}
@@ -128,7 +128,10 @@ func (f Facts) whose(i invoiced, meter metering.MeterID, all []invoiced) bool {
 		beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Within(i.Period).Empty()
 		return beside && !slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && i.bills(r) && !o.bills(r) })
 	}
-	named := func(o invoiced) bool { _, named := o.units[meter]; return named && instead(o) }
+	named := func(o invoiced) bool {
+		_, named := o.units[meter]
+		return named && instead(o) && !o.Period.Within(of).Empty()
+	}
 	if slices.ContainsFunc(all, named) {
 		return false
 	}

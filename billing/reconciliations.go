@@ -84,7 +84,7 @@ func (f *Facts) shareInvoices() (invoices []invoiced) {
 	}
 	for _, i := range invoices {
 		for _, m := range f.Meters {
-			if f.whose(i, m.ID, invoices) {
+			if f.whose(i, m.ID, i.Period, invoices) {
 				f.share(i, m.ID)
 			}
 		}
@@ -182,7 +182,7 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		}
 	}
 	for _, i := range invoices {
-		if i.Period.Within(p.Range).Empty() || !f.whose(i, l.MeterID, invoices) || !f.isAbout(i.Invoice, p) {
+		if i.Period.Within(p.Range).Empty() || !f.whose(i, l.MeterID, p.Range, invoices) || !f.isAbout(i.Invoice, p) {
 			continue
 		}
 		known, void, ended = true, void || i.Void, ended || i.Ended

@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -306,6 +307,42 @@ func TestAMeterThatMovedToAnotherSubscriptionIsOnBothInvoices(t *testing.T) {
 		f.Invoices = invoices
 		f.Reconcile()
 		require.Equal(t, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0", reconciledAs(f))
+	}
+}
+
+// What was used before a meter moved to another subscription is compared with the
+// former one's invoice, also if nothing of it was reported: the other bills what was
+// used since, and that alone, whatever becomes of the former's invoice.
+func TestWhatWasUsedBeforeAMeterMovedIsOnTheFormerInvoice(t *testing.T) {
+	t.Parallel()
+	moves := january.Start.AddDate(0, 0, 14)
+	since := metering.Range{Start: moves, End: february.Start.AddDate(0, 0, 14)}
+	for name, c := range map[string]struct {
+		former      billing.Invoice
+		then, later string
+	}{
+		"final": {without(renewal("0")), "carried 0 of 10", "agreed 4 of 4"},
+		"void":  {void(without(renewal("0"))), "waived 0 of 10", "agreed 4 of 4"},
+	} {
+		another := ofAnother(renewal("4"))
+		another.Period = since
+		for _, invoices := range [][]billing.Invoice{{c.former, another}, {another, c.former}} {
+			f := closedWith("10")
+			f.Stored[0].End, f.Stored[0].Complete = moves, false
+			later := closedAt(since, "4", "400")
+			later.Subscription, later.Closed[0].Scale = billing.Subscription{ID: "sub_2", Range: since, Invoiced: true}, new(int32)
+			f.Stored = []billing.Period{f.Stored[0], later, {Range: metering.Range{Start: since.End, End: since.End.AddDate(0, 1, 0)}}}
+			moved := counted(since, "4")
+			moved.To = billing.InvoicedBy{Subscription: "sub_2", Start: since.Start}
+			f.Reported, f.Invoices, f.Side.Subscription, f.Now = []billing.Reported{moved}, invoices, "sub_2", since.End.AddDate(0, 0, 9)
+			f.Reconcile()
+			states := make(map[time.Time]string)
+			for _, r := range f.Reconciled {
+				states[r.Period] = fmt.Sprintf("%s %s of %s", r.State, r.Invoiced, r.Units)
+			}
+			require.Equal(t, map[time.Time]string{january.Start: c.then, since.Start: c.later}, states, name)
+			require.Len(t, f.Plan().Complete, 1, name)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 }
 
 // TestLives lives LIVES lives from SEED on. Every kind of step, and every two
-// of them in one life, has to have happened in one life of 400, or of 1000
+// of them in one life, has to have happened in one life of 500, or of 1000
 // where there are few lives, or of 100,000 where few have both; and each at once
 // after each other that it can follow, in one life of 20,000, where there are as
 // many.
@@ -70,7 +70,7 @@ type covered struct{ pairs, followed coverage }
 // require holds that every two kinds happened in enough of so many lives.
 func (c covered) require(t *testing.T, lives uint64) {
 	t.Helper()
-	least := lives / 400
+	least := lives / 500
 	if lives < 20_000 {
 		least = lives / 1000
 	}

@@ -153,14 +153,14 @@ func names(n ast.Node, provider string) bool {
 // rollups are the tables of what is counted. Everything that reads usage asks
 // the first of these files; each of the others has its reason to know them.
 var rollups = map[string][]string{
-	"db/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_months", "usage_added", "usage_unfolded", "usage_daily"}, // reads them
-	"db/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                                                  // ingest and backfills add to them
-	"db/folds.go":           {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"},                                // takes what they added into them
-	"db/tallies.go":         {"usage_added"},                                                                                   // names its columns
-	"db/chunks.go":          {"usage_hourly"},                                                                                  // makes their chunks ahead
-	"db/migrate.go":         {"usage_daily"},                                                                                   // makes it as the edition of TimescaleDB allows
-	"db/maintenance.go":     {"usage_daily"},                                                                                   // refreshes it
-	"db/grants.go":          {"usage_hourly", "usage_added"},                                                                   // lets chunks be made
+	"db/usage_statement.go": {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded", "usage_daily"}, // reads them
+	"db/rollups.go":         {"usage_hourly", "usage_monthly", "usage_added"},                                  // ingest and backfills add to them
+	"db/folds.go":           {"usage_hourly", "usage_monthly", "usage_added", "usage_unfolded"},                // takes what they added into them
+	"db/tallies.go":         {"usage_added"},                                                                   // names its columns
+	"db/chunks.go":          {"usage_hourly"},                                                                  // makes their chunks ahead
+	"db/migrate.go":         {"usage_daily"},                                                                   // makes it as the edition of TimescaleDB allows
+	"db/maintenance.go":     {"usage_daily"},                                                                   // refreshes it
+	"db/grants.go":          {"usage_hourly", "usage_added"},                                                   // lets chunks be made
 }
 
 func TestUsageIsReadInOnePlace(t *testing.T) {

@@ -323,11 +323,19 @@ const (
 // a closed period.
 const selectLateMonths = `
 	select distinct u.month
-	from usage_months u
-	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id
-	where u.tenant_id = @tenant
-	  and u.customer_id = @customer
-	  and u.late_count > 0`
+	from (
+	  select tenant_id, meter_version_id, month
+	  from usage_monthly
+	  where tenant_id = @tenant
+	    and customer_id = @customer
+	    and late_count > 0
+	  union all
+	  select tenant_id, meter_version_id, month
+	  from usage_unfolded
+	  where tenant_id = @tenant
+	    and customer_id = @customer
+	    and late_count > 0) u
+	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id`
 
 // dailyCount reads what the database itself has counted of each event type on
 // a day of UTC that begins @from: not a rollup, but what those are compared with.

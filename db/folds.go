@@ -98,7 +98,7 @@ type Folder struct {
 }
 
 const (
-	foldEvery   = time.Second / 2
+	foldEvery   = time.Second
 	foldsWithin = 30 * time.Second // those of all tenants take
 )
 

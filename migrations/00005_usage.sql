@@ -5,7 +5,8 @@
 -- reads usage adds what is not folded yet. Customer 0 is the tenant itself. Hours
 -- and months are the local ones of the meter version's time zone. late_* is usage
 -- that arrived after its billing period was closed: sum and count of a closed
--- window never change again.
+-- window never change again. A fold may raise every row of a page at once: where
+-- there is room for all of them beside the former ones, no index changes.
 create table usage_hourly (
   tenant_id        bigint not null,
   customer_id      bigint not null,
@@ -17,7 +18,7 @@ create table usage_hourly (
   late_sum         numeric not null default 0,
   late_count       bigint not null default 0,
   primary key (tenant_id, customer_id, meter_version_id, group_id, hour)
-) with (fillfactor = 70);
+) with (fillfactor = 60);
 comment on table usage_hourly is 'Usage by local hour, customer, meter version and group.';
 select create_hypertable('usage_hourly', by_range('hour', interval '28 days'), create_default_indexes => false);
 
@@ -32,7 +33,7 @@ create table usage_monthly (
   late_sum         numeric not null default 0,
   late_count       bigint not null default 0,
   primary key (tenant_id, customer_id, meter_version_id, group_id, month)
-) with (fillfactor = 70);
+) with (fillfactor = 50);
 comment on table usage_monthly is 'Usage by local month, customer, meter version and group.';
 
 -- Arrays are columns of a table with a row for each customer, version, group and

@@ -142,7 +142,7 @@ func (l *life) checkMost() {
 // decrease may have been dropped, or lost since, or come once an invoice was final
 // that nobody has heard of.
 func (l *life) mostOut(meter metering.MeterID, period billing.PeriodPlace, test bool) metering.Decimal {
-	out := l.out(meter, period, test, (*call).bills).Sub(l.hidden(meter, period, test))
+	out := l.out(meter, period, test, (*call).bills).Sub(l.hidden(meter, period, test)).Sub(l.repeated(meter, period, test))
 	for _, counts := range []func(*call) bool{(*call).given, (*call).known} {
 		if other := l.out(meter, period, test, counts); other.Cmp(out) < 0 {
 			out = other

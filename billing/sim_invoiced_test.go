@@ -254,3 +254,37 @@ func (f *farSide) lastOn(in *invoice, meter metering.MeterID) (taken map[billing
 	}
 	return taken, billed
 }
+
+// repeated is what two subscriptions' invoices both bill of a meter's period where the
+// last quantity counts: one that went out at the instant at which the second one began
+// is on its invoice, and has what the first one's bills. Less is reported there only
+// where the period becomes the second one's; else it is taken back in money.
+func (l *life) repeated(meter metering.MeterID, period billing.PeriodPlace, test bool) (units metering.Decimal) {
+	type place struct {
+		target string
+		*invoice
+	}
+	for _, f := range l.inMode(test) {
+		last := make(map[place]*call)
+		for _, c := range f.calls {
+			if c.Kind == billing.QuantityReport && c.Counting == billing.Latest && c.bills() && c.Lines[0].MeterID == meter && c.isOf(period) {
+				last[place{c.Target, c.invoice}] = c
+			}
+		}
+		for at, c := range last {
+			if _, to := l.windowOf(c.storedReport); to == c.To || to.Subscription == l.period(c.Period).Subscription.ID {
+				continue
+			}
+			for of, former := range last {
+				value := former.Lines[0].Quantity
+				if value.Cmp(c.Lines[0].Quantity) > 0 {
+					value = c.Lines[0].Quantity
+				}
+				if of.target == at.target && of.invoice != at.invoice && former.To == c.To && !value.IsNegative() {
+					units = units.Add(value)
+				}
+			}
+		}
+	}
+	return units
+}

@@ -180,15 +180,22 @@ func currenciesOf(periods []billing.Period) (all []string) {
 	return all
 }
 
-// checkOurs holds that no invoice of ours with anything on it stays a draft, and
-// that each period with one is complete, where somebody is there to see to it.
+// checkOurs holds that each invoice of ours with anything on it is of a period, and
+// stays no draft, and that each period with one is complete, where somebody is there
+// to see to it.
 func (l *life) checkOurs() {
 	if l.connection == nil || l.connection.Statements || l.providerID == "" {
 		return
 	}
 	for _, it := range l.farSide.items {
-		if it.line.contract == billing.OwnInvoice && !it.invoice.final && !it.set.IsZero() {
+		if it.line.contract != billing.OwnInvoice || it.set.IsZero() {
+			continue
+		}
+		if !it.invoice.final {
 			l.failf("the invoice of ours from %s has %s of meter %d, and stays a draft", it.invoice.Start, it.set, it.line.meter)
+		}
+		if !it.invoice.void && !slices.ContainsFunc(l.periods, func(p billing.Period) bool { return p.Start.Equal(it.invoice.Start) }) {
+			l.failf("the invoice of ours from %s has %s of meter %d, and is of no period", it.invoice.Start, it.set, it.line.meter)
 		}
 	}
 	for n, p := range l.periods {

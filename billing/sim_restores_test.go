@@ -57,11 +57,13 @@ func (l *life) othersReport() bool {
 	})
 }
 
-// reachesTo says whether the backup knows the subscription's period before the
-// present one: what was reported of others is not to be found.
-func (b *backup) reachesTo(c *contract) bool {
+// reachesTo says whether the backup knows where its last period ends, which may
+// have become shorter since, and the subscription's period before the present
+// one: what was reported of others is not to be found.
+func (b *backup) reachesTo(periods []billing.Period, c *contract) bool {
 	last := b.periods[len(b.periods)-1]
-	return c == nil || last.Subscription.ID == c.id && !last.End.Before(c.last().Start)
+	uncut := slices.ContainsFunc(periods, func(p billing.Period) bool { return p.End.Equal(last.End) })
+	return uncut && (c == nil || last.Subscription.ID == c.id && !last.End.Before(c.last().Start))
 }
 
 // restores sets the ledger back to the last backup.
@@ -71,7 +73,7 @@ func (l *life) restores() bool {
 	}
 	l.passTime(l.now.Add(10 * time.Minute))
 	b := l.backup
-	if b == nil || l.othersReport() || !b.reachesTo(l.present()) {
+	if b == nil || l.othersReport() || !b.reachesTo(l.periods, l.present()) {
 		return false
 	}
 	l.backup, l.passes = nil, [2]*pass{}

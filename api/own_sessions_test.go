@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,40 @@ func TestMembersEndTheirOwnSessionsAndNobodyElses(t *testing.T) {
 	require.Len(t, b.sessions(t, second.Token), 1)
 	b.send(t, "DELETE", "/v1/auth/sessions/"+mine[1].Id.String(), "", bearer(second.Token)).problem(t, 404, "not_found")
 	b.send(t, "GET", "/v1/auth/sessions", "").problem(t, 403, "forbidden") // a key has none
+}
+
+// TestABrowsersNextSessionEndsTheOneBefore: its cookie is replaced, so that nobody
+// could use or end the former one.
+func TestABrowsersNextSessionEndsTheOneBefore(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.beside(t)
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleOwner)
+	b.member(t, other.tenant.ID, ada.Email, metering.RoleOwner)
+	logIn := func(cookie, password, tenant string) answer {
+		return b.send(t, "POST", "/v1/auth/login", logInBody(ada.Email, password, tenant), "Authorization: ", "Cookie: odometer_session="+cookie)
+	}
+	here, there := b.tenant.ID.String(), other.tenant.ID.String()
+	elsewhere, former := logIn("", password, here).signedIn(t), logIn("", password, here).signedIn(t)
+
+	logIn(former.Token, "wrong", there).problem(t, 401, "unauthorized")
+	require.Len(t, logIn(former.Token, password, "").signedIn(t).Tenants, 2)
+	require.Equal(t, 200, b.whoAmI(t, former.Token), "nothing has been chosen yet")
+
+	chosen := logIn(former.Token, password, there).signedIn(t)
+	require.Equal(t, 401, b.whoAmI(t, former.Token))
+	left := b.sessions(t, elsewhere.Token)
+	require.Len(t, left, 1)
+	require.True(t, left[0].Current, "another browser's session lives on")
+	require.Len(t, b.sessions(t, chosen.Token), 1)
+	require.Equal(t, 1, strings.Count(b.send(t, "GET", "/v1/audit-log", "").body, `"action":"session.end"`))
+
+	again := logIn(former.Token, password, there).signedIn(t)
+	require.Equal(t, 200, b.whoAmI(t, chosen.Token), "what has ended is not ended again")
+	accepted := b.send(t, "POST", "/v1/invitations/accept", `{"token":"`+b.invite(t, email("bob"), "viewer").Token+`","password":"`+password+`"}`,
+		"Authorization: ", "Cookie: odometer_session="+again.Token).signedIn(t)
+	require.Equal(t, 401, b.whoAmI(t, again.Token))
+	require.Equal(t, 200, b.whoAmI(t, accepted.Token))
 }
 
 func (b *bundle) sessions(t testing.TB, token string) []client.OwnSession {

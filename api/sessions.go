@@ -174,14 +174,30 @@ func (s *server) memberships(ctx context.Context, email string, passwordHash []b
 	return s.Store.People.Memberships(ctx, id, email, passwordHash)
 }
 
+// beginSession begins a session of a member, and ends the one whose cookie it
+// replaces in the browser that asks.
 func (s *server) beginSession(ctx context.Context, m metering.Member) (metering.Session, string, error) {
 	now := s.Now()
-	session, err := s.Store.Sessions.Begin(ctx, m, now.Add(sessionLength), now)
+	session, err := s.Store.Sessions.Begin(ctx, m, s.replaced(ctx, now), now.Add(sessionLength), now)
 	if err != nil {
 		return session, "", err
 	}
 	token, err := s.tokens.make(session)
 	return session, token, err
+}
+
+// replaced names the session that the browser has had. It needs no CSRF token: the
+// answer takes the session's cookie away as well.
+func (s *server) replaced(ctx context.Context, now time.Time) *db.SessionName {
+	cookie, err := exchangeOf(ctx).request.Cookie(s.cookieName(sessionCookie))
+	if err != nil {
+		return nil
+	}
+	name, ok := s.tokens.read(cookie.Value, now)
+	if !ok {
+		return nil
+	}
+	return &name
 }
 
 // sessionCookie is what a browser keeps; without a token, that it keeps
@@ -283,7 +299,7 @@ func (s *server) logOut(ctx context.Context, _ *struct{}) (*logOutOutput, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Sessions.End(ctx, who.Tenant.ID, who.Actor, who.Member.ID, who.Session.ID); err != nil {
+	if err := s.Store.Sessions.End(ctx, who.Actor, db.SessionName{Tenant: who.Tenant.ID, Member: who.Member.ID, Session: who.Session.ID}); err != nil {
 		return nil, err
 	}
 	return s.loggedOut(), nil

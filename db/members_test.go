@@ -31,7 +31,7 @@ func member(t *testing.T, store *db.DB, tenant metering.TenantID, email string, 
 
 func session(t *testing.T, store *db.DB, m metering.Member) db.SessionName {
 	t.Helper()
-	s, err := store.Sessions.Begin(t.Context(), m, clock.Now().Add(time.Hour), clock.Now())
+	s, err := store.Sessions.Begin(t.Context(), m, nil, clock.Now().Add(time.Hour), clock.Now())
 	require.NoError(t, err)
 	return db.SessionName{Tenant: m.TenantID, Member: m.ID, Session: s.ID}
 }
@@ -92,7 +92,7 @@ func TestMembersAreTheirTenants(t *testing.T) {
 	} {
 		require.Equal(t, []bool{false, true}, live(t, store, foreign, name))
 	}
-	require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Sessions.End(t.Context(), ours.ID, metering.Operator, bob.ID, name.Session)))
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Sessions.End(t.Context(), metering.Operator, db.SessionName{Tenant: ours.ID, Member: bob.ID, Session: name.Session})))
 	require.Equal(t, []bool{true}, live(t, store, name))
 }
 
@@ -157,7 +157,7 @@ func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *te
 	before, kept := session(t, store, ada), session(t, store, ada)
 	require.NoError(t, store.Members.SetPassword(t.Context(), ada, []byte("next"), kept.Session))
 	require.Equal(t, []bool{false, true}, live(t, store, before, kept))
-	_, err := store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
+	_, err := store.Sessions.Begin(t.Context(), ada, nil, clock.Now().Add(time.Hour), clock.Now())
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
 	err = store.Members.SetPassword(t.Context(), ada, []byte("another"), kept.Session)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
@@ -165,7 +165,7 @@ func TestAMemberWhoIsRemovedOrChangesThePasswordDuringASignInIsNotSignedIn(t *te
 	ada = memberships(t, store, tenant.ID, ada.Email, "next")[0]
 	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "member_1", ada.ID, "", clock.Now()))
 	require.Equal(t, []bool{false}, live(t, store, kept))
-	_, err = store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
+	_, err = store.Sessions.Begin(t.Context(), ada, nil, clock.Now().Add(time.Hour), clock.Now())
 	require.Equal(t, metering.CodeUnauthorized, metering.CodeOf(err))
 }
 
@@ -183,7 +183,7 @@ func TestASignInThatWaitsForAMembersRemovalIsNone(t *testing.T) {
 	require.NoError(t, err)
 	begun := make(chan error, 1)
 	go func() {
-		_, err := store.Sessions.Begin(t.Context(), ada, clock.Now().Add(time.Hour), clock.Now())
+		_, err := store.Sessions.Begin(t.Context(), ada, nil, clock.Now().Add(time.Hour), clock.Now())
 		begun <- err
 	}()
 	awaitBlocked(t, tx)
@@ -235,7 +235,7 @@ func TestWhatIsDoneToMembersIsAudited(t *testing.T) {
 	ada := member(t, store, tenant.ID, mail(t, "ada"), metering.RoleViewer)
 	actor := metering.Actor(ada.ID.String())
 	s := session(t, store, ada)
-	require.NoError(t, store.Sessions.End(t.Context(), tenant.ID, actor, ada.ID, s.Session))
+	require.NoError(t, store.Sessions.End(t.Context(), actor, s))
 	_, err := store.Members.Update(t.Context(), tenant.ID, "key_9", ada.ID, db.MemberChange{})
 	require.NoError(t, err)
 	require.NoError(t, store.Members.Remove(t.Context(), tenant.ID, "key_9", ada.ID, "", clock.Now()))

@@ -35,10 +35,11 @@ func sessionFields(s *metering.Session) []any {
 	return []any{&s.ID, &s.TenantID, &s.MemberID, &s.CreatedAt, &s.ExpiresAt, &s.EndedAt}
 }
 
-// Begin makes a session of a member who has signed in, and forgets those of
-// theirs that are long over. It answers CodeUnauthorized where the member was
+// Begin makes a session of a member who has signed in, ends the former one that
+// it takes the place of, if any, of whatever tenant, and forgets those of the
+// member that are long over. It answers CodeUnauthorized where the member was
 // removed, or the password changed, since the sign-in was checked.
-func (s Sessions) Begin(ctx context.Context, m metering.Member, expires, now time.Time) (begun metering.Session, err error) {
+func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionName, expires, now time.Time) (begun metering.Session, err error) {
 	actor := metering.Actor(m.ID.String())
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
@@ -61,6 +62,11 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, expires, now tim
 		}
 		if err != nil {
 			return err
+		}
+		if former != nil {
+			if _, err := endSession(ctx, tx, metering.Actor(former.Member.String()), *former); err != nil {
+				return err
+			}
 		}
 		return auditChange(ctx, tx, m.TenantID, actor, "session.begin", begun.ID.String(), nil, told{"member_id": m.ID.String(), "expires_at": expires.UTC()})
 	})
@@ -115,18 +121,24 @@ func (s Sessions) Live(ctx context.Context, tenant metering.TenantID, member met
 
 // End makes a session of a member invalid from the moment it returns. It answers
 // CodeNotFound where the member has no such session, or it has ended.
-func (s Sessions) End(ctx context.Context, tenant metering.TenantID, actor metering.Actor, member metering.MemberID, id uuid.UUID) error {
+func (s Sessions) End(ctx context.Context, actor metering.Actor, name SessionName) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `
-			update sessions set ended_at = now() where tenant_id = $1 and member_id = $2 and id = $3 and ended_at is null`, tenant, member, id)
-		if err != nil {
-			return err
-		}
-		if tag.RowsAffected() == 0 {
+		ended, err := endSession(ctx, tx, actor, name)
+		if err == nil && !ended {
 			return metering.Errorf(metering.CodeNotFound, "there is no such session, or it has ended")
 		}
-		return auditChange(ctx, tx, tenant, actor, "session.end", id.String(), told{"ended": false}, told{"ended": true})
+		return err
 	})
+}
+
+// endSession says whether there was one to end.
+func endSession(ctx context.Context, tx pgx.Tx, actor metering.Actor, name SessionName) (ended bool, err error) {
+	tag, err := tx.Exec(ctx, `
+		update sessions set ended_at = now() where tenant_id = $1 and member_id = $2 and id = $3 and ended_at is null`, name.Tenant, name.Member, name.Session)
+	if err != nil || tag.RowsAffected() == 0 {
+		return false, err
+	}
+	return true, auditChange(ctx, tx, name.Tenant, actor, "session.end", name.Session.String(), told{"ended": false}, told{"ended": true})
 }
 
 // EndAll makes every session of a member invalid from the moment it returns.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -238,8 +239,17 @@ type beginOIDCInput struct {
 	TenantID string `path:"tenant_id" example:"ten_42"`
 }
 
-// beginOIDC shows a browser the way to the tenant's issuer.
+// beginOIDC shows a browser the way to the tenant's issuer, or a person why there
+// is none.
 func (s *server) beginOIDC(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
+	page, err := s.wayOut(ctx, in)
+	if err != nil && isPerson(exchangeOf(ctx).request) {
+		return &signInPageOutput{Body: notSignedInPage(err)}, nil
+	}
+	return page, err
+}
+
+func (s *server) wayOut(ctx context.Context, in *beginOIDCInput) (*signInPageOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
 	}
@@ -301,12 +311,40 @@ type finishOIDCInput struct {
 
 var errSignInLost = metering.Errorf(metering.CodeUnauthorized, "this sign-in was not begun in this browser, is over, or took too long; begin again")
 
+func (s *server) leadingOn(op huma.Operation) huma.Operation {
+	op.Middlewares = huma.Middlewares{s.leadOn}
+	return op
+}
+
+// leadOn has a person begin again whose way back is longer than any issuer's; a
+// program is told what is wrong with it.
+func (s *server) leadOn(ctx huma.Context, next func(huma.Context)) {
+	tooLong := func(p *huma.Param) bool {
+		return p.Schema.MaxLength != nil && len(ctx.Query(p.Name)) > *p.Schema.MaxLength
+	}
+	if isPerson(exchangeOf(ctx.Context()).request) && slices.ContainsFunc(ctx.Operation().Parameters, tooLong) {
+		s.beginAgain(ctx)
+		return
+	}
+	next(ctx)
+}
+
+// beginAgain leads to the dashboard's sign-in, which says that this one is over.
+func (s *server) beginAgain(ctx huma.Context) {
+	exchangeOf(ctx.Context()).err = errSignInLost
+	ctx.SetHeader("Location", s.BaseURL+"/sign-in?problem=over")
+	ctx.SetStatus(http.StatusFound)
+}
+
 // finishOIDC sends a browser on that comes back from the issuer, and tells a person
 // whom it does not sign in what to do.
 func (s *server) finishOIDC(ctx context.Context, in *finishOIDCInput) (*wayBackOutput, error) {
 	token, err := s.comeBack(ctx, in)
+	person := isPerson(exchangeOf(ctx).request)
 	switch {
-	case err != nil && isPerson(exchangeOf(ctx).request):
+	case person && errors.Is(err, errSignInLost):
+		return &wayBackOutput{Body: s.beginAgain}, nil
+	case person && err != nil:
 		return &wayBackOutput{Body: notSignedInPage(err)}, nil
 	case err != nil:
 		return nil, err
@@ -326,6 +364,9 @@ func (s *server) comeBack(ctx context.Context, in *finishOIDCInput) (token strin
 		return "", errSignInLost
 	}
 	begun, err := s.Store.OIDC.Take(ctx, s.secrets.hash(in.State))
+	if metering.CodeOf(err) == metering.CodeNotFound {
+		return "", errSignInLost
+	}
 	if err != nil {
 		return "", err
 	}

@@ -354,34 +354,79 @@ func TestAWayBackIsForTheBrowserThatLeft(t *testing.T) {
 	refused(with, callback, "the tenant has no issuer any longer")
 }
 
-func TestAWayBackInVainTellsAPersonWhatToDo(t *testing.T) {
+// asPerson opens an address as a browser does in which somebody reads.
+func (b browser) asPerson(t *testing.T, address string) answer {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	require.NoError(t, err)
+	request.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	response, err := b.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return answer{response.StatusCode, response.Header, string(page)}
+}
+
+func TestASignInInVainTellsAPersonWhatToDo(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)
 	b.saveIssuer(t, op)
 	with := newBrowser(t)
-	callback := b.authorizedAt(t, op, with, newPerson("<b>nobody</b>"))
-	for why, address := range map[string]string{
-		"this account is no member&#39;s": callback,
-		"was not begun in this browser":   b.url + "/v1/auth/oidc/callback?state=x&error=%3Cb%3E",
+	stranger := b.authorizedAt(t, op, with, newPerson("<b>nobody</b>"))
+	withoutIssuer := b.url + "/v1/auth/oidc/" + b.beside(t).tenant.ID.String() + "/login"
+	for _, vain := range []struct {
+		address, why string
+		status       int
+	}{
+		{stranger, "this account is no member&#39;s", 401},
+		{withoutIssuer, "the tenant has no OIDC issuer", 404},
+		{b.url + "/v1/auth/oidc/%3Cb%3E/login", "there is no such tenant", 404},
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
-		require.NoError(t, err)
-		request.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
-		response, err := with.Do(request)
-		require.NoError(t, err)
-		page, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, 401, response.StatusCode)
-		require.Equal(t, "text/html; charset=utf-8", response.Header.Get("Content-Type"))
-		require.Contains(t, response.Header.Get("Content-Security-Policy"), "default-src 'none'")
-		require.Empty(t, response.Header.Get("Set-Cookie"))
-		require.Contains(t, string(page), why)
-		require.Contains(t, string(page), response.Header.Get("X-Request-Id"))
-		require.Contains(t, string(page), `<a href="/sign-in/issuer">Begin again</a>`)
-		require.NotContains(t, string(page), "<b>")
+		a := with.asPerson(t, vain.address)
+		require.Equal(t, vain.status, a.status, vain.why)
+		require.Equal(t, "text/html; charset=utf-8", a.header.Get("Content-Type"))
+		require.Contains(t, a.header.Get("Content-Security-Policy"), "default-src 'none'")
+		require.Empty(t, a.header.Get("Set-Cookie"))
+		require.Contains(t, a.body, vain.why)
+		require.Contains(t, a.body, a.header.Get("X-Request-Id"))
+		require.Contains(t, a.body, `<a href="/sign-in/issuer">Begin again</a>`)
+		require.NotContains(t, a.body, "<b>")
 	}
-	b.send(t, "GET", "/v1/auth/oidc/callback?state=x", "").problem(t, 401, "unauthorized")
+	b.send(t, "GET", strings.TrimPrefix(withoutIssuer, b.url), "").problem(t, 404, "not_found")
+}
+
+func TestASignInThatIsOverLeadsAPersonToTheDashboards(t *testing.T) {
+	t.Parallel()
+	b, op := setup(t), newIssuer(t)
+	b.saveIssuer(t, op)
+	b.bound(t, op, "viewer", newPerson("ada"))
+	with := newBrowser(t)
+	bookmarked := b.authorizedAt(t, op, with, newPerson("ada"))
+	status, _ := with.open(t, bookmarked)
+	require.Equal(t, http.StatusFound, status)
+
+	over := func(address string) {
+		t.Helper()
+		a := with.asPerson(t, address)
+		require.Equal(t, http.StatusFound, a.status)
+		require.Equal(t, b.url+"/sign-in?problem=over", a.header.Get("Location"), "nothing of what came is in it")
+		require.Empty(t, a.header.Get("Set-Cookie"))
+		require.Empty(t, a.body)
+	}
+	over(bookmarked)
+	b.send(t, "GET", strings.TrimPrefix(bookmarked, b.url), "").problem(t, 401, "unauthorized")
+	for query, status := range map[string]int{
+		"": 401, "?state=x&error=%3Cb%3E": 401, "?state=%00": 401, "?state=%zz": 401,
+		"?state=" + strings.Repeat("x", 256): 422, "?state=x&code=" + strings.Repeat("x", 4097): 422,
+	} {
+		over(b.url + "/v1/auth/oidc/callback" + query)
+		require.Equal(t, status, b.send(t, "GET", "/v1/auth/oidc/callback"+query, "").status, "a program is told why")
+	}
+
+	late := b.authorizedAt(t, op, with, newPerson("ada"))
+	b.ahead.Store(int64(11 * time.Minute))
+	over(late)
 }
 
 // claimingIssuer serves a discovery document of the test's choice.

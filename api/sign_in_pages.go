@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"html/template"
+	"net/http"
 	"net/url"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -43,7 +44,7 @@ var goOn = framed(`{{define "title"}}Sign in to {{.Tenant}}{{end}}
 <p><a href="{{.Location}}">Go on to {{.Host}}</a></p>
 {{end}}`)
 
-// notSignedIn is for who has come back from an issuer in vain.
+// notSignedIn is for who finds no way to an issuer, or has come back in vain.
 var notSignedIn = framed(`{{define "title"}}You are not signed in{{end}}
 {{define "content"}}<p>{{.Problem.Detail}}.</p>
 <p>Where it stays so, the owner of your tenant can look at its single sign-on, or invite you anew. What the operator needs to find it is the request <code>{{.Problem.RequestID}}</code>.</p>
@@ -55,7 +56,7 @@ type signInPageOutput struct {
 	SetCookie   string `header:"Set-Cookie"`
 	ContentType string `header:"Content-Type"`
 	Policy      string `header:"Content-Security-Policy"`
-	Body        []byte
+	Body        func(huma.Context)
 }
 
 const contentTypeOfPages = "text/html; charset=utf-8"
@@ -75,7 +76,12 @@ func goOnPage(tenant metering.Tenant, location, cookie string) (*signInPageOutpu
 	if err := goOn.Execute(&page, map[string]string{"Tenant": tenant.Name, "Host": way.Host, "Location": location, "Nonce": nonce}); err != nil {
 		return nil, fmt.Errorf("render sign-in page: %w", err)
 	}
-	return &signInPageOutput{cookie, contentTypeOfPages, policyOfPages(nonce), page.Bytes()}, nil
+	return &signInPageOutput{cookie, contentTypeOfPages, policyOfPages(nonce), func(ctx huma.Context) {
+		ctx.SetStatus(http.StatusOK)
+		if _, err := ctx.BodyWriter().Write(page.Bytes()); err != nil {
+			exchangeOf(ctx.Context()).err = fmt.Errorf("write page: %w", err)
+		}
+	}}, nil
 }
 
 // notSignedInPage answers with the problem of a sign-in as a page.
@@ -98,5 +104,7 @@ func (s *server) describeSignInPages() {
 	page := &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString}}
 	paths := s.api.OpenAPI().Paths
 	paths[beginOIDCPath].Get.Responses["200"].Content = map[string]*huma.MediaType{"text/html": page}
-	paths[callbackPath].Get.Responses["default"].Content["text/html"] = page
+	for _, path := range []string{beginOIDCPath, callbackPath} {
+		paths[path].Get.Responses["default"].Content["text/html"] = page
+	}
 }

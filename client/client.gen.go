@@ -25822,6 +25822,9 @@ func ParseBeginOidcResponse(rsp *http.Response) (*BeginOidcResponse, error) {
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	case true:
+		// Content-type (text/html) unsupported
+
 	}
 
 	switch {

@@ -108,7 +108,7 @@ func (s OIDC) Take(ctx context.Context, stateHash []byte) (in metering.SignIn, e
 		delete from oidc_sign_ins where state_hash = $1
 		returning tenant_id, state_hash, invitation_id, expires_at`, stateHash).Scan(&in.TenantID, &in.StateHash, &in.InvitationID, &in.ExpiresAt)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return in, metering.Errorf(metering.CodeUnauthorized, "this sign-in was not begun here, is over, or took too long; begin again").Because(err)
+		return in, metering.Errorf(metering.CodeNotFound, "there is no such sign-in").Because(err)
 	}
 	return in, coded(err)
 }

@@ -65,6 +65,14 @@ test("a refused sign-in says why and keeps what was typed", async () => {
   expect(screen.getByLabelText<HTMLInputElement>("Password").value).toBe("wrong");
 });
 
+test("who comes back from an issuer too late is told to begin again, in no words of the link", async () => {
+  open("/sign-in?problem=over");
+  expect((await screen.findByRole("alert")).textContent).toBe("The sign-in at your company's issuer is over, or was begun in another browser. Begin again.");
+  router.history.push("/sign-in?problem=call+0900");
+  await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
+  expect(document.body.textContent).not.toContain("0900");
+});
+
 test("a sign-in leads to no other site", async () => {
   answers["POST /v1/auth/login"] = () => [200, { token: "t", member }];
   open("/sign-in?to=//elsewhere.example");

@@ -84,14 +84,15 @@ func (w walk) vera(ctx context.Context, link string) error {
 
 const navigation = `nav a[href="/overview"]` // of who has signed in
 
-// olga accepts at the issuer, signs in there once more, and then comes back in vain.
+// olga accepts at the issuer, signs in there once more, and then comes back too late, and finds no way there.
 func (w walk) olga(ctx context.Context, link, tenant string) error {
 	return do(ctx, w.to(link), press("Accept at"), arrive(navigation), see("Olga"), w.signOut,
 		w.to("/sign-in"), press("Sign in at your company's issuer"), fill("Tenant", tenant), press("Go on"), arrive("p strong"), see("Who you are is for"), w.judged("issuer-page"), press("Go on to"), arrive(navigation), see("Olga"), w.signOut,
-		w.comeBack, see("You are not signed in"), w.refused("/v1/auth/oidc/callback"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in at an issuer"))
+		w.leave("/v1/auth/oidc/callback?state=bookmarked"), arrive(`input[name="password"]`), see("Begin again"), w.judged("issuer-over"),
+		w.leave("/v1/auth/oidc/ten_0/login"), see("You are not signed in"), w.refused("/v1/auth/oidc/ten_0/login"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in at an issuer"))
 }
 
-// comeBack opens the way back of a sign-in that nobody has begun.
-func (w walk) comeBack(ctx context.Context) error {
-	return chromedp.Do(ctx, chromedp.Navigate(w.url+"/v1/auth/oidc/callback?error=access_denied"))
+// leave opens an address of the API's, as from a bookmark.
+func (w walk) leave(path string) act {
+	return func(ctx context.Context) error { return chromedp.Do(ctx, chromedp.Navigate(w.url+path)) }
 }

@@ -2,6 +2,7 @@ import { Button, PasswordInput, TextInput } from "@mantine/core";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link, useRouter, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
+import acts from "../../acts/acts.module.css";
 import { Refused } from "../../acts/Refused";
 import { type Schema } from "../../api/client";
 import { forget, signIn } from "../../api/session";
@@ -10,7 +11,7 @@ import { TenantChoice } from "./TenantChoice";
 
 /** By e-mail and password, and by tenant where somebody is a member of several. */
 export function SignIn() {
-  const { to } = useSearch({ from: "/sign-in" });
+  const { to, problem } = useSearch({ from: "/sign-in" });
   const { history } = useRouter();
   const queries = useQueryClient();
   const [email, setEmail] = useState("");
@@ -49,6 +50,11 @@ export function SignIn() {
   );
   return (
     <Page title="Sign in" ways={ways} onSubmit={() => attempt.mutate(undefined)}>
+      {problem === "over" && attempt.isIdle && (
+        <p className={acts.refused} role="alert">
+          The sign-in at your company's issuer is over, or was begun in another browser. Begin again.
+        </p>
+      )}
       <TextInput
         label="E-mail"
         type="email"

@@ -4,7 +4,7 @@ import { asks, root } from "../../routes";
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
-  validateSearch: asks("to"),
+  validateSearch: asks("to", "problem"),
   component: lazyRouteComponent(() => import("./SignIn"), "SignIn"),
 });
 

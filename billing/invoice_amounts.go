@@ -41,7 +41,7 @@ func (f Facts) linesOfOne(p Period, l ClosedLine, invoices []invoiced) (lines []
 			continue
 		}
 		others := slices.ContainsFunc(f.Reported, func(r Reported) bool {
-			return r.MeterID == l.MeterID && i.bills(r) && !r.about(p)
+			return r.MeterID == l.MeterID && f.isOn(i.Invoice, r) && !r.about(p)
 		})
 		if alone || others || i.Subscription != p.Subscription.ID || !i.Period.Start.Equal(p.Subscription.Start) {
 			return nil, false

@@ -126,7 +126,7 @@ func (f Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all 
 	}
 	instead := func(o invoiced) bool { // it bills, or would, all of the meter that this one does
 		beside := o.Connection == i.Connection && o.Customer == i.Customer && o.Subscription != i.Subscription && !o.Period.Within(i.Period).Empty()
-		return beside && !slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && i.bills(r) && !o.bills(r) })
+		return beside && !slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.MeterID == meter && f.isOn(i.Invoice, r) && !f.isOn(o.Invoice, r) })
 	}
 	named := func(o invoiced) bool {
 		_, named := o.units[meter]
@@ -143,10 +143,12 @@ func (f Facts) whose(i invoiced, meter metering.MeterID, of metering.Range, all 
 	})
 }
 
-// bills says whether what the series was reported is on the invoice: on one of the
-// subscription that it was reported to, or of another with the same periods.
-func (i Invoice) bills(r Reported) bool {
-	to := r.To.Subscription == "" || r.To.Subscription == i.Subscription || r.To.Start.Equal(i.Period.Start)
+// isOn says whether what the series was reported is on the invoice: on one of the
+// subscription that it was reported to, or of another with the same periods. One that
+// has a stream of its own has other ones, also if they begin with those of another.
+func (f Facts) isOn(i Invoice, r Reported) bool {
+	same := r.To.Start.Equal(i.Period.Start) && f.follower(r.To.Subscription) == 0 && f.follower(i.Subscription) == 0
+	to := r.To.Subscription == "" || r.To.Subscription == i.Subscription || same
 	return to && r.Kind == QuantityReport && r.Connection == i.Connection && r.Customer == i.Customer && i.Period.Contains(r.Window.Start)
 }
 
@@ -154,12 +156,12 @@ func (i Invoice) bills(r Reported) bool {
 // subscription has ended says nothing of one there in whose period the series lies.
 func (f Facts) says(i Invoice, r Reported) bool {
 	if i.Ended && r.To.Subscription != "" {
-		return i.bills(r) && r.To.Subscription == i.Subscription
+		return f.isOn(i, r) && r.To.Subscription == i.Subscription
 	}
 	another := func(p Period) bool {
 		return r.about(p) && p.Subscription.ID != i.Subscription && p.Subscription.isAt(i.Connection) && p.Subscription.Contains(r.Window.Start)
 	}
-	return i.bills(r) && (!i.Ended || !slices.ContainsFunc(f.Stored, another))
+	return f.isOn(i, r) && (!i.Ended || !slices.ContainsFunc(f.Stored, another))
 }
 
 // isAt says whether the subscription is, or may be, one at the connection.

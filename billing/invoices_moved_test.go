@@ -89,6 +89,25 @@ func TestAnInvoiceSaysNothingOfWhatWasReportedToAnotherSubscription(t *testing.T
 	require.Equal(t, "13", f.Reported[0].Invoiced.String(), "it was reported to one with the same periods")
 }
 
+// Two subscriptions of which one has a stream of its own have an invoice each, also
+// if they begin at one instant: that of one says nothing of what was reported to the
+// other.
+func TestSubscriptionsOfTwoStreamsThatBeginAtOneInstantHaveAnInvoiceEach(t *testing.T) {
+	t.Parallel()
+	beside := counted(january, "13")
+	beside.To, beside.Number = billing.InvoicedBy{Subscription: "sub_2", Start: january.Start}, 1
+	for stream, followed := range []string{"sub_2", "sub_1"} {
+		f := closedWith("10")
+		f.Stream, f.Followed = stream, []billing.Followed{{Subscription: followed, Stream: 1}}
+		f.Feeds = []billing.Feed{{MeterID: 1, Stream: stream, From: january.Start}}
+		f.Reported[0].To, f.Reported[0].Number = billing.InvoicedBy{Subscription: "sub_1", Start: january.Start}, 2
+		f.Beside, f.Invoices = []billing.Reported{beside}, []billing.Invoice{renewal("10")}
+		f.Reconcile()
+		require.Equal(t, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0", reconciledAs(f), followed)
+		require.Nil(t, f.Beside[0].Invoiced)
+	}
+}
+
 // That a subscription has ended says of what was reported to it that no invoice
 // bills it, whichever subscription the period lies in by now.
 func TestWhatWasReportedToASubscriptionThatHasEndedIsCarried(t *testing.T) {

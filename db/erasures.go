@@ -385,8 +385,8 @@ type eventsErased struct {
 
 func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (b eventsErased, err error) {
 	rows, err := tx.Query(ctx, `
-		select ts, id, properties::text, idempotency_key
-		from events
+		select ts, id, properties::text, `+sentKey+`
+		from events e
 		where tenant_id = $1
 		  and customer_id = $2
 		  and (ts, id) > ($3, $4)
@@ -484,7 +484,7 @@ func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 		`delete from event_keys where tenant_id = @tenant and key = any(array(select event_key(sent) from unnest(@keys::text[]) as sent))`,
 		`
 		update events e
-		set properties = x.properties::jsonb, idempotency_key = x.name, erased = x.digest
+		set properties = x.properties::jsonb, idempotency_key = x.name, idempotency_uuid = null, erased = x.digest
 		from unnest(@instants::timestamptz[], @ids::uuid[], @properties::text[], @names::text[], @digests::bytea[]) as x (ts, id, properties, name, digest)
 		where e.tenant_id = @tenant
 		  and e.customer_id = @customer

@@ -15,12 +15,21 @@ import (
 type eventKey = [16]byte
 
 func eventKeyOf(sent string) eventKey {
-	if id, err := uuid.Parse(sent); err == nil && id.String() == sent {
+	if id, ok := uuidOf(sent); ok {
 		return id
 	}
 	sum := sha256.Sum256([]byte(sent))
 	return eventKey(sum[:16])
 }
+
+// uuidOf is a key that is a UUID, written as PostgreSQL writes one.
+func uuidOf(sent string) (id uuid.UUID, ok bool) {
+	id, err := uuid.Parse(sent)
+	return id, err == nil && id.String() == sent
+}
+
+// sentKey is what an event's idempotency key was, as SQL; null where it had none.
+const sentKey = `coalesce(e.idempotency_uuid::text, e.idempotency_key)`
 
 // contentDigest tells a repeat from an event with other content under its key.
 func contentDigest(e *metering.Event) int64 {

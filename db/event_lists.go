@@ -218,12 +218,16 @@ func selectEvents(f EventFilter) string {
 		where += " and event_type = @event_type"
 	}
 	if f.IdempotencyKey != "" {
-		where += " and idempotency_key = @key and exists (select from event_keys where tenant_id = @tenant and key = event_key(@key))"
+		column := "idempotency_key"
+		if _, ok := uuidOf(f.IdempotencyKey); ok {
+			column = "idempotency_uuid::text"
+		}
+		where += " and " + column + " = @key and exists (select from event_keys where tenant_id = @tenant and key = event_key(@key))"
 	}
 	return `
-		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(e.idempotency_key, ''), e.ingested_at, ` + countedBy + `
+		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(` + sentKey + `, ''), e.ingested_at, ` + countedBy + `
 		from (
-		  select tenant_id, id, customer_id, event_type, ts, value, properties, idempotency_key, ingested_at, epoch
+		  select tenant_id, id, customer_id, event_type, ts, value, properties, idempotency_key, idempotency_uuid, ingested_at, epoch
 		  from events
 		  where tenant_id = @tenant
 		    and ts >= @from

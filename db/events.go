@@ -30,7 +30,7 @@ func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer met
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
 	}
 	rows, err := s.pool.Query(ctx, `
-		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(e.idempotency_key, '')
+		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(`+sentKey+`, '')
 		from events e join customers c on c.tenant_id = e.tenant_id and c.id = e.customer_id
 		where e.tenant_id = $1 and e.customer_id = $2 and e.ts >= $3 and e.ts < $4 and (e.ts, e.id) > ($5, $6)
 		order by e.ts, e.id

@@ -155,6 +155,9 @@ func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 	if err != nil {
 		return err
 	}
+	if err := copyEvents(ctx, conn.Conn(), a.tenant, a.meters.epoch, a.fresh); err != nil {
+		return fmt.Errorf("copy events: %w", err)
+	}
 	return a.finish(ctx, conn, sums)
 }
 
@@ -428,21 +431,11 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 	return sums, nil
 }
 
-const insertEvents = `
-	insert into events (tenant_id, customer_id, ts, id, event_type, value, properties, idempotency_key, ingested_at, epoch)
-	select $1, customer, ts, id, type, value::numeric, properties::jsonb, key, received, $2
-	from unnest($3::bigint[], $4::timestamptz[], $5::uuid[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[])
-	  as fresh (customer, ts, id, type, value, properties, key, received)`
-
-// finish writes everything and commits, in one round trip.
+// finish writes what the events come to and commits, in one round trip.
 func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
 	var batch pgx.Batch
 	if len(a.types) > 0 {
 		batch.Queue(`insert into event_types (tenant_id, event_type) select $1, unnest($2::text[]) on conflict do nothing`, a.tenant, a.types)
-	}
-	if len(a.fresh) > 0 {
-		a.witness = a.fresh[0]
-		batch.Queue(insertEvents, a.eventArrays()...)
 	}
 	sums.queue(&batch, a.tenant)
 	committed := false
@@ -453,6 +446,9 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 		committed = true
 		return nil
 	})
+	if len(a.fresh) > 0 {
+		a.witness = a.fresh[0]
+	}
 	err := conn.SendBatch(ctx, &batch).Close()
 	if committed {
 		return nil
@@ -460,26 +456,7 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	// An error that the server reported in words ended the transaction; a lost
 	// connection leaves open whether COMMIT was carried out.
 	a.unanswered = a.witness != nil && (sqlState(err) == "" || disconnected(err))
-	return fmt.Errorf("insert events: %w", err)
-}
-
-func (a *attempt) eventArrays() []any {
-	n := len(a.fresh)
-	customers, instants, ids := make([]int64, n), make([]time.Time, n), make([][16]byte, n)
-	types, values := make([]string, n), make([]string, n)
-	properties, keys, received := make([]*string, n), make([]*string, n), make([]time.Time, n)
-	for i, e := range a.fresh {
-		customers[i], instants[i], ids[i], types[i], values[i] = int64(e.CustomerID), e.At, e.ID, e.EventType, e.Value.String()
-		received[i] = e.ReceivedAt
-		if e.Properties != nil {
-			text := string(e.Properties)
-			properties[i] = &text
-		}
-		if e.IdempotencyKey != "" {
-			keys[i] = &e.IdempotencyKey
-		}
-	}
-	return []any{a.tenant, a.meters.epoch, customers, instants, ids, types, values, properties, keys, received}
+	return fmt.Errorf("add usage: %w", err)
 }
 
 // unarchive has archived customers back who have used something. Where it fails,

@@ -27,21 +27,22 @@ return case when sent ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then sent:
 -- Append only, but for what an erased customer's events said of somebody: no unique index, no foreign key and no trigger, because each of
 -- them deadlocks or slows the creation of chunks under load.
 create table events (
-  tenant_id       bigint not null,
-  customer_id     bigint not null,
-  ts              timestamptz not null,
-  id              uuid not null, -- version 7
-  event_type      text collate "C" not null,
-  value           numeric not null,
-  properties      jsonb,
-  idempotency_key text collate "C",
-  ingested_at     timestamptz not null,
-  epoch           bigint not null, -- the tenant's when it was ingested
-  erased          bytea -- a keyed digest of the properties and key that it was sent with, since its customer was erased; null: it is as it was sent
+  tenant_id        bigint not null,
+  customer_id      bigint not null,
+  ts               timestamptz not null,
+  ingested_at      timestamptz not null,
+  epoch            bigint not null, -- the tenant's when it was ingested
+  id               uuid not null, -- version 7
+  idempotency_uuid uuid, -- the idempotency key where it is a UUID, written as PostgreSQL writes it
+  event_type       text collate "C" not null,
+  value            numeric not null,
+  properties       jsonb,
+  idempotency_key  text collate "C", -- any other
+  erased           bytea -- a keyed digest of the properties and key that it was sent with, since its customer was erased; null: it is as it was sent
 );
 comment on table events is 'The events as they were sent, only ever added to, but for those of erased customers.';
 select create_hypertable('events', by_range('ts', interval '7 days'), create_default_indexes => false);
-create index events_customer_ts on events (tenant_id, customer_id, ts, id);
+create index events_customer_ts on events (tenant_id, customer_id, ts);
 create index events_ts on events using brin (ts) with (autosummarize = on); -- of all customers, newest first
 
 create table erased_event_keys (

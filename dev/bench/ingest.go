@@ -142,15 +142,15 @@ func (b *bench) batchRequest(batch []event) []byte {
 	return rawRequest("/v1/events/batch", b.key, body)
 }
 
-var eventColumns = []string{"tenant_id", "customer_id", "ts", "id", "event_type", "value", "properties", "idempotency_key", "ingested_at", "epoch"}
+var eventColumns = []string{"tenant_id", "customer_id", "ts", "ingested_at", "epoch", "id", "idempotency_uuid", "event_type", "value", "properties"}
 
 func (b *bench) copyRows(batches [][]event) [][][]any {
 	rows := make([][][]any, len(batches))
 	for i, batch := range batches {
 		for _, e := range batch {
 			id := uuid.Must(uuid.NewV7())
-			rows[i] = append(rows[i], []any{b.copyTenant, int64(e.customer + 1), e.at, [16]byte(id), e.eventType, "1.5",
-				fmt.Sprintf(`{"model":%q,"region":"eu"}`, e.model), e.key, e.at, int64(1)})
+			rows[i] = append(rows[i], []any{b.copyTenant, int64(e.customer + 1), e.at, e.at, int64(1), [16]byte(id), [16]byte(uuid.MustParse(e.key)), e.eventType,
+				"1.5", fmt.Sprintf(`{"model":%q,"region":"eu"}`, e.model)})
 		}
 	}
 	return rows

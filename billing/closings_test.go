@@ -220,41 +220,48 @@ func TestAPeriodClosesAtTheSameWhateverWasReported(t *testing.T) {
 }
 
 // A period closes while nobody has looked what the customer is at the provider. A
-// meter of which nobody knows a price, and nothing was reported, is not billed:
-// no more is it reported at a price that its subscription has got since.
+// meter of which nobody knows a price, and nothing was reported, is not billed. No
+// more is it reported at a price that its subscription has got since, nor what a
+// receiver was not told of one that it was told some of.
 func TestAMeterThatNobodyKnowsAPriceOfClosesUnbilled(t *testing.T) {
 	t.Parallel()
+	priced := func(f *billing.Facts) { f.Prices = knownOf(f.Now).Prices }
+	told := func(f *billing.Facts) { f.Reported = []billing.Reported{stated(second, january, "10", "0")} }
 	for name, c := range map[string]struct {
-		change func(*billing.Facts)
-		billed bool
+		change           func(*billing.Facts)
+		billed, reported bool
 	}{
-		"nobody knows one":     {func(*billing.Facts) {}, false},
-		"there is one of ours": {func(f *billing.Facts) { f.Prices = knownOf(f.Now).Prices }, true},
+		"nobody knows one":     {func(*billing.Facts) {}, false, false},
+		"there is one of ours": {priced, true, true},
 		"the subscription had one": {func(f *billing.Facts) {
 			f.Stored[0].Subscription.Prices = map[metering.MeterID]billing.ProviderPrice{1: &tariff{"price_1", "USD", tariffOf(1, 1, 0)}}
-		}, true},
-		"some was reported":          {func(f *billing.Facts) { f.Reported = []billing.Reported{counted(january, "10")} }, true},
-		"no invoices are read there": {func(f *billing.Facts) { f.Connection.Invoices = false }, true},
+		}, true, true},
+		"some was reported":                                             {func(f *billing.Facts) { f.Reported = []billing.Reported{counted(january, "10")} }, true, true},
+		"a receiver was told some":                                      {told, true, false},
+		"it was told some, and there is one of ours":                    {func(f *billing.Facts) { told(f); priced(f) }, true, true},
+		"it was told some, and no invoices are read":                    {func(f *billing.Facts) { told(f); f.Connection.Invoices = false }, true, true},
+		"it was told some, and the provider does not say what it costs": {func(f *billing.Facts) { told(f); f.Side.Destinations[0].Price = nil }, true, true},
+		"no invoices are read there":                                    {func(f *billing.Facts) { f.Connection.Invoices = false }, true, true},
 		"it lies in no subscription's": {func(f *billing.Facts) {
 			f.Stored[0].Subscription, f.Connection.Invoices = billing.Subscription{}, false
-		}, false},
+		}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := atMeters(february, knownOf(january.End.Add(grace), subscribed(january), subscribed(february)))
 			f.Connection.Invoices, f.Prices = true, nil
 			f.Usage = []billing.Usage{used(january, "12")}
-			added := f.Side
-			f.Side = nil
+			f.Side.Period, f.Side.Destinations[0].Price = january, &tariff{"price_1", "USD", tariffOf(1, 1, 0)}
 			c.change(&f)
-			plan := closes(f)
+			unread := f
+			unread.Side = nil
+			plan := closes(unread)
 			require.Equal(t, c.billed, plan.Closings[0].Lines[0].Billed)
 
-			f.Stored, f.Side = plan.Periods, added
-			f.Side.Period, f.Side.Destinations[0].Price = january, &tariff{"price_1", "USD", tariffOf(1, 1, 0)}
+			f.Stored = plan.Periods
 			f.Reconcile()
 			reported := slices.ContainsFunc(f.Plan().Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) })
-			require.Equal(t, c.billed, reported)
+			require.Equal(t, c.reported, reported)
 		})
 	}
 }

@@ -115,12 +115,22 @@ func (m *quantityPlanner) over() string {
 		return ExcludedInvoiced
 	case m.closed != nil && m.isCarried(m.period, *m.closed):
 		return ExcludedCarried
+	case m.isPricedSince():
+		return ExcludedUnpriced
 	case m.destination.OnlyWhileRun && !m.part.End.After(m.Side.Period.Start):
 		return ExcludedOver
 	case m.destination.Window != "" && firstWindowEnd(m.part, m.destination.Window).After(m.part.End):
 		return ExcludedWindow
 	}
 	return ""
+}
+
+// isPricedSince says whether nobody knew a price of the closed line, and the provider
+// has one by now: at that nothing is billed that it was not reported before. What the
+// invoices lack of it would be carried at the price that the line closed at, for nothing.
+func (m *quantityPlanner) isPricedSince() bool {
+	l := m.closed
+	return l != nil && l.PriceVersion == 0 && l.Price == nil && m.Connection.Invoices && m.destination.Price != nil && len(m.own) == 0
 }
 
 // leaveRest says what is left unreported. Whether what is on its way was taken

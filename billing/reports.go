@@ -151,6 +151,7 @@ const (
 	ExcludedWindow      = "no window of the provider's ends in the period, so that its invoice would not bill it; it is billed with the next period"
 	ExcludedShared      = "another meter goes to the same place at the provider; map each to a price of its own"
 	ExcludedCarried     = "what the closed period lacked is billed with a later one"
+	ExcludedUnpriced    = "nobody knew a price of it when the period closed"
 	ExcludedRestored    = "the ledger was restored from a backup: what was reported since that was made is read first, once the provider has surely counted it"
 	ExcludedCurrency    = "its late usage is in another currency than the customer's subscription: that alone is left out, and stays booked"
 	neverReported       = "it went nowhere"

@@ -199,6 +199,34 @@ func TestWhatIsOnItsWay(t *testing.T) {
 	require.True(t, f.Plan().Empty(), "without a connection nothing is withdrawn")
 }
 
+// The mark of an open period says that a former connection knows of all, as soon
+// as its report is planned. Who withdraws that clears the mark: the tenant may come
+// back before anybody has reported elsewhere, and the usage would wait for more.
+func TestWhoWithdrawsAReportClearsTheMarks(t *testing.T) {
+	t.Parallel()
+	marked := subscribed(january)
+	marked.Watermark = billing.Watermark{Events: 1, Configuration: "of the former connection"}
+	f := atMeters(january, knownOf(january.Start.AddDate(0, 0, 20), marked))
+	f.Usage = []billing.Usage{used(january, "10")}
+	f.Open = []billing.Open{{ID: uuid.UUID{1}, Kind: billing.QuantityReport, Connection: second, State: billing.Planned}}
+	cleared := billing.PeriodWatermark{Start: january.Start}
+
+	reported := f.Plan().Reported
+	require.Len(t, reported, 2)
+	require.Equal(t, cleared, reported[0])
+	require.NotEmpty(t, reported[1].Configuration, "the present connection knows of all with this plan, which counts")
+
+	f.MayClose, f.Side = true, nil
+	require.Equal(t, []billing.PeriodWatermark{cleared}, f.Plan().Reported, "a closing withdraws it, and reports nothing")
+
+	f.Open[0].State = billing.Sending
+	plan := f.Plan()
+	require.NotEmpty(t, plan.Doubt)
+	require.Empty(t, plan.Reported, "what is in doubt has somebody look by itself")
+	f.Open[0].Connection, f.Open[0].State = first, billing.Planned
+	require.Empty(t, f.Plan().Reported, "what goes to the present connection is sent")
+}
+
 // Somebody looks again when a period ends and when its grace is over, and where
 // something was not seen counted for a day.
 func TestWhenSomebodyLooksAgain(t *testing.T) {

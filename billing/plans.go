@@ -151,7 +151,8 @@ func WindowedMeters(f Facts) []metering.MeterID {
 // leaveFormer finds what is on its way. What goes to the present connection is
 // resumed. What goes to a former one is withdrawn if it was never sent, and
 // else in doubt unless somebody is sending it at this moment: it counts as
-// billed there until its outcome is known.
+// billed there until its outcome is known. What was withdrawn is known to nobody,
+// also where the tenant comes back before anything was reported elsewhere.
 func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
 		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
@@ -169,6 +170,11 @@ func (p *planner) leaveFormer() {
 		}
 	}
 	p.plan.More = len(p.plan.Resume) > 0
+	for _, period := range p.periods {
+		if len(p.plan.Withdraw) > 0 && period.ClosedAt == nil {
+			p.knows(period, Watermark{})
+		}
+	}
 }
 
 // isOver says whether nothing more is reported of the period that began then.

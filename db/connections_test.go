@@ -249,6 +249,19 @@ func TestWhatWasNeverSentToAFormerConnectionIsWithdrawn(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 }
 
+func TestACustomerIsOutOfSyncWhoseReportWasWithdrawnBeforeItsConnectionCameBack(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	b.use("60")
+	b.next(anew)
+	b.useProvider(anotherReceiver)
+	b.closePeriods()
+	b.useProvider(oneReceiver)
+	require.NotEmpty(t, b.outOfSync())
+	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String())
+	require.Empty(t, b.outOfSync())
+}
+
 func TestWhatIsPlannedGoesOnWhereItsConnectionIsBackBeforeAnyPlan(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
 )
 
 // settings invites, renews and revokes, changes the tenant and has it back,
@@ -75,7 +79,16 @@ func (w walk) settings(ctx context.Context) error {
 		w.to("/settings/you"), fill("Current password", w.password), fill("New password", another), press("Change the password"), see("The password is changed"),
 		fill("Current password", another), fill("New password", w.password), press("Change the password"), miss("The password is changed"), see("The password is changed"),
 		w.menu, press("Another tenant"), see("Your password"), w.judged("another-tenant"), fill("Your password", w.password), press("Show my tenants"), see("is a member of"), press("Close"), miss("is a member of"),
-		w.signIn, w.to("/settings/you"), press("End"), see("Whoever uses it is signed out"), w.judged("session-end"), press("End"), miss("Whoever uses it is signed out"),
+		forgetSession, w.signIn, w.to("/settings/you"), press("End"), see("Whoever uses it is signed out"), w.judged("session-end"), press("End"), miss("Whoever uses it is signed out"),
 		press("Sign out everywhere"), see("this one too"), press("Sign out everywhere"), see("Sign in"), w.signIn,
 	)
+}
+
+// forgetSession leaves the session as one of another browser.
+func forgetSession(ctx context.Context) error {
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil { // which asks for nothing without it
+		return err
+	}
+	_, err := chromedp.Call(ctx, network.ClearBrowserCookies, cdp.Empty{})
+	return err
 }

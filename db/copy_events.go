@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -22,9 +23,13 @@ var eventColumns = []struct {
 	{"value", pgtype.NumericOID}, {"properties", pgtype.JSONBOID}, {"idempotency_key", pgtype.TextOID},
 }
 
-const copyFromStdin = `
-	copy events (tenant_id, customer_id, ts, ingested_at, epoch, id, idempotency_uuid, event_type, value, properties, idempotency_key)
-	from stdin binary`
+var copyFromStdin = func() string {
+	var names []string
+	for _, c := range eventColumns {
+		names = append(names, c.name)
+	}
+	return "copy events (" + strings.Join(names, ", ") + ") from stdin binary"
+}()
 
 // copyEvents writes the events in one round trip. pgx's CopyFrom would ask for the
 // columns' types each time.

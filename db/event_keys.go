@@ -28,7 +28,7 @@ func uuidOf(sent string) (id uuid.UUID, ok bool) {
 	return id, err == nil && id.String() == sent
 }
 
-// sentKey is what an event's idempotency key was, as SQL; null where it had none.
+// sentKey is what the idempotency key of an event e was, as SQL; null where it had none.
 const sentKey = `coalesce(e.idempotency_uuid::text, e.idempotency_key)`
 
 // contentDigest tells a repeat from an event with other content under its key.

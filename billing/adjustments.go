@@ -304,8 +304,7 @@ func (f Facts) lateOwn(periods []Period) (own Period, at Series, takes bool) {
 
 // excludedLate says why late usage in the currency is not charged with the open
 // period that carries it, which may be in its grace, if it is not.
-func (f Facts) excludedLate(currency string) string {
-	open, _ := openPeriod(ExpectedPeriods(f))
+func (f Facts) excludedLate(currency string, open Period) string {
 	target := ""
 	if open.Own() && !f.subscribed() {
 		target = OwnInvoice
@@ -338,7 +337,7 @@ func (f Facts) carriedBy(period Period) (all []Adjustment) {
 	case period.ClosedAt != nil:
 		return f.carriedThen(period)
 	case found && open.Start.Equal(period.Start):
-		return carriedAs(f.carried(), f.excludedLate)
+		return carriedAs(f.carried(), func(currency string) string { return f.excludedLate(currency, open) })
 	}
 	return nil
 }

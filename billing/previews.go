@@ -55,11 +55,12 @@ func Preview(f Facts) (lines []PreviewLine) {
 		}
 		lines = append(lines, l)
 	}
+	open, _ := openPeriod(ExpectedPeriods(f))
 	for _, c := range f.carried() {
 		l := c.line()
 		lines = append(lines, PreviewLine{
 			MeterID: l.MeterID, MeterSlug: l.MeterSlug, Usage: l.Quantity, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency, Price: l.Price,
-			Excluded: f.excludedLate(c.currency), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
+			Excluded: f.excludedLate(c.currency, open), LateFor: &metering.Range{Start: c.late.closed.Start.UTC(), End: c.late.closed.End.UTC()}, Working: c.steps(),
 		})
 	}
 	return lines

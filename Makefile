@@ -75,8 +75,9 @@ stripe-live: ## what is expected of Stripe, tried with STRIPE_SECRET_KEY, a test
 
 LIVES = 1000000
 SEED = 1
-simulate: ## LIVES lives of customers through the rules of billing, from SEED on
-	LIVES=$(LIVES) SEED=$(SEED) go test ./billing -run TestLives -v -count=1 -timeout 6h
+FAILURES = 1
+simulate: ## LIVES lives of customers through the rules of billing, from SEED on, until FAILURES of them went wrong
+	LIVES=$(LIVES) SEED=$(SEED) FAILURES=$(FAILURES) go test ./billing -run TestLives -v -count=1 -timeout 6h
 
 mutate: ## faults put into the rules of billing one at a time, all or ONLY=plans.go; exit 1 where the tests notice too few; FAULTS=. puts known ones back, which lives have to find
 	go run ./dev/mutate $(if $(FAULTS),-faults '$(FAULTS)' -lives 20000,-only '$(ONLY)')

@@ -400,7 +400,7 @@ func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.Invoiced
 	for id, run := range l.runs {
 		ran := run.EndedAt == nil || run.EndedAt.After(r.timestamp)
 		bills := ran && slices.Contains(run.Targets, r.Target)
-		between := id != r.To.Subscription && !(there && id == of.Subscription.ID) && bills && !l.hasOtherStream(id)
+		between := id != r.To.Subscription && !(there && id == of.Subscription.ID) && bills
 		from := run.BeganAt
 		if from.Before(of.Start) {
 			from = of.Start
@@ -410,11 +410,6 @@ func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.Invoiced
 		}
 	}
 	return start, to
-}
-
-// hasOtherStream says whether the subscription has a stream of its own, and not this one.
-func (l *ledger) hasOtherStream(subscription string) bool {
-	return slices.ContainsFunc(l.following, func(f followed) bool { return f.Subscription == subscription && f.Stream != l.stream })
 }
 
 // isIn says whether the report went out with a time in a subscription's part of

@@ -294,7 +294,8 @@ func reportedOf(customer string) string {
 // window is where the window of a report x of the period p begins, and of which
 // subscription: that of one that went out with a time in a subscription of which
 // nobody knew yet is of that one, unless the one that it was made for ran beyond
-// that time. Between that one and the period's there may have been others.
+// that time. Between that one and the period's there may have been others, whichever
+// stream has them by now.
 var window = `
 	select o.starts_at, o.subscription, o.began_at
 	from (
@@ -310,15 +311,7 @@ var window = `
 	    and s.subscription <> x.subscription
 	    and (s.subscription <> p.subscription or p.subscription_connection is distinct from x.connection_id)
 	    and (s.ended_at is null or s.ended_at > x.provider_time)
-	    and x.target = any(s.targets)
-	    and not exists (
-	      select
-	      from billing_streams b
-	      where b.tenant_id = s.tenant_id
-	        and b.customer_id = s.customer_id
-	        and b.connection_id = s.connection_id
-	        and b.subscription = s.subscription
-	        and b.stream <> p.stream)) o
+	    and x.target = any(s.targets)) o
 	where x.kind = 'quantity'
 	  and x.counting <> 'replaces'
 	  and x.window_start < o.starts_at

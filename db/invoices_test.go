@@ -385,24 +385,28 @@ func TestWhatWentOutWithATimeInTheNextSubscriptionIsNotReportedAgain(t *testing.
 
 // What went out to a subscription that goes on beside the next one stays with it,
 // as soon as that is read; what went out once it had ended is on the invoice of the
-// one that ran then and bills it, even if that was never the customer's here.
+// one that ran then and bills it, even if that was never the customer's here, or
+// has a stream of its own by now.
 func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ended, between, goesOn, elsewhere bool   // of the one between: whether it runs on, and bills another target
+		followed                          bool   // the same, and another meter as well: it has a stream
 		next                              string // what the next subscription is reported
 	}{
 		"it goes on": {next: "2"}, "it had ended": {ended: true, next: "12"}, "another one ran between": {ended: true, between: true, next: "2"},
 		"another one goes on beside": {ended: true, between: true, goesOn: true, next: "2"},
+		"one beside has a stream":    {ended: true, between: true, goesOn: true, followed: true, next: "2"},
 		"one beside bills another":   {ended: true, between: true, goesOn: true, elsewhere: true, next: "2"},
 		"one between billed another": {ended: true, between: true, elsewhere: true, next: "2"},
 	} {
 		b, month := newOldBiller(t)
 		b.useStripe("acct_1")
+		var beside []billing.Side
 		read := func(subscription string, period metering.Range, runs ...billing.Run) {
 			b.link(subscription, period, asLast)
 			side := b.facts().Side
-			side.Runs = runs
+			side.Runs, side.Others = runs, beside
 			require.NoError(t, b.store.Links.Save(t.Context(), b.tenant, b.customer.ID, b.connection, *side, b.now))
 		}
 		targets := []string{asLast.Target}
@@ -429,11 +433,17 @@ func TestWhatASubscriptionWasReportedIsOnTheInvoiceOfTheOneThatRan(t *testing.T)
 				between.Targets = []string{"mtr_other"}
 			}
 			runs = []billing.Run{former, between, next}
+			if c.followed {
+				d := asDelta
+				d.MeterID, d.Target = dbtest.Meter(t, b.store, b.tenant, "tokens", "token").ID, "mtr_tokens"
+				beside = []billing.Side{{Customer: "cus_1", Subscription: "sub_between", Period: metering.Range{Start: began, End: began.AddDate(0, 0, 40)}, Destinations: []billing.Destination{d}}}
+			}
 		}
 		read("sub_2", metering.Range{Start: next.BeganAt, End: month.End}, runs...)
 		b.plan(anew)
 		b.use("2")
 		require.Equal(t, []string{"meter_last " + c.next}, b.reportEach(), name)
+		require.Equal(t, c.followed, len(b.facts().Followed) > 0, name)
 		switch {
 		case c.elsewhere:
 			require.Equal(t, billing.InvoicedBy{Subscription: "sub_1", Start: month.Start}, b.facts().Reported[0].To, name)

@@ -33,7 +33,7 @@ func (f Facts) account(p *Period) {
 	billed, least := f.billedOf(*p), f.atLeast().billedOf(*p)
 	for n := range p.Closed {
 		l := &p.Closed[n]
-		so := l.billedIn(billed).nearest(l.billedIn(least), *l)
+		so := l.soFar(billed, least)
 		if l.Reconciled == nil && f.bills(*l) && !f.reportedOn(*p, *l) && !f.isAll(*l, so) {
 			l.so = &so
 		}
@@ -66,11 +66,12 @@ func (l ClosedLine) billedIn(billed map[metering.MeterID]elsewhere) billedSoFar 
 	return so
 }
 
-// nearest is what comes nearest to the closed line of all that may be billed, from
-// the least to the most: as long as nobody knows what came of a report, nothing is
-// charged, or given back, because of it.
-func (so billedSoFar) nearest(least billedSoFar, l ClosedLine) billedSoFar {
-	return billedSoFar{units: between(least.units, l.ownUnits(), so.units), amount: between(least.amount, l.Charge, so.amount)}
+// soFar is what comes nearest to the closed line of all that may be billed of it,
+// from the least to the most: as long as nobody knows what came of a report, nothing
+// is charged, or given back, because of it.
+func (l ClosedLine) soFar(most, least map[metering.MeterID]elsewhere) billedSoFar {
+	from, to := l.billedIn(least), l.billedIn(most)
+	return billedSoFar{units: between(from.units, l.ownUnits(), to.units), amount: between(from.amount, l.Charge, to.amount)}
 }
 
 // between is d, or the end of the range that it lies beyond.
@@ -129,16 +130,27 @@ func (f Facts) reportedOn(p Period, l ClosedLine) bool {
 // subscription once more whose last invoice is not final.
 func (f Facts) isCarried(p Period, l ClosedLine) bool {
 	carried := f.billed(p, func(r Reported) bool { return r.Late && r.MeterID == l.MeterID })[l.MeterID]
+	if carried.quantity.IsZero() && carried.amounts[l.Currency].IsZero() {
+		return false
+	}
 	var units, amount metering.Decimal
 	if b, known := f.bookedOf(l.MeterID, p.Start); known {
 		units, amount = b.Units.Sub(l.ownUnits()).Sub(b.OnlyReported), b.Charge.Sub(l.Charge).Sub(b.OnlyReportedCharge)
 	}
-	return !isPart(carried.quantity, units) || !isPart(carried.amounts[l.Currency], amount)
+	so := l.soFar(f.billedOf(p), f.atLeast().billedOf(p))
+	l.so = &so
+	return isBeyond(carried.quantity, units, l.ownUnits().Sub(l.billedUnits())) ||
+		isBeyond(carried.amounts[l.Currency], amount, l.Charge.Sub(l.billedCharge()))
 }
 
-// isPart says whether the amount is a part of another, or all or nothing of it.
-func isPart(d, all metering.Decimal) bool {
-	return d.Equal(between(smaller(all, metering.Decimal{}), d, larger(all, metering.Decimal{})))
+// isBeyond says whether what is carried goes beyond what came late, as what is
+// lacking does, and will also once that is carried with all that came late: so
+// nothing that is reported of either changes the answer.
+func isBeyond(carried, late, lacking metering.Decimal) bool {
+	if lacking.IsNegative() {
+		carried, late, lacking = negative(carried), negative(late), negative(lacking)
+	}
+	return smaller(carried, late.Add(lacking)).Cmp(notNegative(late)) > 0
 }
 
 // awaitsInvoice says whether the period is one of the present subscription's

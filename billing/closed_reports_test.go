@@ -1,6 +1,7 @@
 package billing_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -358,6 +359,7 @@ func TestWhatIsCarriedIsNotReportedAsItsOwnAgain(t *testing.T) {
 			f.Reported = append(f.Reported, sending)
 		}, "", 0},
 		"WhatCameLateIs":             {cameLate("0", "0", "6", "600"), "6", 0},
+		"LessThanCameLate":           {cameLate("0", "0", "-1", "-100"), "6", 1},
 		"WhatCameLateIsOnlyReported": {cameLate("6", "600", "6", "600"), "", 0},
 		"MoreUnitsThanCameLate":      {cameLate("0", "0", "7", "600"), "", 1},
 		"MoreMoneyThanCameLate":      {cameLate("0", "0", "6", "700"), "", 1},
@@ -377,5 +379,73 @@ func TestWhatIsCarriedIsNotReportedAsItsOwnAgain(t *testing.T) {
 			require.Equal(t, c.reported, reports[0].Quantity.String(), name)
 		}
 		require.Len(t, billing.Adjustments(f), c.carried, name)
+	}
+}
+
+// written is a series with a report of it that is on its way.
+func written(known billing.Reported, r billing.Report) billing.Reported {
+	known.Series, known.MeterID, known.To = r.Series, r.Lines[0].MeterID, r.To
+	known.Standing = billing.Sums{
+		Any: true, Value: r.Lines[0].Quantity, Added: known.Taken.Added.Add(r.Quantity), Quantity: r.Quantity, Amount: r.Lines[0].Amount, Currency: r.Lines[0].Currency,
+	}
+	known.Outstanding, known.State, known.Last = true, billing.Planned, uuid.UUID{7}
+	return known
+}
+
+// carriedOut are the facts once the plan's reports were written down and taken, one
+// after the other. What is planned after some of them is the rest.
+func carriedOut(t *testing.T, f billing.Facts, name string) billing.Facts {
+	t.Helper()
+	f.Reported = slices.Clone(f.Reported)
+	for left := f.Plan().Reports; len(left) > 0; {
+		i := slices.IndexFunc(f.Reported, func(r billing.Reported) bool { return r.Kind == left[0].Kind })
+		f.Reported[i] = written(f.Reported[i], left[0])
+		f.Reconcile()
+		left = append([]billing.Report(nil), left[1:]...)
+		require.Equal(t, left, f.Plan().Reports, name)
+	}
+	for i := range f.Reported {
+		r := &f.Reported[i]
+		r.Taken, r.Outstanding, r.State, r.Epoch = r.Standing, false, billing.Accepted, f.Epoch
+	}
+	f.Reconcile()
+	return f
+}
+
+// Whether what a closed period lacks is carried does not change with what is reported
+// of it, or of what came late: once a plan is carried out, nothing is left to report,
+// and both come to what was used. A restored ledger reports once more what overwrites.
+func TestNothingIsLeftOfAClosedPeriodOnceAPlanIsCarriedOut(t *testing.T) {
+	t.Parallel()
+	few := []int64{-7, -4, -3, -2, 0, 1, 3, 4, 7}
+	holds := func(counting billing.Counting, reported, carried, late int64) {
+		name := fmt.Sprintf("%s: %d units of 10, and %d of %d late ones", counting, reported, carried, late)
+		f := atMeters(february, knownOf(february.Start.AddDate(0, 0, 5), pendingAt(january, "10", "1000"), subscribed(february)))
+		f.Connection.Invoices, f.Side.Destinations[0].Counting, f.Epoch, f.After = true, counting, 1, 9
+		f = withLate(f, january, fmt.Sprint(10+late), fmt.Sprint(late))
+		f.Booked = []billing.Booked{{Period: january.Start, MeterID: 1, Events: 2, Units: metering.Whole(10 + late), Charge: metering.Whole(1000 + 100*late)}}
+		own, charged := counted(january, fmt.Sprint(reported)), lateCharge(f, fmt.Sprint(100*carried), 2)
+		own.Counting, charged.Taken.Value = counting, metering.Whole(carried)
+		charged.Standing = charged.Taken
+		f.Reported = []billing.Reported{own, charged}
+		f.Reconcile()
+		f = carriedOut(t, f, name)
+		require.Empty(t, f.Plan().Reports, name)
+		own, charged = f.Reported[0], f.Reported[1]
+		units := own.Taken.Value
+		if counting == billing.Adds {
+			units = own.Taken.Added
+		}
+		require.Equal(t, fmt.Sprint(10+late), units.Add(charged.Taken.Value).String(), name)
+		require.Equal(t, charged.Taken.Value.Mul(metering.Whole(100)).String(), charged.Taken.Added.String(), name)
+	}
+	for _, counting := range []billing.Counting{billing.Adds, billing.Replaces, billing.Latest} {
+		for _, reported := range []int64{7, 10, 13} {
+			for _, carried := range few {
+				for _, late := range few {
+					holds(counting, reported, carried, late)
+				}
+			}
+		}
 	}
 }

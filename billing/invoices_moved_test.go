@@ -229,6 +229,38 @@ func TestAReportIsLookedAtAgainOnceItsPeriodChangesItsSubscription(t *testing.T)
 	}
 }
 
+// What an invoice bills more than was reported there is somebody else's: nothing that
+// another connection accepted, and does not bill, arrived there after all.
+func TestMoreThanReportedIsNothingThatWasReportedElsewhere(t *testing.T) {
+	t.Parallel()
+	elsewhere := ofAnother(renewal("41"))
+	elsewhere.Connection, elsewhere.Period = second, metering.Range{Start: january.Start.AddDate(0, 0, 19), End: february.End}
+	part := counted(january, "4")
+	part.Connection, part.Window.Start = second, elsewhere.Period.Start
+	refused := part
+	refused.Taken, refused.Standing, refused.State = billing.Sums{}, billing.Sums{}, billing.Rejected
+	for name, c := range map[string]struct {
+		dropped string // of what the first connection accepted
+		there   []billing.Reported
+		want    string
+	}{
+		"nothing was reported there": {"10", nil, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000"},
+		"a part was":                 {"6", []billing.Reported{part}, "carried 4 invoiced, 0 unexplained, 4 billed: the subscription ended, and no invoice bills it; carried 600"},
+		"a part was refused":         {"6", []billing.Reported{refused}, "carried 4 invoiced, 0 unexplained, 4 billed: the subscription ended, and no invoice bills it; carried 600"},
+		"all was refused":            {"0", []billing.Reported{refused}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := closedWith(c.dropped)
+			f.Reported = append(f.Reported, c.there...)
+			f.Connection = &billing.Connection{ID: second, Invoices: true}
+			f.Invoices = []billing.Invoice{cut("0"), ended(january), elsewhere}
+			f.Reconcile()
+			require.Equal(t, c.want, reconciledAs(f))
+		})
+	}
+}
+
 // A final invoice without a line of a meter bills nothing of it, whatever others
 // do that are of a later time or another customer there, or have no line of it either.
 func TestAnInvoiceWithoutALineBillsNothing(t *testing.T) {

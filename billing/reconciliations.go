@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -165,10 +166,7 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		return f.reconciledAmount(p, l, invoices)
 	}
 	void, ended := false, false
-	for _, s := range f.Reported {
-		if s.Late || s.MeterID != l.MeterID || !s.about(p) || !f.counts(s.Connection) {
-			continue
-		}
+	for s := range f.ownOf(p, l.MeterID) {
 		invoiceToCome := s.Kind == QuantityReport && f.here(s.Series) && s.Taken.Any
 		if s.Invoiced == nil && (f.isOnItsWay(s) || invoiceToCome) {
 			return r, false
@@ -189,7 +187,7 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		if !f.answersFor(i.Invoice, l.MeterID) {
 			continue
 		}
-		mine := smaller(notNegative(r.Units.Sub(r.Billed)), notNegative(i.more[l.MeterID])) // it arrived after all
+		mine := smaller(f.missing(i.Invoice, p, r), notNegative(i.more[l.MeterID])) // it arrived after all
 		r.Billed, r.Invoiced, i.more[l.MeterID] = r.Billed.Add(mine), r.Invoiced.Add(mine), i.more[l.MeterID].Sub(mine)
 		if f.isLastOf(i.Invoice, p, l.MeterID) {
 			r.Unexplained = r.Unexplained.Add(i.more[l.MeterID])
@@ -206,6 +204,35 @@ func (f Facts) reconciliation(p Period, l ClosedLine, invoices []invoiced) (r Re
 		r.State, r.Reason = ReconciliationDisputed, ReasonAmount
 	}
 	return r, known
+}
+
+// ownOf are the series of what was reported of a meter's period while it was open.
+func (f Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[Reported] {
+	return func(yield func(Reported) bool) {
+		for _, s := range f.Reported {
+			if !s.Late && s.MeterID == meter && s.about(p) && f.counts(s.Connection) && !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// missing is what of a reconciliation's units, billed nowhere so far, the invoice may
+// bill: nothing where none was reported to its connection, nor what others have accepted,
+// and their own invoices lack.
+func (f Facts) missing(i Invoice, p Period, r Reconciliation) metering.Decimal {
+	missing, reported := r.Units.Sub(r.Billed), false
+	for s := range f.ownOf(p, r.MeterID) {
+		if s.Connection == i.Connection {
+			reported = true
+		} else if s.Invoiced != nil {
+			missing = missing.Sub(notNegative(s.Taken.counted(s.Counting).Sub(*s.Invoiced)))
+		}
+	}
+	if !reported {
+		return metering.Decimal{}
+	}
+	return notNegative(missing)
 }
 
 // partlyKnown are the starts of the closed periods that final invoices are to be

@@ -90,7 +90,7 @@ func build(t testing.TB, tags string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(folder, "odometer")
-	command := exec.Command("go", "build", "-tags="+tags, "-o", path, "./cmd/odometer")
+	command := exec.Command("go", "build", "-buildvcs=false", "-tags="+tags, "-o", path, "./cmd/odometer")
 	command.Dir = filepath.Join(filepath.Dir(here), "..", "..")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("build odometer: %v\n%s", err, out)

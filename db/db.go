@@ -248,6 +248,8 @@ const (
 	stateCannotConnectNow    = "57P03"
 	stateFeatureNotSupported = "0A000"
 	stateInternal            = "XX000"
+
+	stateInsufficientPrivilege = "42501"
 )
 
 func sqlState(err error) string {

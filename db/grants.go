@@ -49,6 +49,9 @@ func (d *DB) grant(ctx context.Context, roles Roles) error {
 			if err := grantTo(ctx, tx, of.role, of.deletes); err != nil {
 				return fmt.Errorf("grant to %s: %w", of.setting, err)
 			}
+			if err := keepValuesOutOfLog(ctx, tx, of.role); err != nil {
+				return fmt.Errorf("set up %s: %w", of.setting, err)
+			}
 		}
 		return nil
 	})
@@ -106,6 +109,25 @@ func grantTo(ctx context.Context, tx pgx.Tx, role string, deletes []string) erro
 	// TimescaleDB adds a hypertable's chunks to the parsed statement: one that is
 	// prepared and executed twice crashes the server (2.19.3).
 	_, err = tx.Exec(ctx, strings.Join(statements, ";\n"), pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// keepValuesOutOfLog has PostgreSQL log what it refuses a role without the values,
+// such as the e-mail of a member that exists already. Where the owner may not set
+// that, an administrator does (docs/operating.md).
+func keepValuesOutOfLog(ctx context.Context, tx pgx.Tx, role string) error {
+	var database string
+	if err := tx.QueryRow(ctx, `select current_database()`).Scan(&database); err != nil {
+		return err
+	}
+	set := `alter role ` + pgx.Identifier{role}.Sanitize() + ` in database ` + pgx.Identifier{database}.Sanitize() + ` set log_error_verbosity = terse`
+	err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, set)
+		return err
+	})
+	if sqlState(err) == stateInsufficientPrivilege {
+		return nil
+	}
 	return err
 }
 

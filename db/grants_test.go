@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +25,9 @@ func TestWhatTheRolesMayNotDo(t *testing.T) {
 		var entries int
 		require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from audit_log`).Scan(&entries))
 		require.Equal(t, 1, entries)
+		var verbosity string
+		require.NoError(t, conn.QueryRow(t.Context(), `show log_error_verbosity`).Scan(&verbosity))
+		require.Equal(t, "terse", verbosity, "PostgreSQL logs no values of rows that it refuses")
 		for _, refused := range []string{
 			`update audit_log set actor = 'somebody else'`,
 			`delete from audit_log`,
@@ -71,6 +75,33 @@ func TestMigrateRefusesARoleThatCannotBeGranted(t *testing.T) {
 		require.Equal(t, "WORKER_ROLE", refused.Fields[0].Location)
 		require.Contains(t, refused.Fields[0].Message, want)
 	}
+}
+
+// An owner who is no superuser may not set how much is logged of other roles.
+func TestAnOwnerWhoIsNoSuperuserMigrates(t *testing.T) {
+	t.Parallel()
+	address := dbtest.Empty(t, dbtest.ServerURL(t))
+	administrator, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer administrator.Close(t.Context())
+	owner := "owner_of_" + administrator.Config().Database
+	for _, statement := range []string{
+		`create extension timescaledb`,
+		`create role ` + owner + ` login`,
+		`alter database ` + administrator.Config().Database + ` owner to ` + owner,
+	} {
+		_, err := administrator.Exec(t.Context(), statement)
+		require.NoError(t, err, statement)
+	}
+	defer func() {
+		_, err := administrator.Exec(context.WithoutCancel(t.Context()), `drop owned by `+owner+` cascade; alter database `+
+			administrator.Config().Database+` owner to current_user; drop role `+owner)
+		require.NoError(t, err)
+	}()
+	store, err := dbtest.Connect(t.Context(), dbtest.As(t, address, owner))
+	require.NoError(t, err)
+	defer store.Close()
+	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 }
 
 // TimescaleDB 2.19.3 crashes where a prepared grant on a hypertable with chunks

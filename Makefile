@@ -86,6 +86,10 @@ bench: ## the measured figures
 	dev/up test go run ./dev/bench
 	dev/up test env AUTO_SYNC_CUSTOMERS=10000 go test ./worker -run TestAutoSyncDoesOnlyWhatHasChanged -v -timeout 20m
 
+LARGE_EVENTS = 100000000
+bench-large: ## ingest and reads with LARGE_EVENTS events there; 10^8, as it is, need 60 GB and up to an hour to fill
+	dev/up test env LARGE_EVENTS=$(LARGE_EVENTS) go run ./dev/bench large
+
 # Workflow histories are recordings of how open runs began: only a person decides to make new ones.
 generate: $(typescript)/node_modules ## what is made from something else
 	$(call each,go generate -skip=-record ./...)
@@ -120,4 +124,4 @@ check: lint breaking ## what CI runs: lint, compatibility, generated files up to
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test
 
-.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-go test-dates stripe-live simulate mutate bench generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-go test-dates stripe-live simulate mutate bench bench-large generate breaking lint check

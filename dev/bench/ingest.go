@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -19,6 +20,8 @@ import (
 const (
 	batchEvents       = 1000
 	batchesPerRound   = 80
+	tenants           = 1000
+	tenantsBatch      = 250 // events in a batch of each of them
 	batchConnections  = 4
 	singlesPerRound   = 20_000
 	uncoalescedSingle = 4_000
@@ -35,13 +38,14 @@ type shape struct {
 	reach     float64 // of COPY
 	former    float64 // what was measured before usage was appended
 	bytes     bool    // are figures too
+	name      string  // of a customer, as a format of its number; customer-%d where empty
 }
 
 var (
-	tenCustomers      = shape{"ingest-batch-vs-copy", "request", 10, 1, nil, 0.55, 0.47, false}
-	thousandCustomers = shape{"ingest-batch-1000-customers-vs-copy", "completion", 1000, 1, []string{"model"}, 0.4, 0.24, true}
-	hotCustomer       = shape{"ingest-batch-hot-customer-vs-copy", "call", 1, 1, []string{"model"}, 0.3, 0.46, false}
-	eightMeters       = shape{"ingest-batch-eight-meters-vs-copy", "job", 10, 8, nil, 0.3, 0.44, false}
+	tenCustomers      = shape{"ingest-batch-vs-copy", "request", 10, 1, nil, 0.55, 0.47, false, ""}
+	thousandCustomers = shape{"ingest-batch-1000-customers-vs-copy", "completion", 1000, 1, []string{"model"}, 0.4, 0.24, true, ""}
+	hotCustomer       = shape{"ingest-batch-hot-customer-vs-copy", "call", 1, 1, []string{"model"}, 0.3, 0.46, false, ""}
+	eightMeters       = shape{"ingest-batch-eight-meters-vs-copy", "job", 10, 8, nil, 0.3, 0.44, false, ""}
 )
 
 var models = []string{"small", "medium", "large", "vision"}
@@ -50,6 +54,7 @@ var models = []string{"small", "medium", "large", "vision"}
 type event struct {
 	eventType, model, key string
 	customer              int
+	customerName          string
 	at                    time.Time
 }
 
@@ -58,14 +63,15 @@ func (s shape) events(n int) []event {
 	now := time.Now().UTC()
 	for i := range made {
 		at := now.Add(-time.Duration(n-i) * time.Millisecond).Truncate(time.Microsecond)
-		made[i] = event{s.eventType, models[rand.IntN(len(models))], uuid.NewString(), i % s.customers, at}
+		customer := i % s.customers
+		made[i] = event{s.eventType, models[rand.IntN(len(models))], uuid.NewString(), customer, fmt.Sprintf(cmp.Or(s.name, "customer-%d"), customer), at}
 	}
 	return made
 }
 
 func (e event) fields() map[string]any {
 	return map[string]any{
-		"event_type": e.eventType, "customer_id": fmt.Sprintf("customer-%d", e.customer), "timestamp": e.at.Format(time.RFC3339Nano), "value": 1.5,
+		"event_type": e.eventType, "customer_id": e.customerName, "timestamp": e.at.Format(time.RFC3339Nano), "value": 1.5,
 		"properties": map[string]string{"model": e.model, "region": "eu"}, "idempotency_key": e.key,
 	}
 }
@@ -78,24 +84,15 @@ func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure,
 			return nil, err
 		}
 	}
-	var ours, copied written
-	for round := range rounds + 1 { // the first warms up
-		batches := make([][]event, batchesPerRound)
-		requests := make([][]byte, batchesPerRound)
-		for i := range batches {
-			batches[i] = s.events(batchEvents)
-			requests[i] = b.batchRequest(batches[i])
+	ours, copied, err := b.alternate(ctx, func() (batches [][]event, requests [][]byte) {
+		for range batchesPerRound {
+			batch := s.events(batchEvents)
+			batches, requests = append(batches, batch), append(requests, batchRequest(b.key, batch))
 		}
-		rows := b.copyRows(batches)
-		if round == 1 {
-			ours, copied = written{}, written{}
-		}
-		if err := ours.measure(ctx, b.conn, func() (time.Duration, error) { return load(b.coalesced, batchConnections, requests) }); err != nil {
-			return nil, err
-		}
-		if err := copied.measure(ctx, b.conn, func() (time.Duration, error) { return b.copy(ctx, rows) }); err != nil {
-			return nil, fmt.Errorf("copy: %w", err)
-		}
+		return batches, requests
+	})
+	if err != nil {
+		return nil, err
 	}
 	figures := []figure.Figure{compare(s.figure, "events/s", ours.rate, copied.rate, s.reach, s.former)}
 	if s.bytes {
@@ -106,12 +103,54 @@ func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure,
 	return figures, nil
 }
 
+// tenantsAgainstCopy is batchAgainstCopy with a batch of each of 1,000 tenants.
+func (b *bench) tenantsAgainstCopy(ctx context.Context) (figure.Figure, error) {
+	keys, err := b.createTenants(ctx, tenants)
+	if err != nil {
+		return figure.Figure{}, fmt.Errorf("create tenants: %w", err)
+	}
+	for _, key := range keys {
+		if err := b.createMeterOf(key, "completions", thousandCustomers.eventType, thousandCustomers.groupBy...); err != nil {
+			return figure.Figure{}, err
+		}
+	}
+	s := thousandCustomers
+	s.customers = 10 // each
+	ours, copied, err := b.alternate(ctx, func() (batches [][]event, requests [][]byte) {
+		for _, key := range keys {
+			batch := s.events(tenantsBatch)
+			batches, requests = append(batches, batch), append(requests, batchRequest(key, batch))
+		}
+		return batches, requests
+	})
+	return compare("ingest-1000-tenants-vs-copy", "events/s", ours.rate, copied.rate, 0.3, never), err
+}
+
+// alternate sends batches over HTTP and copies the rows that they are, round by round.
+func (b *bench) alternate(ctx context.Context, make func() ([][]event, [][]byte)) (ours, copied written, err error) {
+	for round := range rounds + 1 { // the first warms up
+		batches, requests := make()
+		rows := b.copyRows(batches)
+		if round == 1 {
+			ours, copied = written{}, written{}
+		}
+		events := len(batches) * len(batches[0])
+		if err := ours.measure(ctx, b.conn, events, func() (time.Duration, error) { return load(b.coalesced, batchConnections, requests) }); err != nil {
+			return ours, copied, err
+		}
+		if err := copied.measure(ctx, b.conn, events, func() (time.Duration, error) { return b.copy(ctx, rows) }); err != nil {
+			return ours, copied, fmt.Errorf("copy: %w", err)
+		}
+	}
+	return ours, copied, nil
+}
+
 // written is what rounds of batches came to: events a second, and bytes of the
 // database server for each event.
 type written struct{ rate, wal, disk []float64 }
 
 // measure asks the server for its whole WAL, so nobody else may use it meanwhile.
-func (w *written) measure(ctx context.Context, conn *pgx.Conn, write func() (time.Duration, error)) error {
+func (w *written) measure(ctx context.Context, conn *pgx.Conn, events int, write func() (time.Duration, error)) error {
 	var wal, disk [2]int64
 	look := func(i int) error {
 		return conn.QueryRow(ctx, `select (pg_current_wal_insert_lsn() - '0/0')::bigint, pg_database_size(current_database())`).Scan(&wal[i], &disk[i])
@@ -123,14 +162,13 @@ func (w *written) measure(ctx context.Context, conn *pgx.Conn, write func() (tim
 	if err != nil {
 		return err
 	}
-	const events = batchesPerRound * batchEvents
-	w.rate = append(w.rate, events/took.Seconds())
+	w.rate = append(w.rate, float64(events)/took.Seconds())
 	err = look(1)
-	w.wal, w.disk = append(w.wal, float64(wal[1]-wal[0])/events), append(w.disk, float64(disk[1]-disk[0])/events)
+	w.wal, w.disk = append(w.wal, float64(wal[1]-wal[0])/float64(events)), append(w.disk, float64(disk[1]-disk[0])/float64(events))
 	return err
 }
 
-func (b *bench) batchRequest(batch []event) []byte {
+func batchRequest(key string, batch []event) []byte {
 	list := make([]map[string]any, len(batch))
 	for i, e := range batch {
 		list[i] = e.fields()
@@ -139,7 +177,7 @@ func (b *bench) batchRequest(batch []event) []byte {
 	if err != nil {
 		panic(err) // maps of strings and numbers
 	}
-	return rawRequest("/v1/events/batch", b.key, body)
+	return rawRequest("/v1/events/batch", key, body)
 }
 
 var eventColumns = []string{"tenant_id", "customer_id", "ts", "ingested_at", "epoch", "id", "idempotency_uuid", "event_type", "value", "properties"}

@@ -1,7 +1,9 @@
 // Bench measures ingest side by side with its baselines, in alternating rounds
-// on one machine, and prints the ratios with their spread; and how long the
-// revenue of many customers takes. "batches", "single" or "revenue" measures that alone. It
-// needs a database server in TEST_DATABASE_URL: make bench.
+// on one machine, and prints the ratios with their spread; how long single events
+// take; what 100 times as many events change; and how long the revenue of many
+// customers takes. The words batches, tenants, single, latency, growth and revenue
+// measure that alone; large, which is by hand only, is growth with LARGE_EVENTS
+// events. It needs a database server in TEST_DATABASE_URL: make bench, make bench-large.
 package main
 
 import (
@@ -15,6 +17,9 @@ import (
 
 const rounds = 5
 
+// never is in the place of a former figure that was not measured.
+const never = 0
+
 func main() {
 	if err := run(context.Background(), os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -23,19 +28,32 @@ func main() {
 }
 
 func run(ctx context.Context, only []string) error {
-	bench, err := setUp(ctx)
+	folder, err := os.MkdirTemp("", "odometer-bench")
 	if err != nil {
 		return err
 	}
-	defer bench.close()
+	defer os.RemoveAll(folder)
+	binary, err := build(ctx, folder)
+	if err != nil {
+		return err
+	}
 	for _, part := range []struct {
 		name    string
-		measure func(context.Context) ([]figure.Figure, error)
-	}{{"batches", bench.batches}, {"single", bench.single}, {"revenue", bench.revenue}} {
-		if len(only) > 0 && !slices.Contains(only, part.name) {
+		measure func(context.Context, *bench) ([]figure.Figure, error)
+		byHand  bool
+	}{
+		{"batches", batches, false},
+		{"tenants", thousandTenants, false},
+		{"single", single, false},
+		{"latency", latency, false},
+		{"growth", growth, false},
+		{"large", large, true},
+		{"revenue", revenue, false},
+	} {
+		if !slices.Contains(only, part.name) && (len(only) > 0 || part.byHand) {
 			continue
 		}
-		figures, err := part.measure(ctx)
+		figures, err := inItsOwn(ctx, binary, part.measure)
 		if err != nil {
 			return fmt.Errorf("%s: %w", part.name, err)
 		}
@@ -46,7 +64,17 @@ func run(ctx context.Context, only []string) error {
 	return nil
 }
 
-func (b *bench) batches(ctx context.Context) ([]figure.Figure, error) {
+// inItsOwn measures a part in a database that has nothing of the others.
+func inItsOwn(ctx context.Context, binary string, measure func(context.Context, *bench) ([]figure.Figure, error)) ([]figure.Figure, error) {
+	b, err := open(ctx, binary)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	return measure(ctx, b)
+}
+
+func batches(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	var figures []figure.Figure
 	for _, s := range []shape{tenCustomers, thousandCustomers, hotCustomer, eightMeters} {
 		batch, err := b.batchAgainstCopy(ctx, s)
@@ -58,7 +86,18 @@ func (b *bench) batches(ctx context.Context) ([]figure.Figure, error) {
 	return figures, nil
 }
 
-func (b *bench) single(ctx context.Context) ([]figure.Figure, error) {
+func thousandTenants(ctx context.Context, b *bench) ([]figure.Figure, error) {
+	f, err := b.tenantsAgainstCopy(ctx)
+	return []figure.Figure{f}, err
+}
+
+func single(ctx context.Context, b *bench) ([]figure.Figure, error) {
+	if err := b.createMeter(tenCustomers.eventType, tenCustomers.eventType); err != nil {
+		return nil, err
+	}
+	if err := b.withoutCoalescing(ctx); err != nil {
+		return nil, err
+	}
 	f, err := b.singleAgainstUncoalesced(ctx)
 	return []figure.Figure{f}, err
 }
@@ -66,13 +105,27 @@ func (b *bench) single(ctx context.Context) ([]figure.Figure, error) {
 // compare prints each figure with what it is to reach, and what it was once.
 func compare(name, unit string, ours, baseline []float64, reach, former float64) figure.Figure {
 	f := figure.Compare(name, unit, ours, baseline)
-	fmt.Printf("%s, to reach %.2f, formerly %.2f\n", f, reach, former)
+	fmt.Printf("%s, to reach %.2f%s\n", f, reach, formerly("%.2f", former))
+	return f
+}
+
+// within prints each figure with the most that its ratio may be, and what it was once.
+func within(name, unit string, ours, baseline []float64, most, former float64) figure.Figure {
+	f := figure.Compare(name, unit, ours, baseline)
+	fmt.Printf("%s, at most %.2g allowed%s\n", f, most, formerly("%.2g", former))
 	return f
 }
 
 // compareBytes prints each figure with its bound, and what it was when bytes were counted first.
 func compareBytes(name string, ours, baseline []float64, most, former float64) figure.Figure {
 	f := figure.Compare(name, "bytes", ours, baseline)
-	fmt.Printf("%s, at most %.0f, formerly %.0f\n", f, most, former)
+	fmt.Printf("%s, at most %.0f%s\n", f, most, formerly("%.0f", former))
 	return f
+}
+
+func formerly(format string, former float64) string {
+	if former == never {
+		return ", not measured before"
+	}
+	return fmt.Sprintf(", formerly "+format, former)
 }

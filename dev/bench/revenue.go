@@ -22,7 +22,7 @@ const (
 
 // revenue measures how long the revenue of 100,000 customers takes over HTTP,
 // beside what it may take.
-func (b *bench) revenue(ctx context.Context) ([]figure.Figure, error) {
+func revenue(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.fillRevenue(ctx); err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -18,49 +19,68 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 )
 
-// bench is a database of its own, two API processes that differ in coalescing
-// alone, and the tenant that they serve.
+// bench is a database of its own, the API processes on it, and the tenant that they
+// serve.
 type bench struct {
-	coalesced, uncoalesced string // HOST:PORT
+	coalesced, uncoalesced string // HOST:PORT; the second gives each request a transaction of its own
 	key                    string
 	copyTenant             int64 // COPY's rows belong to nobody, so that no total is wrong
 	conn                   *pgx.Conn
 	pool                   *pgxpool.Pool
 	processes              []*exec.Cmd
-	folder                 string
+	database, binary       string
+	environment            []string
+	secret                 string // ODOMETER_SECRET
 }
 
 const startTimeout = 30 * time.Second
 
-func setUp(ctx context.Context) (*bench, error) {
+// open makes a database, and starts an API process on it.
+func open(ctx context.Context, binary string) (*bench, error) {
 	server := os.Getenv("TEST_DATABASE_URL")
 	if server == "" {
 		return nil, errors.New("TEST_DATABASE_URL is not set: run make bench")
 	}
-	b := &bench{copyTenant: 1 << 40}
-	database, err := b.createDatabase(ctx, server)
-	if err != nil {
+	b := &bench{copyTenant: 1 << 40, binary: binary, secret: random()}
+	var err error
+	if b.database, err = createDatabase(ctx, server); err != nil {
 		return nil, fmt.Errorf("create database: %w", err)
 	}
-	if b.folder, err = os.MkdirTemp("", "odometer-bench"); err != nil {
-		return nil, err
-	}
-	if err := b.startServers(ctx, database); err != nil {
+	if err := b.start(ctx); err != nil {
 		b.close()
 		return nil, err
 	}
 	return b, nil
 }
 
-func (b *bench) createDatabase(ctx context.Context, server string) (string, error) {
+// build makes the program in a folder, and returns its path.
+func build(ctx context.Context, folder string) (string, error) {
+	binary := filepath.Join(folder, "odometer")
+	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/odometer").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build odometer: %w: %s", err, out)
+	}
+	return binary, nil
+}
+
+var databases int
+
+func createDatabase(ctx context.Context, server string) (string, error) {
 	conn, err := pgx.Connect(ctx, server)
 	if err != nil {
 		return "", err
 	}
 	defer conn.Close(ctx)
-	name := fmt.Sprintf("bench_%d", os.Getpid())
+	databases++
+	name := fmt.Sprintf("bench_%d_%d", os.Getpid(), databases)
 	if _, err := conn.Exec(ctx, "create database "+name); err != nil {
 		return "", err
 	}
@@ -72,20 +92,23 @@ func (b *bench) createDatabase(ctx context.Context, server string) (string, erro
 	return address.String(), nil
 }
 
-func (b *bench) startServers(ctx context.Context, database string) error {
-	binary := filepath.Join(b.folder, "odometer")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, "./cmd/odometer").CombinedOutput(); err != nil {
-		return fmt.Errorf("build odometer: %w: %s", err, out)
+func (b *bench) start(ctx context.Context) error {
+	b.environment = append(os.Environ(), "DATABASE_URL="+b.database, "LOG_LEVEL=warn", "ALLOW_LOOPBACK_WEBHOOKS=true",
+		"ODOMETER_SECRET="+b.secret, "ODOMETER_ENCRYPTION_KEYS=bench:"+random())
+	if temporal := os.Getenv("TEST_TEMPORAL_ADDRESS"); temporal != "" {
+		namespace, err := makeNamespace(ctx, temporal)
+		if err != nil {
+			return fmt.Errorf("make Temporal namespace: %w", err)
+		}
+		b.environment = append(b.environment, "TEMPORAL_ADDRESS="+temporal, "TEMPORAL_NAMESPACE="+namespace)
 	}
-	environment := append(os.Environ(), "DATABASE_URL="+database, "LOG_LEVEL=warn",
-		"ODOMETER_SECRET="+random(), "ODOMETER_ENCRYPTION_KEYS=bench:"+random())
-	if out, err := command(ctx, environment, binary, "migrate").CombinedOutput(); err != nil {
+	if out, err := command(ctx, b.environment, b.binary, "migrate").CombinedOutput(); err != nil {
 		return fmt.Errorf("migrate: %w: %s", err, out)
 	}
 	var tenant struct {
 		Key string `json:"admin_key"`
 	}
-	out, err := command(ctx, environment, binary, "tenant", "create", "--name", "bench", "--json").Output()
+	out, err := command(ctx, b.environment, b.binary, "tenant", "create", "--name", "bench", "--json").Output()
 	if err != nil {
 		return fmt.Errorf("create tenant: %w", err)
 	}
@@ -93,21 +116,36 @@ func (b *bench) startServers(ctx context.Context, database string) error {
 		return fmt.Errorf("create tenant: %w", err)
 	}
 	b.key = tenant.Key
-	if b.pool, err = pgxpool.New(ctx, database); err != nil {
+	if b.pool, err = pgxpool.New(ctx, b.database); err != nil {
 		return err
 	}
-	if b.conn, err = pgx.Connect(ctx, database); err != nil {
+	if b.conn, err = pgx.Connect(ctx, b.database); err != nil {
 		return err
 	}
 	// The rate limit is not what is measured.
 	if _, err := b.pool.Exec(ctx, `update tenants set requests_per_minute = 1000000000`); err != nil {
 		return err
 	}
-	if b.coalesced, err = b.serve(ctx, binary, environment); err != nil {
-		return err
+	b.coalesced, err = b.serve(ctx, "api", append(b.environment, "CALLS_PER_MINUTE=1000000000"))
+	return err
+}
+
+// makeNamespace makes what keeps the runs of one database apart from those of others.
+func makeNamespace(ctx context.Context, temporal string) (string, error) {
+	registrar, err := client.NewNamespaceClient(client.Options{HostPort: temporal})
+	if err != nil {
+		return "", err
 	}
-	alone := append(environment, "DATABASE_URL="+withConnections(database, "64"), "INGEST_GROUP_EVENTS=1", "INGEST_LANES=64")
-	b.uncoalesced, err = b.serve(ctx, binary, alone)
+	defer registrar.Close()
+	name := fmt.Sprintf("bench-%d-%d", os.Getpid(), databases)
+	return name, registrar.Register(ctx, &workflowservice.RegisterNamespaceRequest{
+		Namespace: name, WorkflowExecutionRetentionPeriod: durationpb.New(24 * time.Hour),
+	})
+}
+
+// withoutCoalescing starts a second API process, in which every request has a transaction of its own.
+func (b *bench) withoutCoalescing(ctx context.Context) (err error) {
+	b.uncoalesced, err = b.serve(ctx, "api", append(b.environment, "DATABASE_URL="+withConnections(b.database, "64"), "INGEST_GROUP_EVENTS=1", "INGEST_LANES=64"))
 	return err
 }
 
@@ -135,36 +173,82 @@ func random() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// serve starts an API process on a free port and returns its address.
-func (b *bench) serve(ctx context.Context, binary string, environment []string) (string, error) {
+// serve starts a process on a free port, and returns its address once it answers.
+func (b *bench) serve(ctx context.Context, role string, environment []string) (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
 	address := listener.Addr().String()
 	listener.Close()
-	cmd := command(ctx, append(environment, "LISTEN_ADDRESS="+address), binary, "api")
+	variable, ready := "LISTEN_ADDRESS", "/healthz"
+	if role == "worker" {
+		variable, ready = "METRICS_ADDRESS", "/readyz"
+	}
+	cmd := command(ctx, append(environment, variable+"="+address), b.binary, role)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
 	b.processes = append(b.processes, cmd)
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		response, err := http.Get("http://" + address + "/healthz")
-		if err == nil {
-			response.Body.Close()
+		response, err := http.Get("http://" + address + ready)
+		if err != nil {
+			continue
+		}
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
 			return address, nil
 		}
 	}
-	return "", errors.New("the API did not start")
+	return "", fmt.Errorf("the %s did not start", role)
+}
+
+// createTenants makes tenants with keys of theirs, as the program does, and returns the keys.
+func (b *bench) createTenants(ctx context.Context, n int) (keys []string, err error) {
+	secret, err := base64.StdEncoding.DecodeString(b.secret)
+	if err != nil {
+		return nil, err
+	}
+	store, err := db.Open(ctx, b.database, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Close()
+	if err := store.SignAuditLog(secret); err != nil {
+		return nil, err
+	}
+	maker, err := api.NewKeys("svc", secret)
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		tenant, err := store.Tenants.Create(ctx, metering.Operator, metering.Tenant{
+			Name: fmt.Sprintf("bench %d", i), Timezone: "UTC", Currency: "USD", RequestsPerMinute: 1_000_000_000,
+		})
+		if err != nil {
+			return nil, err
+		}
+		key, hash, lastFour := maker.Make(metering.ScopeAdmin)
+		record := metering.APIKey{Name: "bench", Scope: metering.ScopeAdmin, LastFour: lastFour}
+		if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash); err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }
 
 func (b *bench) createMeter(slug, eventType string, groupBy ...string) error {
+	return b.createMeterOf(b.key, slug, eventType, groupBy...)
+}
+
+func (b *bench) createMeterOf(key, slug, eventType string, groupBy ...string) error {
 	body, err := json.Marshal(map[string]any{"slug": slug, "event_type": eventType, "aggregation": "sum", "group_by": groupBy})
 	if err != nil {
 		return err
 	}
-	if err := b.call(http.MethodPost, "/v1/meters", string(body), http.StatusCreated, nil); err != nil {
+	if err := b.callAs(key, http.MethodPost, "/v1/meters", string(body), http.StatusCreated, nil); err != nil {
 		return fmt.Errorf("create meter: %w", err)
 	}
 	return nil
@@ -172,11 +256,15 @@ func (b *bench) createMeter(slug, eventType string, groupBy ...string) error {
 
 // call has the API answer with a status, and reads the answer where it is wanted.
 func (b *bench) call(method, path, body string, status int, answer any) error {
+	return b.callAs(b.key, method, path, body, status, answer)
+}
+
+func (b *bench) callAs(key, method, path, body string, status int, answer any) error {
 	request, err := http.NewRequest(method, "http://"+b.coalesced+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Authorization", "Bearer "+b.key)
+	request.Header.Set("Authorization", "Bearer "+key)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
@@ -184,7 +272,8 @@ func (b *bench) call(method, path, body string, status int, answer any) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode != status {
-		return fmt.Errorf("the API answered %s", response.Status)
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // what there is of it
+		return fmt.Errorf("the API answered %s: %s", response.Status, text)
 	}
 	if answer == nil {
 		return nil
@@ -200,5 +289,4 @@ func (b *bench) close() {
 	if b.pool != nil {
 		b.pool.Close()
 	}
-	_ = os.RemoveAll(b.folder)
 }

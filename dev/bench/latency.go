@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/odometer-metering/odometer/dev/bench/figure"
+)
+
+const (
+	paceSeconds  = 8 // of a round
+	quietP99     = 10
+	busyP99      = 30
+	busyHistory  = 1_000_000 // events that are exported and backfilled
+	busyCustomer = busyHistory / eventsPerCustomer
+)
+
+// latency measures how long 99 of 100 single events take at half of the rate at which
+// the server is saturated: with nothing else to do, and beside an export, a backfill, an
+// Auto-Sync and the folds.
+func latency(ctx context.Context, b *bench) ([]figure.Figure, error) {
+	if err := b.grow(ctx, busyHistory); err != nil {
+		return nil, fmt.Errorf("fill: %w", err)
+	}
+	if err := b.createMeter(tenCustomers.eventType, tenCustomers.eventType); err != nil {
+		return nil, err
+	}
+	rate, err := b.saturation()
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("saturated by %.0f single events a second over %d connections; sent from now on: half of that\n", rate, singleConnections)
+	quiet, err := b.latencies(rate/2, func(int) (func() error, error) { return func() error { return nil }, nil })
+	if err != nil {
+		return nil, err
+	}
+	work, err := b.newWork(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer work.receiver.Close()
+	busy, err := b.latencies(rate/2, work.begin)
+	if err != nil {
+		return nil, err
+	}
+	return []figure.Figure{
+		within("single-event-p99", "ms", quiet, slices.Repeat([]float64{quietP99}, rounds), 1, never),
+		within("single-event-p99-beside-work", "ms", busy, slices.Repeat([]float64{busyP99}, rounds), 1, never),
+	}, nil
+}
+
+// saturation is the median of how many single events a second are stored.
+func (b *bench) saturation() (float64, error) {
+	var rates []float64
+	for round := range rounds + 1 { // the first warms up
+		took, err := load(b.coalesced, singleConnections, b.singleRequests(singlesPerRound))
+		if err != nil {
+			return 0, err
+		}
+		if round > 0 {
+			rates = append(rates, singlesPerRound/took.Seconds())
+		}
+	}
+	slices.Sort(rates)
+	return rates[len(rates)/2], nil
+}
+
+// latencies are the p99 of each round, beside what begin starts and its result ends.
+func (b *bench) latencies(rate float64, begin func(round int) (end func() error, err error)) (all []float64, err error) {
+	for round := range rounds {
+		end, err := begin(round)
+		if err != nil {
+			return nil, err
+		}
+		took, err := pace(b.coalesced, singleConnections, rate, b.singleRequests(int(rate*paceSeconds)))
+		if err := errors.Join(err, end()); err != nil {
+			return nil, err
+		}
+		all = append(all, milliseconds(p99(took)))
+	}
+	return all, nil
+}
+
+// pace sends requests at a rate whether or not those before are answered, as far as there
+// are connections, and returns how long each took from when it was due.
+func pace(address string, connections int, rate float64, requests [][]byte) ([]time.Duration, error) {
+	took := make([]time.Duration, len(requests))
+	var next atomic.Int64
+	var group sync.WaitGroup
+	failures := make(chan error, connections)
+	start := time.Now()
+	for range connections {
+		group.Go(func() {
+			failures <- func() error {
+				conn, err := net.Dial("tcp", address)
+				if err != nil {
+					return fmt.Errorf("connect: %w", err)
+				}
+				defer conn.Close()
+				for {
+					i := int(next.Add(1)) - 1
+					if i >= len(requests) {
+						return nil
+					}
+					due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+					time.Sleep(time.Until(due))
+					one := make(chan []byte, 1)
+					one <- requests[i]
+					close(one)
+					if err := send(conn, one); err != nil {
+						return err
+					}
+					took[i] = time.Since(due)
+				}
+			}()
+		})
+	}
+	group.Wait()
+	close(failures)
+	for err := range failures {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return took, nil
+}
+
+// work is what goes on beside single events.
+type work struct {
+	*bench
+
+	receiver *httptest.Server
+	received atomic.Int64 // statements
+}
+
+// newWork starts a worker, and a receiver of what it reports.
+func (b *bench) newWork(ctx context.Context) (*work, error) {
+	w := &work{bench: b}
+	w.receiver = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // nobody looks at it
+		w.received.Add(1)
+	}))
+	if _, err := b.serve(ctx, "worker", b.environment); err != nil {
+		return nil, err
+	}
+	if err := b.call(http.MethodPut, "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, w.receiver.URL), http.StatusOK, nil); err != nil {
+		return nil, fmt.Errorf("save provider: %w", err)
+	}
+	if err := b.call(http.MethodPut, "/v1/billing/auto-sync", `{"enabled":true,"schedule":"0 0 29 2 *"}`, http.StatusOK, nil); err != nil {
+		return nil, fmt.Errorf("turn Auto-Sync on: %w", err)
+	}
+	return w, nil
+}
+
+// begin starts a backfill, an Auto-Sync of every customer, and exports one after the other.
+func (w *work) begin(round int) (end func() error, err error) {
+	used := shape{eventType: thousandCustomers.eventType, customers: busyCustomer, name: "filled-%d"}
+	if _, err := load(w.coalesced, 1, [][]byte{batchRequest(w.key, used.events(batchEvents))}); err != nil {
+		return nil, err
+	}
+	if err := w.createMeter(fmt.Sprintf("past-%d", round), thousandCustomers.eventType); err != nil {
+		return nil, err
+	}
+	if err := w.call(http.MethodPost, "/v1/billing/auto-sync/trigger", "", http.StatusAccepted, nil); err != nil {
+		return nil, fmt.Errorf("trigger Auto-Sync: %w", err)
+	}
+	reported := w.received.Load()
+	stop, exported := make(chan struct{}), make(chan error, 1)
+	exports := 0
+	go func() {
+		for {
+			select {
+			case <-stop:
+				exported <- nil
+				return
+			default:
+			}
+			exports++
+			path := fmt.Sprintf("/v1/usage/export?customer=filled-%d", 1+exports%busyCustomer)
+			if err := w.call(http.MethodGet, path, "", http.StatusOK, nil); err != nil {
+				exported <- fmt.Errorf("export: %w", err)
+				return
+			}
+		}
+	}()
+	return func() error {
+		close(stop)
+		err := <-exported
+		counted, still := 0, 0
+		err = errors.Join(err, w.pool.QueryRow(context.Background(), `select count(*) filter (where status = 'complete'), count(*) filter (where status = 'backfilling')
+			from meter_versions where event_type = $1`, thousandCustomers.eventType).Scan(&counted, &still))
+		fmt.Printf("beside round %d: %d exports, %d statements reported, meters: %d counted, %d being backfilled\n",
+			round+1, exports, w.received.Load()-reported, counted, still)
+		return err
+	}, nil
+}

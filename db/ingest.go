@@ -23,9 +23,9 @@ const (
 
 // persist stores the events, in as many attempts as ctx allows. An attempt is
 // repeated only when it is certain that it left nothing behind.
-func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event) ([]Outcome, error) {
+func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event, written func()) ([]Outcome, error) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
-		attempt := &attempt{writer: w, tenant: tenant, events: events, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}
+		attempt := &attempt{writer: w, tenant: tenant, events: events, written: written, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}
 		err := w.prepare(ctx, tenant, events)
 		if err == nil {
 			err = attempt.run(ctx)
@@ -123,6 +123,7 @@ type attempt struct {
 	events   []metering.Event
 	outcomes []Outcome
 	keys     []eventKey // of the events that have one
+	written  func()     // told when nothing is left but COMMIT
 
 	backend    backend
 	meters     meterVersions
@@ -449,6 +450,7 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	if len(a.fresh) > 0 {
 		a.witness = a.fresh[0]
 	}
+	a.written()
 	err := conn.SendBatch(ctx, &batch).Close()
 	if committed {
 		return nil

@@ -14,8 +14,8 @@ import (
 
 // Writer stores events. One transaction holds the claims on their keys, the
 // events and what they add to every rollup; Ingest returns after COMMIT.
-// Requests of one tenant that arrive while a transaction runs become its next
-// one, without a timer: single events get the speed of batches.
+// Requests of one tenant that arrive while a transaction is written become its
+// next one, without a timer: single events get the speed of batches.
 type Writer struct {
 	store   *DB
 	options WriterOptions
@@ -36,7 +36,7 @@ type Writer struct {
 // WriterOptions bounds a Writer. Zero values take the defaults.
 type WriterOptions struct {
 	GroupEvents int           // in one transaction; 5,000. With 1, every request has a transaction of its own
-	Lanes       int           // transactions of one tenant at once; 2
+	Lanes       int           // groups of one tenant that are written at once; 2. As many more may wait for COMMIT
 	Deadline    time.Duration // for a request's way into the database, retries included; 20 s
 }
 
@@ -74,8 +74,10 @@ type (
 
 // lane is a tenant's queue in this process.
 type lane struct {
-	queue []*request
-	busy  int
+	queue    []*request
+	events   int // in the queue
+	writing  int // groups that are being written
+	underWay int // these, and those that wait for COMMIT
 }
 
 type request struct {
@@ -166,60 +168,74 @@ func (w *Writer) enqueue(tenant metering.TenantID, r *request) error {
 		l = new(lane)
 		w.lanes[tenant] = l
 	}
-	l.queue = append(l.queue, r)
-	if l.busy < w.options.Lanes {
-		l.busy++
-		w.running.Add(1)
-		go w.drain(tenant, l)
-	}
+	l.queue, l.events = append(l.queue, r), l.events+len(r.events)
+	w.dispatch(tenant, l)
 	return nil
 }
 
-// drain stores group after group until the lane is empty.
-func (w *Writer) drain(tenant metering.TenantID, l *lane) {
-	defer w.running.Done()
-	for {
-		group := w.next(tenant, l)
-		if group == nil {
-			return
-		}
-		w.storeGroup(tenant, group)
+// crowd is how many events that wait are stored beside others that are being written.
+// Fewer wait until those are sent to COMMIT, so that they share a transaction with what
+// comes meanwhile: writing is work, and COMMIT is mostly waiting for a disk.
+const crowd = 1000
+
+// dispatch begins groups as far as the tenant may. The caller holds w.mu.
+func (w *Writer) dispatch(tenant metering.TenantID, l *lane) {
+	for len(l.queue) > 0 && l.underWay < 2*w.options.Lanes &&
+		(l.writing == 0 || l.writing < w.options.Lanes && l.events >= min(crowd, w.options.GroupEvents)) {
+		group := w.next(l)
+		l.writing++
+		l.underWay++
+		w.running.Add(1)
+		go w.drain(tenant, l, group)
+	}
+	if l.underWay == 0 {
+		delete(w.lanes, tenant)
 	}
 }
 
-func (w *Writer) next(tenant metering.TenantID, l *lane) []*request {
+// drain stores a group, and begins the next ones once it is written and once it is answered.
+func (w *Writer) drain(tenant metering.TenantID, l *lane, group []*request) {
+	defer w.running.Done()
+	written := sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		l.writing--
+		w.dispatch(tenant, l)
+	})
+	w.storeGroup(tenant, group, written)
+	written()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	l.underWay--
+	w.dispatch(tenant, l)
+}
+
+// next takes the next group from the queue. The caller holds w.mu.
+func (w *Writer) next(l *lane) []*request {
 	n, events := 0, 0
 	for n < len(l.queue) && (n == 0 || events+len(l.queue[n].events) <= w.options.GroupEvents) {
 		events += len(l.queue[n].events)
 		n++
 	}
-	if n == 0 {
-		if l.busy--; l.busy == 0 {
-			delete(w.lanes, tenant)
-		}
-		return nil
-	}
 	group := slices.Clone(l.queue[:n])
-	l.queue = slices.Delete(l.queue, 0, n)
+	l.queue, l.events = slices.Delete(l.queue, 0, n), l.events-events
 	return group
 }
 
 // storeGroup answers every request of a group. A group that fails for a reason
 // of its content is run again one request per transaction, so that a poisoned
 // request harms nobody else.
-func (w *Writer) storeGroup(tenant metering.TenantID, group []*request) {
+func (w *Writer) storeGroup(tenant metering.TenantID, group []*request, written func()) {
 	ctx, cancel := context.WithTimeout(For(context.Background(), tenant), w.options.Deadline)
 	defer cancel()
 	var events []metering.Event
 	for _, r := range group {
 		events = append(events, r.events...)
 	}
-	outcomes, err := w.persist(ctx, tenant, events)
+	outcomes, err := w.persist(ctx, tenant, events, written)
 	if err != nil && len(group) > 1 && metering.CodeOf(err) == metering.CodeInternal {
 		for _, r := range group {
-			w.storeGroup(tenant, []*request{r})
+			w.storeGroup(tenant, []*request{r}, written)
 		}
 		return
 	}

@@ -26,6 +26,7 @@ const (
 	headerBytes    = 64 << 10
 	stopTimeout    = 25 * time.Second // longer than the writer's deadline
 	memoryLimit    = 100 << 20        // where GOMEMLIMIT does not say otherwise
+	garbagePercent = 400              // where GOGC does not: what lives is small, and the limit is kept
 
 	credentialConnections = 4 // whoever waits for one of them waits for a look-up
 )
@@ -50,6 +51,9 @@ func serveAPI(ctx context.Context, env *environment) error {
 	defer temporal.Close()
 	if env.get("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
+	}
+	if env.get("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
 	}
 	all := registry.New(guard, stripeBase)
 	store, err := db.OpenWarm(ctx, url, all.Price)

@@ -49,7 +49,7 @@ Environment:
   CALLS_PER_MINUTE          of a tenant, beside those with events; 6000 when unset, and half of them a credential
   EVENT_RETENTION           how long events are kept, such as 400d; for ever when unset; the same for API and worker
   INGEST_GROUP_EVENTS       events of waiting requests that one transaction stores; 5000 when unset
-  INGEST_LANES              transactions of one tenant at once; 2 when unset
+  INGEST_LANES              transactions of one tenant that are written at once, while as many more are at COMMIT; 2 when unset
   LOG_LEVEL                 debug, info, warn or error; info when unset
 `
 

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -93,7 +94,7 @@ func (b *bench) grow(ctx context.Context, events int) error {
 			return err
 		}
 	}
-	for _, statement := range strings.Split(finish, ";\n") {
+	for statement := range strings.SplitSeq(finish, ";\n") {
 		if _, err := b.conn.Exec(ctx, statement); err != nil { // one by one: vacuum stands alone
 			return err
 		}
@@ -181,9 +182,7 @@ var (
 
 func (r read) path(customer int, start, end time.Time) string {
 	query := url.Values{"customer": {fmt.Sprintf("filled-%d", customer)}}
-	for name, values := range r.query {
-		query[name] = values
-	}
+	maps.Copy(query, r.query)
 	if r.span {
 		query.Set("start", start.Format(time.RFC3339Nano))
 		query.Set("end", end.Format(time.RFC3339Nano))

@@ -127,9 +127,9 @@ func (b *bench) tenantsAgainstCopy(ctx context.Context) (figure.Figure, error) {
 }
 
 // alternate sends batches over HTTP and copies the rows that they are, round by round.
-func (b *bench) alternate(ctx context.Context, make func() ([][]event, [][]byte)) (ours, copied written, err error) {
+func (b *bench) alternate(ctx context.Context, prepare func() ([][]event, [][]byte)) (ours, copied written, err error) {
 	for round := range rounds + 1 { // the first warms up
-		batches, requests := make()
+		batches, requests := prepare()
 		rows := b.copyRows(batches)
 		if round == 1 {
 			ours, copied = written{}, written{}

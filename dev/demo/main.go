@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -75,23 +76,23 @@ func configure(path string, getenv func(string) string) (config, error) {
 }
 
 func run(ctx context.Context, c config, now time.Time, out io.Writer) error {
-	sent, added, err := fillWebhook(ctx, c, now)
+	all, added, err := fillWebhook(ctx, c, now)
 	if err != nil {
 		return fmt.Errorf("demo tenant: %w", err)
 	}
 	fmt.Fprintf(out, "The demo tenant has %d customers, %d meters and %d events up to the last full hour; %d of them are new.\n",
-		len(customers), len(meters), sent, added)
-	sent, added, err = fillStripe(ctx, c, now)
+		len(customers), len(meters), all, added)
+	all, added, err = fillStripe(ctx, c, now)
 	if err != nil {
 		return fmt.Errorf("demo tenant on Stripe: %w", err)
 	}
 	fmt.Fprintf(out, "The demo tenant on Stripe has %d customers, %d meters and %d events of this month; %d of them are new.\n\n",
-		len(subscribers), len(stripeMeters), sent, added)
+		len(subscribers), len(stripeMeters), all, added)
 	return explain(c, out)
 }
 
 // fillWebhook fills the tenant that bills through a webhook.
-func fillWebhook(ctx context.Context, c config, now time.Time) (sent, added int64, err error) {
+func fillWebhook(ctx context.Context, c config, now time.Time) (all, added int64, err error) {
 	api, err := connect(c.BaseURL, c.AdminKey)
 	if err != nil {
 		return 0, 0, err
@@ -199,9 +200,13 @@ func saveProvider(ctx context.Context, api *client.ClientWithResponses, p client
 	return expect.Status("save provider", saved, err, http.StatusOK)
 }
 
-// sendUsage sends events whose keys are the same whenever they are sent.
-func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (sent, added int64, err error) {
-	for batch := range slices.Chunk(events, 1000) {
+// sendUsage sends those of the events that are not there, of all that there then are.
+func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (all, added int64, err error) {
+	there, err := countThere(ctx, api, events)
+	if err != nil {
+		return 0, 0, err
+	}
+	for batch := range slices.Chunk(events[there:], 1000) {
 		answer, err := api.IngestEventsWithResponse(ctx, client.EventBatch{Events: batch})
 		if err := expect.Status("send usage", answer, err, http.StatusOK); err != nil {
 			return 0, 0, err
@@ -210,8 +215,27 @@ func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []cl
 		if result.Rejected > 0 || len(result.Warnings) > 0 {
 			return 0, 0, fmt.Errorf("send usage: %d events were rejected: %v", result.Rejected, result.Warnings)
 		}
-		sent += result.Accepted
 		added += result.Accepted - result.Duplicates
 	}
-	return sent, added, nil
+	return int64(len(events)), added, nil
+}
+
+// countThere says how many of the events the API has. They are sent in their order,
+// and a batch is taken as a whole: those that are there come before all others.
+func countThere(ctx context.Context, api *client.ClientWithResponses, events []client.Event) (int, error) {
+	var failed error
+	there := sort.Search(len(events), func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		e := events[i]
+		answer, err := api.ListEventsWithResponse(ctx, &client.ListEventsParams{
+			Customer: &e.CustomerId, IdempotencyKey: e.IdempotencyKey, Start: e.Timestamp, End: new(e.Timestamp.Add(time.Second)),
+		})
+		if failed = expect.Status("look for usage", answer, err, http.StatusOK); failed != nil {
+			return true
+		}
+		return len(answer.JSON200.Data) == 0
+	})
+	return there, failed
 }

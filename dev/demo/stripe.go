@@ -109,7 +109,7 @@ func stripeAccount(c config) stripetest.Account {
 }
 
 // fillStripe fills the tenant that bills through Stripe.
-func fillStripe(ctx context.Context, c config, now time.Time) (sent, added int64, err error) {
+func fillStripe(ctx context.Context, c config, now time.Time) (all, added int64, err error) {
 	api, err := connect(c.BaseURL, c.StripeAdminKey)
 	if err != nil {
 		return 0, 0, err
@@ -135,11 +135,11 @@ func fillStripe(ctx context.Context, c config, now time.Time) (sent, added int64
 	}
 	// What came before this month is on an invoice already.
 	month := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
-	sent, added, err = sendUsage(ctx, api, usage(subscribers, month, now))
+	all, added, err = sendUsage(ctx, api, usage(subscribers, month, now))
 	if err != nil || added == 0 {
-		return sent, added, err
+		return all, added, err
 	}
-	return sent, added, autoSync(ctx, api)
+	return all, added, autoSync(ctx, api)
 }
 
 // makeYen makes the product of who pays in yen, and gives it to a customer.

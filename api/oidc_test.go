@@ -396,6 +396,18 @@ func TestASignInInVainTellsAPersonWhatToDo(t *testing.T) {
 	b.send(t, "GET", strings.TrimPrefix(withoutIssuer, b.url), "").problem(t, 404, "not_found")
 }
 
+// Programs that mail a link mark it.
+func TestALinkToAnIssuerWorksWithWhatSomebodyAddsToIt(t *testing.T) {
+	t.Parallel()
+	b, op := setup(t), newIssuer(t)
+	b.saveIssuer(t, op)
+	login := b.url + "/v1/auth/oidc/" + b.tenant.ID.String() + "/login?utm_source=mail&utm_source=news&%zz"
+	a := newBrowser(t).asPerson(t, login)
+	require.Equal(t, http.StatusOK, a.status, a.body)
+	require.Contains(t, a.body, "Go on to")
+	require.NotContains(t, a.body, "utm_source")
+}
+
 func TestASignInThatIsOverLeadsAPersonToTheDashboards(t *testing.T) {
 	t.Parallel()
 	b, op := setup(t), newIssuer(t)

@@ -286,9 +286,9 @@ func (s *server) routes() {
 	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "Sign out everywhere"), s.logOutEverywhere)
 	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Get the current session"), s.getSession)
 	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change your password"), s.setPassword)
-	huma.Register(s.api, described(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer"),
+	huma.Register(s.api, described(addedTo(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer")),
 		"A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes."), s.beginOIDC)
-	huma.Register(s.api, s.leadingOn(calledBack(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer")))), s.finishOIDC)
+	huma.Register(s.api, s.leadingOn(addedTo(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer")))), s.finishOIDC)
 	s.describeSignInPages()
 
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings"), s.getTenant)

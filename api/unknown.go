@@ -22,10 +22,11 @@ func grouping(op huma.Operation) huma.Operation {
 	return op
 }
 
-// calledBack has an operation take parameters that somebody else adds: an OIDC
-// issuer may answer with more than it was asked for, and that is to be ignored.
-func calledBack(op huma.Operation) huma.Operation {
-	op.Metadata["calledBack"] = true
+// addedTo has an operation ignore parameters that somebody else adds: an OIDC
+// issuer may answer with more than it was asked for, and a program that mails a
+// link may mark it.
+func addedTo(op huma.Operation) huma.Operation {
+	op.Metadata["addedTo"] = true
 	return op
 }
 
@@ -45,7 +46,7 @@ func (s *server) refuseUnknown(ctx huma.Context, next func(huma.Context)) {
 }
 
 func refuseUnknownQuery(op *huma.Operation, raw string) error {
-	if raw == "" || op.Metadata["calledBack"] == true {
+	if raw == "" || op.Metadata["addedTo"] == true {
 		return nil
 	}
 	query, err := url.ParseQuery(raw)

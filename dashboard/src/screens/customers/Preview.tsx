@@ -7,10 +7,11 @@ import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
 import { Amount, Quantity } from "../../values/Amount";
-import { decimals, minorDigits, sum } from "../../values/decimal";
+import { decimals, minorDigits } from "../../values/decimal";
 import { range } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
 import styles from "./CustomerBill.module.css";
+import { totals } from "./totals";
 import { Explained } from "./Working";
 
 const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Rate", number: true }, { title: "Amount", number: true }];
@@ -42,7 +43,11 @@ export function Preview({ customer }: { customer: string }) {
           <tfoot>
             {totals(data).map(({ currency, amount }) => (
               <tr key={currency}>
-                <td colSpan={3}>{decimals(amount) > minorDigits(currency) ? "Total so far, before lines are rounded" : "Total so far"}</td>
+                <td colSpan={3}>
+                  Total so far
+                  {decimals(amount) > minorDigits(currency) && ", before lines are rounded"}
+                  {data.some(({ excluded }) => excluded) && ", without what is not reported"}
+                </td>
                 <td className={cell.number}>
                   <Amount value={amount} currency={currency} />
                 </td>
@@ -81,7 +86,9 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
           <Quantity value={line.unit_price} />
         </td>
         <td className={cell.number}>
-          <Amount value={line.amount} currency={line.currency} />
+          <span className={line.excluded && styles.left}>
+            <Amount value={line.amount} currency={line.currency} />
+          </span>
         </td>
       </tr>
       {open && (
@@ -93,9 +100,4 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
       )}
     </>
   );
-}
-
-function totals(lines: Schema<"PreviewItem">[]): { currency: string; amount: string }[] {
-  const byCurrency = Map.groupBy(lines, (line) => line.currency);
-  return [...byCurrency].map(([currency, of]) => ({ currency, amount: sum(of.map((line) => line.amount)) }));
 }

@@ -4,6 +4,7 @@ import { Failure } from "../../api/client";
 import { customer as read } from "../../api/customers";
 import { Tabs } from "../../frame/Tabs";
 import { useTitle } from "../../frame/useTitle";
+import { Where } from "../../frame/Where";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
@@ -42,11 +43,7 @@ function Head() {
   if (error) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
   return (
     <>
-      <nav aria-label="Where this is">
-        <p className="muted small">
-          <Link to="/customers">Customers</Link> <span aria-hidden="true">/</span> {data?.external_id}
-        </p>
-      </nav>
+      <Where parts={[<Link to="/customers">Customers</Link>]} here={data?.external_id} />
       <h1 className={styles.title}>{data ? data.name || data.external_id : <LoadingText />}</h1>
       <p className={styles.ids}>{data ? <Ids id={data.id} externalID={data.external_id} linked={data.billing_provider_id} /> : <LoadingText />}</p>
       <Tabs label="About this customer" tabs={tabs} params={params} />

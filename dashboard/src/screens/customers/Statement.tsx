@@ -31,11 +31,16 @@ function Printed() {
   return (
     <article className={styles.statement}>
       <Head
-        where={
+        where={[
+          <Link to="/customers">Customers</Link>,
+          <Link to="/customers/$customer/usage" params={{ customer: params.customer }}>
+            {data?.external_id ?? "Customer"}
+          </Link>,
           <Link to="/customers/$customer/bill" params={{ customer: params.customer }} search={{ period: params.period }}>
-            {data?.external_id ?? "Bill"}
-          </Link>
-        }
+            Bill
+          </Link>,
+        ]}
+        here="Statement"
         title="Statement of usage"
         action={
           <Button variant="default" size="sm" onClick={() => print()}>

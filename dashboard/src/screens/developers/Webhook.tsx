@@ -10,6 +10,7 @@ import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { answer, api, Failure, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
+import { Where } from "../../frame/Where";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
@@ -52,11 +53,7 @@ function Found() {
   if (error) return <Failed what="The webhook" error={error} retry={() => void refetch()} />;
   return (
     <>
-      <nav aria-label="Where this is">
-        <p className="muted small">
-          <Link to="/developers/webhooks">Webhooks</Link> <span aria-hidden="true">/</span> {data?.id}
-        </p>
-      </nav>
+      <Where parts={[<Link to="/developers/webhooks">Webhooks</Link>]} here={id} />
       {data ? <About webhook={data} /> : <LoadingText />}
       <Deliveries webhook={id} />
     </>

@@ -13,7 +13,7 @@ export function Event() {
   const { event } = useParams({ from: "/frame/events/$event" });
   return (
     <>
-      <Head where={<Link to="/events">Events</Link>} title={event} />
+      <Head where={[<Link to="/events">Events</Link>]} here="One event" title={event} />
       <Allowed to="events:read">
         <Found />
       </Allowed>

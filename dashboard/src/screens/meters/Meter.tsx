@@ -40,7 +40,7 @@ function One() {
   if (error) return <Failed what="The meter" error={error} retry={() => void refetch()} />;
   return (
     <>
-      <Head where={<Link to="/meters">Meters</Link>} title={data?.name || params.meter} action={data && <Archive meter={data} />}>
+      <Head where={[<Link to="/meters">Meters</Link>]} here={params.meter} title={data?.name || params.meter} action={data && <Archive meter={data} />}>
         {data ? (
           <>
             <MeterState meter={data} /> · Of events of type <span className="mono">{data.event_type}</span>, {counting(data)}

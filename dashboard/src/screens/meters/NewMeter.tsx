@@ -13,7 +13,7 @@ import styles from "./Meters.module.css";
 export function NewMeter() {
   return (
     <>
-      <Head where={<Link to="/meters">Meters</Link>} title="Make a meter">
+      <Head where={[<Link to="/meters">Meters</Link>]} title="Make a meter">
         It counts the events that have come already, too.
       </Head>
       <Allowed to="meters:write">

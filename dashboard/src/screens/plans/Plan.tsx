@@ -34,7 +34,7 @@ function One() {
   if (error) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
   return (
     <>
-      <Head where={<Link to="/meters/-/plans">Plans</Link>} title={data?.name || params.plan} action={data && <Archive plan={data} />}>
+      <Head where={[<Link to="/meters">Meters</Link>, <Link to="/meters/-/plans">Plans</Link>]} here={params.plan} title={data?.name || params.plan} action={data && <Archive plan={data} />}>
         {data ? (
           <>
             <PlanState plan={data} /> · <Identifier>{data.slug}</Identifier> · <Link to="/customers">Customers</Link> get it in their details.

@@ -21,7 +21,7 @@ import { PlanState } from "./PlanState";
 export function Plans() {
   return (
     <>
-      <Head where={<Link to="/meters">Meters</Link>} title="Plans" action={<Make />}>
+      <Head where={[<Link to="/meters">Meters</Link>]} title="Plans" action={<Make />}>
         Prices that hold, for the customers who have the plan, instead of the meters' own.
       </Head>
       <Allowed to="pricing:read">

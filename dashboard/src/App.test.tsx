@@ -141,3 +141,17 @@ test("Ctrl K finds a customer by any id, and Enter goes there", async () => {
   await waitFor(() => expect(router.state.location.pathname).toBe("/customers/cus_1/usage"));
   expect(screen.queryByRole("combobox", { name: "Find" })).toBeNull();
 });
+
+test("Ctrl K finds what is behind a tab, and events by their key", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
+  answers["GET /v1/events"] = () => [200, { data: [], has_more: false, next_page_token: null, searched_until: "2026-11-01T00:00:00Z" }];
+  open("/events");
+  await screen.findByRole("heading", { name: "Events" });
+  fireEvent.keyDown(document.documentElement, { key: "k", code: "KeyK", ctrlKey: true });
+  const field = await screen.findByRole("combobox", { name: "Find" });
+  fireEvent.change(field, { target: { value: "reconc" } });
+  await screen.findByRole("option", { name: /Reconciliation/ });
+  fireEvent.change(field, { target: { value: "order 7" } });
+  fireEvent.click(await screen.findByRole("option", { name: /with the key order 7/ }));
+  await waitFor(() => expect(router.state.location.search).toEqual({ key: "order 7" }));
+});

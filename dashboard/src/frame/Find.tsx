@@ -9,7 +9,7 @@ import styles from "./Find.module.css";
 import { found, type Place } from "./found";
 import frame from "./Frame.module.css";
 
-/** Finds a screen, a customer, a meter or a sync by what one knows of it. */
+/** Finds a screen, a customer, a meter, a sync or an event by what one knows of it. */
 export function Find() {
   const [opened, setOpened] = useState(false);
   useHotkeys([["mod+K", () => setOpened(true)]], []); // in fields too
@@ -51,7 +51,7 @@ function Search({ leave }: { leave: () => void }) {
       <TextInput
         data-autofocus
         aria-label="Find"
-        placeholder="A customer, a meter, a sync's id, a screen"
+        placeholder="A customer, meter, sync, event's key, screen"
         role="combobox"
         aria-expanded
         aria-controls={list}

@@ -86,7 +86,7 @@ function Navigation() {
 /** How much of billing needs somebody. */
 function Waiting() {
   const { data } = useQuery(needed(useSession()));
-  const count = data?.filter(({ link }) => link.to?.startsWith("/billing")).length ?? 0;
+  const count = data?.filter(({ means, link }) => means === "bad" && link.to?.startsWith("/billing")).length ?? 0;
   if (count === 0) return null;
   return (
     <span className={styles.count}>

@@ -2,11 +2,11 @@ import { queryOptions } from "@tanstack/react-query";
 import type { LinkProps } from "@tanstack/react-router";
 import { answer, api } from "../api/client";
 import type { Session } from "../api/session";
-import { screens } from "./screens";
+import { further, screens } from "./screens";
 
 /** Where one can go. */
 export interface Place {
-  kind: "screen" | "customer" | "meter" | "sync";
+  kind: "screen" | "customer" | "meter" | "sync" | "event";
   id: string;
   name: string;
   link: Pick<LinkProps, "to" | "params" | "search">;
@@ -36,7 +36,8 @@ export const found = (text: string, { permissions }: Session) =>
           .slice(0, most)
           .map(({ slug, name }): Place => ({ kind: "meter", id: slug, name: name || slug, link: { to: "/meters/$meter/prices", params: { meter: slug } } })),
         ...(may("billing:read") && uuid.test(text) ? [{ kind: "sync", id: text, name: text, link: { to: "/billing/syncs/$sync", params: { sync: text } } } satisfies Place] : []),
-        ...screens.filter(([, name]) => has(name)).map(([to, name]): Place => ({ kind: "screen", id: to, name, link: { to } })),
+        ...[...screens, ...(text === "" ? [] : further)].filter(([, name]) => has(name)).map(([to, name]): Place => ({ kind: "screen", id: to, name, link: { to } })),
+        ...(may("events:read") ? [{ kind: "event", id: text, name: `Events with the key ${text}`, link: { to: "/events", search: { key: text } } } satisfies Place] : []),
       ];
     },
     staleTime: 30_000,

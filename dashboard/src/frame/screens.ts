@@ -8,3 +8,26 @@ export const screens = [
   ["/developers", "Developers"],
   ["/settings", "Settings"],
 ] as const;
+
+/** What is on further screens, by what one looks for. */
+export const further = [
+  ["/start", "First steps"],
+  ["/meters/-/plans", "Plans"],
+  ["/meters/-/new", "Make a meter"],
+  ["/events/rejected", "Rejected events"],
+  ["/billing/syncs", "Syncs"],
+  ["/billing/holds", "Held invoices"],
+  ["/billing/reconciliation", "Reconciliation"],
+  ["/billing/discrepancies", "Discrepancies"],
+  ["/billing/auto-sync", "Auto-Sync"],
+  ["/billing/provider", "Provider"],
+  ["/billing/states", "States of billing"],
+  ["/developers/api-keys", "API keys"],
+  ["/developers/hmac-secrets", "HMAC secrets"],
+  ["/developers/webhooks", "Webhooks"],
+  ["/settings/members", "Members and invitations"],
+  ["/settings/tenant", "Tenant settings"],
+  ["/settings/single-sign-on", "Single sign-on"],
+  ["/settings/audit-log", "Audit log"],
+  ["/settings/you", "Your password and sessions"],
+] as const;

@@ -1,11 +1,13 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useParams } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { Confirm } from "../../acts/Confirm";
+import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
 import { answer, api, type Schema } from "../../api/client";
 import { called } from "../../api/customers";
 import { useSession } from "../../api/session";
-import { over, sync as read, type SyncRun } from "../../api/syncs";
+import { over, requestSync, sync as read, type SyncRun } from "../../api/syncs";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Failed } from "../../states/Failed";
@@ -36,7 +38,12 @@ function Run() {
   if (error) return <Failed what="The sync" error={error} retry={() => void refetch()} />;
   return (
     <>
-      <Head where={<Link to="/billing/syncs">Billing</Link>} title={data ? `Sync of ${called(data)}` : "Sync"} action={data && !over(data) && <Steering run={data} />} />
+      <Head
+        where={[<Link to="/billing">Billing</Link>, <Link to="/billing/syncs">Syncs</Link>]}
+        here={params.sync}
+        title={data ? `Sync of ${called(data)}` : "Sync"}
+        action={data && (over(data) ? data.status === "failed" && <Again run={data} /> : <Steering run={data} />)}
+      />
       {data ? <Facts run={data} /> : <LoadingText />}
       {data && data.lines.length > 0 && <Lines lines={data.lines} />}
       {data && data.excluded.length > 0 && <Excluded excluded={data.excluded} />}
@@ -112,6 +119,23 @@ function Facts({ run }: { run: SyncRun }) {
         <Identifier>{run.id}</Identifier>
       </dd>
     </dl>
+  );
+}
+
+/** Asks for another sync, where this one has ended without reporting everything, and goes there. */
+function Again({ run: { external_id: customer } }: { run: SyncRun }) {
+  const navigate = useNavigate();
+  const again = useAct(() => requestSync(customer), {
+    changes: [["syncs"], ["needs"]],
+    done: ({ id }) => void navigate({ to: "/billing/syncs/$sync", params: { sync: id } }),
+  });
+  return (
+    <>
+      <Verb needs="billing:write" loading={again.isPending} onClick={() => again.mutate()}>
+        Sync again
+      </Verb>
+      <Refused error={again.error} />
+    </>
   );
 }
 

@@ -42,6 +42,12 @@ const reconciliation = createRoute({
   component: lazyRouteComponent(() => import("./Reconciliation"), "Reconciliation"),
 });
 
+const discrepancies = createRoute({
+  getParentRoute: () => billing,
+  path: "/discrepancies",
+  component: lazyRouteComponent(() => import("./Discrepancies"), "Discrepancies"),
+});
+
 const autoSync = createRoute({
   getParentRoute: () => billing,
   path: "/auto-sync",
@@ -60,4 +66,4 @@ const states = createRoute({
   component: lazyRouteComponent(() => import("./States"), "States"),
 });
 
-export const billingRoutes = [billing.addChildren([home, syncs, holds, reconciliation, autoSync, provider, states]), sync] as const;
+export const billingRoutes = [billing.addChildren([home, syncs, holds, reconciliation, discrepancies, autoSync, provider, states]), sync] as const;

@@ -12,7 +12,7 @@ export const syncStates: Record<SyncRun["status"] | "paused", Told> = {
   running: ["waiting", "running", "Usage is read, reported and looked for at the provider. What fails is tried again by itself."],
   paused: ["off", "paused", "Somebody has paused the customer: nothing is reported until they resume it."],
   succeeded: ["good", "succeeded", "The provider has what there was to report, or there was nothing new."],
-  failed: ["bad", "failed", "It ended without reporting everything. Its error says what to do; then retry it."],
+  failed: ["bad", "failed", "It ended without reporting everything. Its error says what to do; then sync again."],
 };
 
 export const reportStates: Record<Schema<"SyncLine">["state"], Told> = {

@@ -38,6 +38,7 @@ export function DailyUsage() {
         {points && <span className={styles.total}>{<Quantity value={sum(points.series[0]!.values)} />}</span>}
       </div>
       <div className={styles.chart}>
+        {!data && <span data-loading />}
         {chosen && points && (
           <Suspense fallback={<span data-loading />}>
             <Chart

@@ -26,7 +26,13 @@ export function Needs() {
               </td>
               <td>{need.who}</td>
               <td>
-                <State is="bad">{need.state}</State>
+                <State is={need.means}>{need.state}</State>
+                {need.until && (
+                  <span className="muted small">
+                    {" "}
+                    made final <Ago at={need.until} />
+                  </span>
+                )}
               </td>
               <td className={cell.number}>{need.since && <Ago at={need.since} />}</td>
             </tr>

@@ -6,6 +6,7 @@ import { newestOfEach, urgent, type Need } from "./needs";
 
 /** How many customers are asked about one by one. */
 const askedAbout = 10;
+const mostMeters = 1_000;
 
 /** Of the customers with a failed sync, the newest of each, unless a later sync has done its work. */
 async function stillFailed(syncs: SyncRun[], signal: AbortSignal): Promise<SyncRun[]> {
@@ -23,14 +24,24 @@ export const needed = ({ permissions }: Session) =>
     queryKey: ["needs"],
     async queryFn({ signal }): Promise<Need[]> {
       const query = { page_size: 20 };
-      const [holds, syncs, lines, audits, webhooks] = await Promise.all([
+      const [holds, syncs, running, lines, audits, webhooks, meters] = await Promise.all([
         answer(api.GET("/v1/billing/holds", { params: { query: { ...query, state: "disagrees" } }, signal })),
         answer(api.GET("/v1/billing/syncs", { params: { query: { ...query, status: "failed" } }, signal })),
+        answer(api.GET("/v1/billing/syncs", { params: { query: { ...query, status: "running" } }, signal })),
         answer(api.GET("/v1/billing/reconciliation", { params: { query: { ...query, state: "disputed" } }, signal })),
         answer(api.GET("/v1/billing/discrepancies", { signal })),
         permissions.includes("webhooks:read") ? answer(api.GET("/v1/webhooks", { signal })) : null,
+        permissions.includes("meters:read") ? answer(api.GET("/v1/meters", { params: { query: { page_size: mostMeters } }, signal })) : null,
       ]);
-      return urgent({ holds: holds.data, syncs: await stillFailed(syncs.data, signal), lines: lines.data, audits: audits.data, webhooks: webhooks?.data ?? [] });
+      return urgent({
+        holds: holds.data,
+        syncs: await stillFailed(syncs.data, signal),
+        running: running.data,
+        lines: lines.data,
+        audits: audits.data,
+        webhooks: webhooks?.data ?? [],
+        meters: meters?.data ?? [],
+      });
     },
     refetchInterval: 30_000,
     enabled: permissions.includes("billing:read"),

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { newestOfEach, urgent } from "./needs";
 
-const nothing = { holds: [], syncs: [], lines: [], audits: [], webhooks: [] };
+const nothing = { holds: [], syncs: [], running: [], lines: [], audits: [], webhooks: [], meters: [] };
 
 test("of what needs somebody, the nearest deadline comes first, and then what no longer reports", () => {
   const hold = (id: string, deadline: string) => ({ id, invoice_id: `in_${id}`, external_id: "acme", looked_at: null, deadline }) as never;
@@ -23,4 +23,21 @@ test("a webhook that works needs nobody", () => {
 test("of several syncs of a customer the newest counts", () => {
   const sync = (id: string, customer_id: string) => ({ id, customer_id }) as never;
   expect(newestOfEach([sync("3", "cus_1"), sync("2", "cus_2"), sync("1", "cus_1")]).map(({ id }) => id)).toEqual(["3", "2"]);
+});
+
+test("what waits comes last, and of what goes on nothing is said", () => {
+  const run = (id: string, more: object) => ({ id, external_id: id, last_error: "", started_at: "2026-11-01T00:00:00Z", ...more }) as never;
+  const meter = (slug: string, more: object) => ({ id: slug, slug, status: "active", ...more }) as never;
+  const found = urgent({
+    ...nothing,
+    running: [run("goes-on", {}), run("waits", { last_error: "Stripe answered 503" }), run("stopped", { last_error: "Stripe answered 503", pause: { reason: "a question", since: "2026-11-02T00:00:00Z" } })],
+    webhooks: [{ id: "hook", url: "https://fails.example.com", failing_since: "2026-11-01T00:00:00Z" } as never],
+    meters: [meter("counts", {}), meter("new", { status: "backfilling", backfill: { counted_days: 3, days: 9 } })],
+  });
+  expect(found.map(({ what, means, state }) => [what, means, state])).toEqual([
+    ["https://fails.example.com", "bad", "fails"],
+    ["Stripe answered 503", "waiting", "tried again"],
+    ["Paused: a question", "off", "paused"],
+    ["Past of new", "waiting", "being counted, 3 of 9 days"],
+  ]);
 });

@@ -1,0 +1,60 @@
+import { useQuery } from "@tanstack/react-query";
+import { discrepancies } from "../../api/discrepancies";
+import type { Schema } from "../../api/client";
+import { Empty } from "../../states/Empty";
+import { Ago } from "../../values/Ago";
+import { Quantity } from "../../values/Amount";
+import { Identifier } from "../../values/Identifier";
+import { List } from "../../values/List";
+import { cell } from "../../values/Table";
+
+const columns = [
+  { title: "Meter" },
+  { title: "Customer" },
+  { title: "Day, in UTC" },
+  { title: "Totals say", number: true },
+  { title: "Events say", number: true },
+  { title: "Events in them", number: true },
+  { title: "Found", number: true },
+];
+
+/** Where the daily audit found that totals, by which customers are billed, and their events disagree. */
+export function Discrepancies() {
+  return (
+    <List what="The discrepancies" columns={columns} query={useQuery(discrepancies)} empty={<None />} rows={2}>
+      {(found) => <Row key={`${found.meter_id}.${found.customer_id}.${found.day}`} found={found} />}
+    </List>
+  );
+}
+
+function Row({ found }: { found: Schema<"UsageDiscrepancy"> }) {
+  return (
+    <tr>
+      <td className={cell.main}>
+        <Identifier>{found.meter_slug}</Identifier>
+      </td>
+      <td>{found.customer_external_id === null ? "all together" : found.customer_name || found.customer_external_id}</td>
+      <td className="number">{found.day}</td>
+      <td className={cell.number} data-title="totals">
+        <Quantity value={found.total} />
+      </td>
+      <td className={cell.number} data-title="events">
+        <Quantity value={found.events} />
+      </td>
+      <td className={cell.number} data-title="events in them">
+        <Quantity value={String(found.total_count)} /> <span className="muted">of</span> <Quantity value={String(found.event_count)} />
+      </td>
+      <td className={cell.number}>
+        <Ago at={found.found_at} />
+      </td>
+    </tr>
+  );
+}
+
+function None() {
+  return (
+    <Empty title="Totals and events agree">
+      <p>Once a day the totals by which customers are billed are compared with their events. Where they differ, which is a fault of the service, a line is here: tell its operator.</p>
+    </Empty>
+  );
+}

@@ -19,8 +19,27 @@ type autoSync struct {
 }
 
 type autoSyncRun struct {
-	WorkflowID string    `json:"workflow_id"`
-	StartedAt  time.Time `json:"started_at"`
+	WorkflowID string              `json:"workflow_id"`
+	StartedAt  time.Time           `json:"started_at"`
+	Status     workflows.RunStatus `json:"status,omitempty" enum:"running,succeeded,failed" doc:"failed: also one that somebody has ended; absent where Temporal does not say"`
+	Outcome    *autoSyncOutcome    `json:"outcome,omitempty" doc:"Of one that has succeeded"`
+}
+
+type autoSyncOutcome struct {
+	Customers int `json:"customers" doc:"Those with something to report"`
+	Reports   int `json:"reports" doc:"Those that were sent"`
+	Failed    int `json:"failed" doc:"Customers whose sync goes on by itself, or has failed: it is in the list of syncs"`
+	Busy      int `json:"busy" doc:"Customers that somebody else was syncing"`
+	Closed    int `json:"closed" doc:"Billing periods"`
+}
+
+func showAutoSyncRun(run workflows.ScheduledRun) autoSyncRun {
+	shown := autoSyncRun{WorkflowID: run.WorkflowID, StartedAt: run.StartedAt, Status: run.Status}
+	if run.Status == workflows.RunSucceeded {
+		r := run.Result
+		shown.Outcome = &autoSyncOutcome{r.Customers, r.Sent, r.Failed, r.Busy, r.Closed}
+	}
+	return shown
 }
 
 type autoSyncOutput struct{ Body autoSync }
@@ -51,7 +70,7 @@ func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *
 	out.Body.Paused = state.Paused
 	out.Body.NextRuns = append(out.Body.NextRuns, state.Next...)
 	for _, run := range state.Last {
-		out.Body.LastRuns = append([]autoSyncRun{{run.WorkflowID, run.StartedAt}}, out.Body.LastRuns...)
+		out.Body.LastRuns = append([]autoSyncRun{showAutoSyncRun(run)}, out.Body.LastRuns...)
 	}
 	return out
 }

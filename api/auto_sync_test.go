@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
 )
 
 type shownAutoSync struct {
@@ -23,6 +24,8 @@ type shownAutoSync struct {
 	NextRuns  []time.Time `json:"next_runs"`
 	LastRuns  []struct {
 		WorkflowID string `json:"workflow_id"`
+		Status     string
+		Outcome    map[string]int
 	} `json:"last_runs"`
 }
 
@@ -46,7 +49,15 @@ func TestAutoSyncFollowsItsSettings(t *testing.T) {
 	require.NotNil(t, saved.AppliedAt)
 	require.Len(t, saved.NextRuns, 1)
 	require.Equal(t, 202, b.send(t, http.MethodPost, "/v1/billing/auto-sync/trigger", "").status)
-	require.Len(t, b.autoSync(t, http.MethodGet, "").LastRuns, 1)
+	begun := b.autoSync(t, http.MethodGet, "").LastRuns
+	require.Len(t, begun, 1)
+	require.Empty(t, begun[0].Status, "Temporal does not say")
+	b.temporal.runs.begin(begun[0].WorkflowID)
+	require.Equal(t, "running", b.autoSync(t, http.MethodGet, "").LastRuns[0].Status)
+	b.temporal.runs.end(begun[0].WorkflowID, workflows.BulkSyncResult{Customers: 12, Sent: 9, Failed: 2, Busy: 1, Closed: 3})
+	ended := b.autoSync(t, http.MethodGet, "").LastRuns[0]
+	require.Equal(t, "succeeded", ended.Status)
+	require.Equal(t, map[string]int{"customers": 12, "reports": 9, "failed": 2, "busy": 1, "closed": 3}, ended.Outcome)
 	require.Equal(t, "15m", b.autoSync(t, http.MethodPut, `{"enabled":true,"schedule":"15m"}`).Schedule)
 	require.Equal(t, []time.Duration{15 * time.Minute}, b.temporal.schedules.every(), "the schedule follows")
 	often := b.send(t, http.MethodPut, "/v1/billing/auto-sync", `{"enabled":true,"schedule":"4m"}`)

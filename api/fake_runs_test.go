@@ -20,6 +20,7 @@ type fakeRuns struct {
 	paused  map[string]bool // by their ids
 	updates []string
 	pending []*workflowpb.PendingActivityInfo
+	ended   map[string]any // by their ids, with what they returned
 }
 
 func (r *fakeRuns) begin(id string) {
@@ -28,6 +29,13 @@ func (r *fakeRuns) begin(id string) {
 	if _, open := r.paused[id]; !open {
 		r.paused[id] = false
 	}
+}
+
+func (r *fakeRuns) end(id string, result any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.paused, id)
+	r.ended[id] = result
 }
 
 // in runs fn on a run that is open.
@@ -54,7 +62,35 @@ func (f *fakeTemporal) DescribeWorkflowExecution(ctx context.Context, id, _ stri
 			Execution: &commonpb.WorkflowExecution{WorkflowId: id}, Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
 		},
 	}
+	if f.result(id) != nil {
+		described.WorkflowExecutionInfo.Status = enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
+		return described, nil
+	}
 	return described, f.in(ctx, id, func(r *fakeRuns) { described.PendingActivities = r.pending })
+}
+
+func (f *fakeTemporal) result(id string) any {
+	f.runs.mu.Lock()
+	defer f.runs.mu.Unlock()
+	return f.runs.ended[id]
+}
+
+func (f *fakeTemporal) GetWorkflow(_ context.Context, id, _ string) temporal.WorkflowRun {
+	return fakeRun{result: f.result(id)}
+}
+
+// fakeRun is one that has ended.
+type fakeRun struct {
+	temporal.WorkflowRun
+	result any
+}
+
+func (r fakeRun) Get(_ context.Context, into any) error {
+	text, err := json.Marshal(r.result)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
 }
 
 func (f *fakeTemporal) QueryWorkflow(ctx context.Context, id, _, _ string, _ ...any) (said converter.EncodedValue, err error) {

@@ -42,6 +42,27 @@ func (e APIKeyScope) Valid() bool {
 	}
 }
 
+// Defines values for AutoSyncRunStatus.
+const (
+	AutoSyncRunStatusFailed    AutoSyncRunStatus = "failed"
+	AutoSyncRunStatusRunning   AutoSyncRunStatus = "running"
+	AutoSyncRunStatusSucceeded AutoSyncRunStatus = "succeeded"
+)
+
+// Valid indicates whether the value is a known member of the AutoSyncRunStatus enum.
+func (e AutoSyncRunStatus) Valid() bool {
+	switch e {
+	case AutoSyncRunStatusFailed:
+		return true
+	case AutoSyncRunStatusRunning:
+		return true
+	case AutoSyncRunStatusSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BillingPeriodBills.
 const (
 	BillingPeriodBillsAmounts    BillingPeriodBills = "amounts"
@@ -2395,11 +2416,36 @@ type AutoSync struct {
 	Schedule string `json:"schedule"`
 }
 
+// AutoSyncOutcome defines model for AutoSyncOutcome.
+type AutoSyncOutcome struct {
+	// Busy Customers that somebody else was syncing
+	Busy int64 `json:"busy"`
+
+	// Closed Billing periods
+	Closed int64 `json:"closed"`
+
+	// Customers Those with something to report
+	Customers int64 `json:"customers"`
+
+	// Failed Customers whose sync goes on by itself, or has failed: it is in the list of syncs
+	Failed int64 `json:"failed"`
+
+	// Reports Those that were sent
+	Reports int64 `json:"reports"`
+}
+
 // AutoSyncRun defines model for AutoSyncRun.
 type AutoSyncRun struct {
-	StartedAt  time.Time `json:"started_at"`
-	WorkflowId string    `json:"workflow_id"`
+	Outcome   *AutoSyncOutcome `json:"outcome,omitempty"`
+	StartedAt time.Time        `json:"started_at"`
+
+	// Status failed: also one that somebody has ended; absent where Temporal does not say
+	Status     *AutoSyncRunStatus `json:"status,omitempty"`
+	WorkflowId string             `json:"workflow_id"`
 }
+
+// AutoSyncRunStatus failed: also one that somebody has ended; absent where Temporal does not say
+type AutoSyncRunStatus string
 
 // Backfill defines model for Backfill.
 type Backfill struct {

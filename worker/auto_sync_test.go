@@ -87,8 +87,28 @@ func (s *system) trigger() (id string) {
 func (s *system) autoSync() (took time.Duration, result workflows.BulkSyncResult) {
 	s.Helper()
 	began := time.Now()
-	require.NoError(s, s.temporal.GetWorkflow(s.Context(), s.trigger(), "").Get(s.Context(), &result))
-	return time.Since(began), result
+	id := s.trigger()
+	require.NoError(s, s.temporal.GetWorkflow(s.Context(), id, "").Get(s.Context(), &result))
+	took = time.Since(began)
+	s.requireShown(id, result)
+	return took, result
+}
+
+// requireShown requires that the schedule tells what has become of the run.
+func (s *system) requireShown(id string, result workflows.BulkSyncResult) {
+	s.Helper()
+	dbtest.Eventually(s, 30*time.Second, func() error { // a busy server may not answer at once
+		state, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
+		if err != nil {
+			return err
+		}
+		last := state.Last[len(state.Last)-1]
+		last.StartedAt = time.Time{}
+		if want := (workflows.ScheduledRun{WorkflowID: id, Status: workflows.RunSucceeded, Result: result}); last != want {
+			return fmt.Errorf("the last run is shown as %+v, and not as %+v", last, want)
+		}
+		return nil
+	})
 }
 
 func (s *system) runs() int64 {

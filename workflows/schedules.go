@@ -3,6 +3,7 @@ package workflows
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
@@ -126,7 +127,18 @@ type ScheduleState struct {
 type ScheduledRun struct {
 	WorkflowID string
 	StartedAt  time.Time
+	Status     RunStatus
+	Result     BulkSyncResult // of one that has succeeded
 }
+
+// RunStatus is what has become of a run; "" where Temporal does not say.
+type RunStatus string
+
+const (
+	RunRunning   RunStatus = "running"
+	RunSucceeded RunStatus = "succeeded"
+	RunFailed    RunStatus = "failed" // or was ended by somebody
+)
 
 // DescribeAutoSync returns the state of the tenant's schedule; none is no error.
 func DescribeAutoSync(ctx context.Context, c client.Client, tenant metering.TenantID) (ScheduleState, error) {
@@ -145,10 +157,34 @@ func DescribeAutoSync(ctx context.Context, c client.Client, tenant metering.Tena
 	}
 	for _, action := range described.Info.RecentActions {
 		if action.StartWorkflowResult != nil {
-			state.Last = append(state.Last, ScheduledRun{action.StartWorkflowResult.WorkflowID, action.ActualTime})
+			state.Last = append(state.Last, ScheduledRun{WorkflowID: action.StartWorkflowResult.WorkflowID, StartedAt: action.ActualTime})
 		}
 	}
+	var asked sync.WaitGroup
+	for i := range state.Last {
+		asked.Go(func() { state.Last[i].ask(ctx, c) })
+	}
+	asked.Wait()
 	return state, nil
+}
+
+// ask says what has become of a run. Temporal keeps it for a while alone.
+func (r *ScheduledRun) ask(ctx context.Context, c client.Client) {
+	described, err := c.DescribeWorkflowExecution(ctx, r.WorkflowID, "") // the last of those by which it was continued
+	if err != nil {
+		return
+	}
+	switch info := described.GetWorkflowExecutionInfo(); info.GetStatus() {
+	case enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED:
+	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
+		r.Status = RunRunning
+	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
+		if err := c.GetWorkflow(ctx, r.WorkflowID, info.GetExecution().GetRunId()).Get(ctx, &r.Result); err == nil {
+			r.Status = RunSucceeded
+		}
+	default:
+		r.Status = RunFailed
+	}
 }
 
 // TriggerAutoSync begins a run now, or after the one that is open.

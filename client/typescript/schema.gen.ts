@@ -2212,9 +2212,43 @@ export interface components {
             /** @description hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone */
             schedule: string;
         };
+        AutoSyncOutcome: {
+            /**
+             * Format: int64
+             * @description Customers that somebody else was syncing
+             */
+            busy: number;
+            /**
+             * Format: int64
+             * @description Billing periods
+             */
+            closed: number;
+            /**
+             * Format: int64
+             * @description Those with something to report
+             */
+            customers: number;
+            /**
+             * Format: int64
+             * @description Customers whose sync goes on by itself, or has failed: it is in the list of syncs
+             */
+            failed: number;
+            /**
+             * Format: int64
+             * @description Those that were sent
+             */
+            reports: number;
+        };
         AutoSyncRun: {
+            /** @description Of one that has succeeded */
+            outcome?: components["schemas"]["AutoSyncOutcome"];
             /** Format: date-time */
             started_at: string;
+            /**
+             * @description failed: also one that somebody has ended; absent where Temporal does not say
+             * @enum {string}
+             */
+            status?: "running" | "succeeded" | "failed";
             workflow_id: string;
         };
         Backfill: {

@@ -76,8 +76,18 @@ class AuditEntry(TypedDict):
     resource: str
 
 
+class AutoSyncOutcome(TypedDict):
+    busy: int
+    closed: int
+    customers: int
+    failed: int
+    reports: int
+
+
 class AutoSyncRun(TypedDict):
+    outcome: NotRequired[AutoSyncOutcome]
     started_at: str
+    status: NotRequired[Literal["running", "succeeded", "failed"]]
     workflow_id: str
 
 

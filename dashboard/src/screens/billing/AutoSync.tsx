@@ -10,8 +10,11 @@ import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Ago } from "../../values/Ago";
 import { Instant } from "../../values/Instant";
+import { Quantity } from "../../values/Amount";
 import { State } from "../../values/State";
+import { cell, Table } from "../../values/Table";
 import styles from "./billing.module.css";
+import type { Told } from "./states";
 
 /** When customers are synced by themselves. */
 export function AutoSync() {
@@ -76,8 +79,58 @@ function Settings({ settings }: { settings: Schema<"AutoSync"> }) {
   );
 }
 
-function Runs({ settings }: { settings: Schema<"AutoSync"> }) {
+const columns = [
+  { title: "Begun" },
+  { title: "State" },
+  { title: "Customers", number: true },
+  { title: "Reports sent", number: true },
+  { title: "Left to their own syncs", number: true },
+  { title: "Periods closed", number: true },
+  { title: "Run", unseen: true },
+];
+
+const runStates: Record<NonNullable<Schema<"AutoSyncRun">["status"]>, Told> = {
+  running: ["waiting", "running", "It goes through the customers with usage that is not reported."],
+  succeeded: ["good", "succeeded", "It has been through all of them. Who failed has a sync of their own."],
+  failed: ["bad", "failed", "It ended before it was through, or somebody has ended it. The next run does what it left."],
+};
+
+function LastRun({ run: { started_at, status, outcome, workflow_id } }: { run: Schema<"AutoSyncRun"> }) {
   const { workflows_url: workflows } = useSession();
+  const [means, state, says] = status ? runStates[status] : (["off", "not known", "Temporal does not say."] as const);
+  const counts: [number | undefined, string][] = [
+    [outcome?.customers, "customers"],
+    [outcome?.reports, "reports"],
+    [outcome && outcome.failed + outcome.busy, "left"],
+    [outcome?.closed, "closed"],
+  ];
+  return (
+    <tr>
+      <td className={cell.main}>
+        <Instant at={started_at} />
+      </td>
+      <td>
+        <State is={means} says={says}>
+          {state}
+        </State>
+      </td>
+      {counts.map(([count, title]) => (
+        <td key={title} className={cell.number} data-title={count === undefined ? undefined : title}>
+          {count !== undefined && <Quantity value={String(count)} />}
+        </td>
+      ))}
+      <td className={cell.number}>
+        {workflows && (
+          <a href={`${workflows}/${encodeURIComponent(workflow_id)}`} target="_blank" rel="noreferrer" aria-label={`Run of ${started_at} in Temporal`}>
+            In Temporal
+          </a>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+function Runs({ settings }: { settings: Schema<"AutoSync"> }) {
   const trigger = useAct((_: string) => answer(api.POST("/v1/billing/auto-sync/trigger")), { changes: [["auto-sync"], ["syncs"]] });
   return (
     <>
@@ -96,26 +149,18 @@ function Runs({ settings }: { settings: Schema<"AutoSync"> }) {
             <span className="muted">none is planned</span>
           )}
         </dd>
-        <dt>Last</dt>
-        <dd>
-          {settings.last_runs.length > 0 ? (
-            <ul className={styles.times}>
-              {settings.last_runs.slice(0, 5).map((run) => (
-                <li key={run.workflow_id}>
-                  <Instant at={run.started_at} />{" "}
-                  {workflows && (
-                    <a href={`${workflows}/${encodeURIComponent(run.workflow_id)}`} target="_blank" rel="noreferrer">
-                      Run in Temporal
-                    </a>
-                  )}
-                </li>
-              ))}
-            </ul>
-          ) : (
-            <span className="muted">none yet</span>
-          )}
-        </dd>
       </dl>
+      {settings.last_runs.length > 0 ? (
+        <Table caption="The last runs" columns={columns}>
+          <tbody>
+            {settings.last_runs.map((run) => (
+              <LastRun key={run.workflow_id} run={run} />
+            ))}
+          </tbody>
+        </Table>
+      ) : (
+        <p className="muted">None has begun yet.</p>
+      )}
       <Confirm verb="Run now" thing="Auto-Sync" needs="billing:write" not={settings.enabled ? undefined : "Auto-Sync is off"} act={trigger}>
         Every customer with usage that is not reported is synced now, beside the schedule.
       </Confirm>

@@ -38,9 +38,9 @@ func (w walk) customers(ctx context.Context) error {
 		w.to(usage), choose("Range", "Last 90 days"), choose("Windows", "By hour"), see("Show all 2"), press("Show all 2"), miss("Show all 2"), settled, w.judged("usage-hours"),
 		choose("Windows", "By month"), choose("Range", "Days of your choice"), see("Point at the chart"), press("Download CSV"), settled, w.judged("usage-months"),
 		w.to(usage+usageOfHours()), w.pointing,
-		w.to(of+"/bill"), press("api-calls"), see("250.5 × 0.02"), w.here("working"),
-		w.to(of+"/bill"), w.lastPeriod, see("Came late"), press("api-calls"), w.here("bill-closed"),
-		press("Statement to print"), see("Statement of usage"), see("It is not an invoice"), w.here("statement"),
+		w.to(of+"/bill"), press("api-calls"), see("250.5 × 0.02"), w.here("working", "main tbody td"),
+		w.to(of+"/bill"), w.lastPeriod, see("Came late"), press("api-calls"), w.here("bill-closed", "main tbody td"),
+		press("Statement to print"), see("Statement of usage"), see("It is not an invoice"), w.here("statement", "main tbody td"),
 		w.to(of+"/details"), fill("Name", "Contoso"), fill("At the provider", "cus_contoso"), fill("Metadata", `{"tier": 1.50}`), press("Save the customer"), see("Contoso"),
 		choose("Charged by", "Pro"), press("Assign the plan"), see("pro from"),
 		press("Archive"), see("Lists leave it out"), press("Archive"), see("Archived"), press("Unarchive"), see("Lists show it again"), press("Unarchive"), miss("Archived"),
@@ -60,8 +60,8 @@ func (w walk) lastPeriod(ctx context.Context) error {
 	}`)(ctx)
 }
 
-// here looks at the screen that is shown, by its address.
-func (w walk) here(name string) act {
+// here looks at the screen that is shown, by its address, once a part of it is there.
+func (w walk) here(name, part string) act {
 	return func(ctx context.Context) error {
 		if err := chromedp.Do(ctx, chromedp.WaitNotPresent("[data-loading]")); err != nil {
 			return err
@@ -70,7 +70,7 @@ func (w walk) here(name string) act {
 		if err != nil {
 			return err
 		}
-		return w.look(ctx, screen{name, address, "main tbody td"})
+		return w.look(ctx, screen{name, address, part})
 	}
 }
 

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -75,6 +75,15 @@ func (w walk) followToTemporal(ctx context.Context, runs string) error {
 	return w.picture(ctx, "newcomer-temporal")
 }
 
+// use sends usage of the customer to the meter with that mark, with a key of its own.
+func (w walk) use(customer, mark, value string) act {
+	event := fmt.Sprintf(`{"customer_id":%q,"event_type":"call_%s","value":%s}`, customer, mark, value)
+	return func(ctx context.Context) error {
+		return do(ctx, w.to("/developers/api-keys"), press("Make an API key"), fill("Name", "used once"), press("Make the key"), see("It is shown this once"),
+			w.send(event), press("I have kept it"), miss("It is shown this once"))
+	}
+}
+
 // send sends an event with the key that is shown, as the reader's application does.
 func (w walk) send(event string) act {
 	return func(ctx context.Context) error {
@@ -88,24 +97,32 @@ func (w walk) send(event string) act {
 		}
 		request.Header.Set("Authorization", "Bearer "+key)
 		request.Header.Set("Content-Type", "application/json")
-		return answered(request)
+		return answered(request, nil)
 	}
 }
 
 // subscribe makes the customer, a price and a subscription at the fake, which has
 // no screens for that.
 func (w walk) subscribe(ctx context.Context, customer, price string) error {
-	seed := fmt.Sprintf(`{"account":{"id":"acct_newcomer","key":%q,"webhook_secret":"whsec_newcomer"},
+	return w.seed(ctx, fmt.Sprintf(`{"account":{"id":"acct_newcomer","key":%q,"webhook_secret":"whsec_newcomer"},
 		"prices":[{"id":%q,"unit_amount_decimal":"2"}],"customers":[{"id":%q}],
-		"subscriptions":[{"id":"sub_%s","customer":%q,"items":[{"id":"si_%s","price":%q}]}]}`, stripeKey, price, customer, customer, customer, customer, price)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.stripe+"/_seed", bytes.NewReader([]byte(seed)))
+		"subscriptions":[{"id":"sub_%s","customer":%q,"items":[{"id":"si_%s","price":%q}]}]}`, stripeKey, price, customer, customer, customer, customer, price))
+}
+
+func (w walk) seed(ctx context.Context, body string) error {
+	return w.fake(ctx, http.MethodPost, "/_seed", body, nil)
+}
+
+// fake is a call to the fake itself, which Stripe does not have.
+func (w walk) fake(ctx context.Context, method, path, body string, into any) error {
+	request, err := http.NewRequestWithContext(ctx, method, w.stripe+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
-	return answered(request)
+	return answered(request, into)
 }
 
-func answered(request *http.Request) error {
+func answered(request *http.Request, into any) error {
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return err
@@ -114,7 +131,10 @@ func answered(request *http.Request) error {
 	if response.StatusCode >= http.StatusMultipleChoices {
 		return fmt.Errorf("%s %s: %s", request.Method, request.URL.Path, response.Status)
 	}
-	return nil
+	if into == nil {
+		return nil
+	}
+	return json.NewDecoder(response.Body).Decode(into)
 }
 
 // mark tells one walk of a newcomer from another on the same system.

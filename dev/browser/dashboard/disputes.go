@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// disputes does what an operator does about a customer for whom Stripe has
+// another price than ours: is led to the invoice that is held for it, has it made
+// final all the same, and decides on what it bills too much. The meter and Stripe
+// are those of the newcomer with that mark.
+func (w walk) disputes(ctx context.Context, mark string) error {
+	const inAPeriod = 45 * time.Second // for what has to be done before the period ends, on a busy machine
+	end := time.Now().Add(inAPeriod).Truncate(time.Second)
+	customer := "old-price-" + mark
+	err := do(ctx,
+		w.to("/settings/tenant"), fill("Grace, in hours", "0"), press("Hold invoices"), see("Draft invoices with usage are held"), press("Save the settings"), miss("Draft invoices with usage are held"),
+		w.subscribeAtOldPrice(customer, mark, end),
+		w.use(customer, mark, "200"),
+		w.to("/customers"), press(customer), press("Details"), fill("Name", "Woodgrove Bank"), fill("At the provider", "cus_"+customer), press("Save the customer"), see("cus_"+customer),
+		press("Bill"), press("Sync now"), see("1 of 1 report answered."),
+	)
+	if err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	bill, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.look(ctx, screen{"bill-stripe", bill, "tfoot td"}); err != nil { // while the period goes on
+		return err
+	}
+	invoice, err := w.draft(ctx, customer, end)
+	if err != nil {
+		return fmt.Errorf("a draft: %w", err)
+	}
+	if err := w.released(ctx, invoice); err != nil {
+		return fmt.Errorf("the held invoice %s: %w", invoice, err)
+	}
+	if err := w.decided(ctx, mark, invoice); err != nil {
+		return fmt.Errorf("reconciliation: %w", err)
+	}
+	return nil
+}
+
+// released is led from the overview to the invoice, and has it made final.
+func (w walk) released(ctx context.Context, invoice string) error {
+	err := do(ctx, w.reread("/billing/holds", "disagrees"), w.to("/overview"), press("Invoice "+invoice), see("Held invoices"), see("What was found"))
+	if err != nil {
+		return err
+	}
+	hold, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"overview-needs", "/overview", `main a[href*="hold="]`},
+		{"holds-held", "/billing/holds", "tbody tr"},
+		{"hold", hold, "main dl"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	return do(ctx, w.to(hold), press("Release"), see("as it stands"), fill("Reason", "the old price holds until the end of the year"), w.judged("hold-release"), press("Release"), miss("as it stands"),
+		w.reread(hold, "until the end of the year by"), miss("Release"), w.judged("hold-released"))
+}
+
+// decided closes the period by Auto-Sync, and decides on its line in every way.
+func (w walk) decided(ctx context.Context, mark, invoice string) error {
+	err := do(ctx,
+		w.to("/billing/auto-sync"), press("Sync customers by themselves"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
+		press("Run now"), see("beside the schedule"), press("Run now"), miss("beside the schedule"),
+		w.reread("/billing/reconciliation", "disputed"),
+		w.to("/overview"), press("Invoices of calls-"+mark), see(invoice), see("Why"),
+	)
+	if err != nil {
+		return err
+	}
+	line, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"auto-sync-run", "/billing/auto-sync", "main dl"},
+		{"reconciliation-lines", "/billing/reconciliation", "tbody tr"},
+		{"reconciliation-line", line, "main dl"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	decide := func(verb, says, after string) act {
+		return func(ctx context.Context) error {
+			return do(ctx, press(verb), see(says), fill("Reason", "they have promised it: "+after), w.judged("reconciliation-"+after), press(verb), miss(says), see("they have promised it: "+after))
+		}
+	}
+	return do(ctx, w.to("/billing/reconciliation"), press("calls-"+mark), see("Why"),
+		decide("Waive", "The customer keeps it", "waived"),
+		decide("Rebill", "the customer's next period", "carried"),
+		decide("Write off", "counts as lost", "written"),
+		see("written off"), w.judged("reconciliation-decided"))
+}
+
+// reread opens a screen anew until it says a text: what comes by itself may take a while.
+func (w walk) reread(path, text string) act {
+	return func(ctx context.Context) error {
+		deadline := time.Now().Add(2 * stepTimeout)
+		for {
+			if err := w.to(path)(ctx); err != nil {
+				return err
+			}
+			there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf(`document.querySelector("main").innerText.includes(%q)`, text)))
+			if err != nil || there {
+				return err
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("%s does not say %q", path, text)
+			}
+		}
+	}
+}
+
+// subscribeAtOldPrice has the customer subscribe at Stripe until an instant, to
+// another price of the newcomer's meter than ours.
+func (w walk) subscribeAtOldPrice(customer, mark string, end time.Time) act {
+	return func(ctx context.Context) error {
+		return w.seed(ctx, fmt.Sprintf(`{"account":{"id":"acct_newcomer","key":%q},
+			"prices":[{"id":"price_old_%[2]s","unit_amount_decimal":"3","metadata":{"meter_slug":"calls-%[2]s"}}],"customers":[{"id":"cus_%[3]s"}],
+			"subscriptions":[{"id":"sub_%[3]s","customer":"cus_%[3]s","current_period_start":%d,"current_period_end":%d,"items":[{"id":"si_%[3]s","price":"price_old_%[2]s"}]}]}`,
+			stripeKey, mark, customer, end.AddDate(0, -1, 0).Unix(), end.Unix()))
+	}
+}
+
+// draft waits until the period has ended and Stripe has made the draft of its
+// invoice, of which it tells us.
+func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoice string, err error) {
+	select {
+	case <-ctx.Done():
+		return "", ctx.Err()
+	case <-time.After(time.Until(end.Add(time.Second))):
+	}
+	url, err := w.copied(ctx)
+	if err != nil {
+		return "", err
+	}
+	var state struct {
+		Accounts []struct {
+			Invoices []struct{ ID, Customer, Status string }
+		}
+	}
+	if err := w.fake(ctx, http.MethodGet, "/_state", "", &state); err != nil {
+		return "", err
+	}
+	for _, account := range state.Accounts {
+		for _, in := range account.Invoices {
+			if in.Customer == "cus_"+customer && in.Status == "draft" {
+				told := fmt.Sprintf(`{"type":"invoice.created","object":%q,"url":%q}`, in.ID, url)
+				return in.ID, w.fake(ctx, http.MethodPost, "/_webhook", told, nil)
+			}
+		}
+	}
+	return "", fmt.Errorf("%s has none", customer)
+}
+
+// copied is the address for Stripe's messages, as it is copied from the provider's screen.
+func (w walk) copied(ctx context.Context) (url string, err error) {
+	if err := w.to("/billing/provider")(ctx); err != nil {
+		return "", err
+	}
+	const copies = `[...document.querySelectorAll("main .mono")].map((e) => e.innerText.trim()).find((text) => text.includes("/v1/provider-webhooks/"))`
+	return chromedp.Run(ctx, chromedp.Evaluate[string](copies))
+}

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+)
+
+// outages does what an operator does about syncs of the newcomer's customer while
+// Stripe refuses, and while it does not answer as it should.
+func (w walk) outages(ctx context.Context, mark string) error {
+	customer := "first-" + mark
+	sync := func(ctx context.Context) error {
+		return do(ctx, w.use(customer, mark, "10"), w.to("/customers"), press(customer), press("Bill"), press("Sync now"))
+	}
+	err := do(ctx,
+		w.behave(`{"status":401,"times":1000000}`), sync, see("failed"), press("This sync"), see("What to do"), w.here("sync-failed", "main dl"),
+		w.behave(`{"times":0}`), w.to("/billing/syncs?status=failed"), press(customer), press("Sync again"), see("succeeded"),
+	)
+	if err != nil {
+		return fmt.Errorf("a refusal: %w", err)
+	}
+	err = do(ctx,
+		w.behave(`{"status":503,"times":1000000}`), sync, see("tried again"), w.judged("bill-waiting"), press("This sync"), see("Last error"), w.here("sync-waiting", "main dl"),
+		w.looked(screen{"overview-waiting", "/overview", `main a[href*="/billing/syncs/"]`}),
+		w.to("/billing/syncs"), press(customer),
+		press("Pause"), see("until somebody resumes it"), fill("Reason", "Stripe is asked"), w.judged("sync-pause"), press("Pause"), see("Stripe is asked by"), w.here("sync-paused", "main dl"),
+		press("Resume"), see("from where it stopped"), fill("Reason", "Stripe has answered"), press("Resume"), miss("from where it stopped"), miss("Stripe is asked by"),
+		press("Retry"), see("is sent now"), fill("Reason", "Stripe has answered"), press("Retry"), miss("is sent now"),
+		press("Cancel"), see("The sync ends as failed"), fill("Reason", "it is begun anew"), w.judged("sync-cancel"), press("Cancel the sync"), miss("The sync ends as failed"), see("What to do"),
+		w.behave(`{"times":0}`), press("Sync again"), see("succeeded"),
+	)
+	if err != nil {
+		return fmt.Errorf("an outage: %w", err)
+	}
+	return nil
+}
+
+// behave has the fake of Stripe fail, or no longer.
+func (w walk) behave(how string) act {
+	return func(ctx context.Context) error {
+		return w.fake(ctx, http.MethodPost, "/behave", how, nil)
+	}
+}

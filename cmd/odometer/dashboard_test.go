@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -30,10 +33,52 @@ func TestTheDashboardsOwnTestsPass(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 }
 
-// TestTheDashboardIsUsedInABrowser signs in, opens every screen in both schemes
-// and on a phone, and signs out, in Chromium, which complains of nothing and
-// asks nobody else. axe-core finds nothing.
+// TestTheDashboardIsUsedInABrowser takes every action that the dashboard has.
 func TestTheDashboardIsUsedInABrowser(t *testing.T) {
+	t.Parallel()
+	made := filepath.Join(t.TempDir(), "made")
+	t.Run("walks", func(t *testing.T) {
+		t.Run("every screen", func(t *testing.T) { everyScreen(t, made) })
+		t.Run("a newcomer and an operator", func(t *testing.T) { newcomer(t, made) })
+	})
+	if !t.Failed() && os.Getenv("ONLY") == "" {
+		requireEveryAction(t, made)
+	}
+}
+
+var actions = regexp.MustCompile(`\bapi\.(POST|PUT|PATCH|DELETE)\("([^"]+)"`)
+
+// requireEveryAction requires that the calls that were made are all that the
+// dashboard's source can make, of those that change something.
+func requireEveryAction(t *testing.T, made string) {
+	t.Helper()
+	calls, err := os.ReadFile(made)
+	require.NoError(t, err)
+	var missing []string
+	known := 0
+	err = fs.WalkDir(os.DirFS(dashboardFolder), "src", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".ts") && !strings.HasSuffix(path, ".tsx") {
+			return err
+		}
+		source, err := os.ReadFile(filepath.Join(dashboardFolder, path))
+		for _, action := range actions.FindAllStringSubmatch(string(source), -1) {
+			known++
+			call := regexp.MustCompile(`(?m)^` + action[1] + ` ` + regexp.MustCompile(`\{\w+\}`).ReplaceAllString(action[2], `[^/]+`) + `$`)
+			if !call.Match(calls) {
+				missing = append(missing, path+": "+action[1]+" "+action[2])
+			}
+		}
+		return err
+	})
+	require.NoError(t, err)
+	require.Greater(t, known, 50)
+	require.Empty(t, missing, "the walks do not take these actions")
+}
+
+// everyScreen signs in, opens every screen in both schemes and on a phone, and
+// signs out, in Chromium, which complains of nothing and asks nobody else.
+// axe-core finds nothing.
+func everyScreen(t *testing.T, made string) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS"), Env: []string{"TEMPORAL_UI_URL=https://temporal.example.com"}})
@@ -51,12 +96,13 @@ func TestTheDashboardIsUsedInABrowser(t *testing.T) {
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), "update customers set created_at = created_at - interval '2 months' where external_id = 'customer-00'")
 	require.NoError(t, err)
-	walkThrough(t, api, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer(), "CLIENT="+issuer.ClientID, "SECRET="+issuer.ClientSecret)
+	walkThrough(t, api, "MADE="+made, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer(), "CLIENT="+issuer.ClientID, "SECRET="+issuer.ClientSecret)
 }
 
-// TestANewcomerIsBilledAtStripeByTheDashboardAlone follows the labels, from an
-// empty tenant to a sync's run in the Temporal UI.
-func TestANewcomerIsBilledAtStripeByTheDashboardAlone(t *testing.T) {
+// newcomer follows the labels, from an empty tenant to a sync's run in the
+// Temporal UI, and then does what an operator does where Stripe fails and where
+// its invoices disagree.
+func newcomer(t *testing.T, made string) {
 	t.Parallel()
 	stripe := httptest.NewServer(stripetest.New(stripetest.Options{}))
 	t.Cleanup(stripe.Close)
@@ -68,7 +114,7 @@ func TestANewcomerIsBilledAtStripeByTheDashboardAlone(t *testing.T) {
 	api := system.API(t).URL
 	system.Worker(t)
 	makeOwner(t, caller(t, api, key))
-	walkThrough(t, api, "STRIPE="+stripe.URL)
+	walkThrough(t, api, "MADE="+made, "STRIPE="+stripe.URL)
 }
 
 // The member who walks through the dashboard.

@@ -5,7 +5,8 @@
 // the window, or AXE, the file of axe-core, finds a violation. With PICTURES it
 // leaves a picture of each screen there, with ONLY it walks through some subjects,
 // such as billing,customers. RECEIVER takes statements, and the OIDC issuer
-// ISSUER knows us as CLIENT with SECRET.
+// ISSUER knows us as CLIENT with SECRET. The calls that pages have made, but for those
+// that only read, are added to the file MADE, a line each.
 // With STRIPE, where the fake of Stripe answers, it does what a newcomer does instead,
 // and then what an operator does about syncs that fail and an invoice that disagrees. With CREDENTIALS, the
 // file that make up leaves, it does what a newcomer does on that system.
@@ -111,10 +112,15 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	if w.heard, err = browser.Listen(ctx, url, w.issuer); err != nil {
 		return err
 	}
+	made := made{api: url, calls: make(map[string]bool)}
+	if err := chromedp.Listen(ctx, made.hear); err != nil {
+		return err
+	}
 	err = w.visit(ctx)
 	if err != nil {
 		err = errors.Join(err, w.picture(ctx, "failed"))
 	}
+	err = errors.Join(err, made.keep(os.Getenv("MADE")))
 	return errors.Join(err, w.heard.Err()) // what it complained of says why a screen did not open
 }
 

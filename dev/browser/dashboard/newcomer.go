@@ -38,9 +38,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 		press("Developers"), press("Make an API key"), fill("Name", "my application"), press("Make the key"), see("It is shown this once"),
 		w.send(fmt.Sprintf(`{"customer_id":%q,"event_type":"call_%s","value":1250,"idempotency_key":%q}`, customer, mark, mark)), press("I have kept it"),
 		press("Customers"), press(customer), press("calls-"+mark), see("1,250"), settled, w.judged("newcomer-usage"),
-		press("Billing"), press("Provider"), see("Provider"), choose("Provider", "Stripe"),
-		fill("Secret key", stripeKey), fill("Signing secret of the endpoint", "whsec_newcomer"), fill("Prices of meters", "calls-"+mark+" "+price),
-		press("Connect Stripe"), see("acct_newcomer"), w.judged("newcomer-provider"),
+		press("Billing"), press("Provider"), see("Provider"), w.connectStripe(mark), w.judged("newcomer-provider"),
 		press("Customers"), press(customer), press("Details"), fill("At the provider", stripeCustomer), press("Save the customer"), see(stripeCustomer),
 	)
 	if err != nil {
@@ -58,6 +56,14 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 		return fmt.Errorf("find the runs: %w", err)
 	}
 	return w.followToTemporal(ctx, runs)
+}
+
+// connectStripe fills in the form that is shown.
+func (w walk) connectStripe(mark string) act {
+	return func(ctx context.Context) error {
+		return do(ctx, choose("Provider", "Stripe"), fill("Secret key", stripeKey), fill("Signing secret of the endpoint", "whsec_newcomer"),
+			fill("Prices of meters", "calls-"+mark+" price_"+mark), press("Connect Stripe"), see("acct_newcomer"))
+	}
 }
 
 // followToTemporal opens the link in a tab of its own, as a click does.

@@ -33,6 +33,22 @@ func (w walk) outages(ctx context.Context, mark string) error {
 	if err != nil {
 		return fmt.Errorf("an outage: %w", err)
 	}
+	if err := do(ctx, w.behave(`{"status":503,"times":1000000}`), sync, see("tried again")); err != nil {
+		return fmt.Errorf("a report on its way: %w", err)
+	}
+	bill, err := w.at(ctx)
+	if err != nil {
+		return err
+	}
+	err = do(ctx,
+		w.to("/billing/provider"), press("Disconnect"), see("billed by nobody"), press("Disconnect"), see("No provider is connected"),
+		w.behave(`{"times":0}`), w.connectStripe(mark),
+		w.reread(bill, "in doubt"), w.here("bill-in-doubt", "tfoot td"),
+		press("Reject"), see("billed twice"), fill("How you know", "Stripe does not list it"), w.judged("report-reject"), press("Reject"), miss("billed twice"), miss("in doubt"), see("rejected"),
+	)
+	if err != nil {
+		return fmt.Errorf("a report in doubt: %w", err)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/network"
@@ -12,13 +13,14 @@ import (
 // settings invites, renews and revokes, changes the tenant and has it back,
 // saves ISSUER, and looks at what the log says of it all.
 func (w walk) settings(ctx context.Context) error {
+	var reset string
 	err := do(ctx,
 		w.to("/settings"), see("Invitations"),
 		press("Invite a member"), fill("E-mail", "bea@example.com"), fill("Name", "Bea"), choose("Role", "billing: reads; changes prices and what is billed"),
 		w.judged("member-invite"), press("Make the invitation"), see("/invitation#"), w.judged("member-invited"), press("I have it"), see("bea@example.com"),
 		press("Renew"), see("no longer valid"), press("Renew"), see("/invitation#"), press("I have it"), miss("/invitation#"),
 		press("Ada"), see("everything, members and settings too"), press("Edit"), fill("Name", "Ada Byron"), w.judged("member-edit"), press("Save the member"), see("Ada Byron"),
-		press("Reset the password"), see("another password"), press("Reset the password"), see("/invitation#"), press("I have it"), miss("/invitation#"),
+		press("Reset the password"), see("another password"), press("Reset the password"), see("/invitation#"), read("[data-secret]", &reset), press("I have it"), miss("/invitation#"),
 	)
 	if err != nil {
 		return fmt.Errorf("members: %w", err)
@@ -27,8 +29,13 @@ func (w walk) settings(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.look(ctx, screen{"members", members, "main tbody tr"}); err != nil {
-		return err
+	for _, s := range []screen{
+		{"members", members, "main tbody tr"},
+		{"password-reset", strings.TrimPrefix(reset, w.url), "main form"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
 	}
 	err = do(ctx,
 		w.to("/settings/members"), press("Revoke the invitation of bea@example.com"), see("no longer be accepted"), press("Revoke"), miss("bea@example.com"),

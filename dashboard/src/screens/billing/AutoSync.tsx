@@ -161,9 +161,11 @@ function Runs({ settings }: { settings: Schema<"AutoSync"> }) {
       ) : (
         <p className="muted">None has begun yet.</p>
       )}
-      <Confirm verb="Run now" thing="Auto-Sync" needs="billing:write" not={settings.enabled ? undefined : "Auto-Sync is off"} act={trigger}>
-        Every customer with usage that is not reported is synced now, beside the schedule.
-      </Confirm>
+      <div className={styles.after}>
+        <Confirm verb="Run now" thing="Auto-Sync" needs="billing:write" not={settings.enabled ? undefined : "Auto-Sync is off"} act={trigger}>
+          Every customer with usage that is not reported is synced now, beside the schedule.
+        </Confirm>
+      </div>
     </>
   );
 }

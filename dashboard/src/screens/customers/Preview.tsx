@@ -67,7 +67,7 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
   return (
     <>
       <tr>
-        <td className={styles.meter}>
+        <td className={cell.main}>
           {line.late_for ? (
             <>
               {line.meter_slug} <span className="muted small">late, for {range(line.late_for.start, line.late_for.end, tenant.timezone)}</span>

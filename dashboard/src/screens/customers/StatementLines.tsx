@@ -72,7 +72,7 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
   return (
     <>
       <tr>
-        <td className={styles.meter}>
+        <td className={cell.main}>
           {opened === "always" ? (
             line.meter_slug
           ) : (
@@ -115,7 +115,7 @@ function Adjustments({ of: { period, lines } }: { of: Schema<"ClosedPeriod"> }) 
     <>
       {lines.map((line, index) => (
         <tr key={index}>
-          <td className={styles.meter}>
+          <td className={cell.main}>
             {line.meter_slug}{" "}
             <span className="muted small">
               {line.reason}, of {range(period.start, period.end, tenant.timezone)}

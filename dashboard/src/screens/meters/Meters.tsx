@@ -12,6 +12,7 @@ import { Identifier } from "../../values/Identifier";
 import { List } from "../../values/List";
 import { cell } from "../../values/Table";
 import { counting } from "./counting";
+import styles from "./Meters.module.css";
 import { MeterState } from "./MeterState";
 import { PriceText } from "./Prices";
 
@@ -50,7 +51,7 @@ function All() {
                 {meter.slug}
               </Link>
             </td>
-            <td>
+            <td className={styles.type}>
               <Identifier>{meter.event_type}</Identifier>
             </td>
             <td>{counting(meter)}</td>

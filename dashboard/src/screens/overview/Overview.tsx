@@ -23,14 +23,14 @@ export function Overview() {
       <Allowed to="billing:read">
         <Revenue />
       </Allowed>
-      {permissions.includes("usage:read") && <DailyUsage />}
-      {permissions.includes("events:read") && <EventCounts />}
       {permissions.includes("billing:read") && (
         <>
           <h2 className={styles.section}>Needs somebody</h2>
           <Needs />
         </>
       )}
+      {permissions.includes("usage:read") && <DailyUsage />}
+      {permissions.includes("events:read") && <EventCounts />}
     </>
   );
 }

@@ -21,7 +21,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 		w.to("/settings/tenant"), fill("Grace, in hours", "0"), press("Hold invoices"), see("Draft invoices with usage are held"), press("Save the settings"), miss("Draft invoices with usage are held"),
 		w.subscribeAtOldPrice(customer, mark, end),
 		w.use(customer, mark, "200"),
-		w.to("/customers"), press(customer), press("Details"), fill("Name", "Woodgrove Bank"), fill("At the provider", "cus_"+customer), press("Save the customer"), see("cus_"+customer),
+		w.to("/customers"), press(customer), see("Invoices"), press("Details"), fill("Name", "Woodgrove Bank"), fill("At the provider", "cus_"+customer), press("Save the customer"), see("cus_"+customer),
 		press("Bill"), press("Sync now"), see("1 of 1 report answered."),
 	)
 	if err != nil {

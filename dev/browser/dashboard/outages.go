@@ -11,7 +11,7 @@ import (
 func (w walk) outages(ctx context.Context, mark string) error {
 	customer := "first-" + mark
 	sync := func(ctx context.Context) error {
-		return do(ctx, w.use(customer, mark, "10"), w.to("/customers"), press(customer), press("Bill"), press("Sync now"))
+		return do(ctx, w.use(customer, mark, "10"), w.to("/customers"), press(customer), see("Invoices"), press("Bill"), press("Sync now"))
 	}
 	err := do(ctx,
 		w.behave(`{"status":401,"times":1000000}`), sync, see("failed"), press("This sync"), see("What to do"), w.here("sync-failed", "main dl"),

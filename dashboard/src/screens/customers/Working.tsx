@@ -26,16 +26,19 @@ export function Explained({ customer, meter }: { customer: string; meter: string
 
 /** How an amount is worked out: a line as on paper, and every step with its reason. */
 export function Working({ steps }: { steps: Step[] }) {
+  const line = arithmetic(steps);
   return (
     <div className={styles.working}>
-      <p className={styles.paper}>
-        {arithmetic(steps).map((part, index) => (
-          <Fragment key={index}>
-            {index > 0 && <span className="muted"> → </span>}
-            <span className="number">{part}</span>
-          </Fragment>
-        ))}
-      </p>
+      {line.length > 0 && (
+        <p className={styles.paper}>
+          {line.map((part, index) => (
+            <Fragment key={index}>
+              {index > 0 && <span className="muted"> → </span>}
+              <span className="number">{part}</span>
+            </Fragment>
+          ))}
+        </p>
+      )}
       <Steps steps={steps} />
     </div>
   );

@@ -101,6 +101,14 @@ function None({ of }: { of: Kind }) {
   );
 }
 
+/** What each scope allows. */
+const scopes: Record<Schema<"CreateAPIKey">["scope"], string> = {
+  ingest_only: "sends events",
+  read_only: "reads meters, customers and usage",
+  read_write: "sends events, changes meters and customers",
+  admin: "everything",
+};
+
 function Row({ of, done, credential, now }: Parts & { credential: Credential; now: Date }) {
   const [is, word] = stateOf(credential, now);
   const over = ended(credential, now);
@@ -112,7 +120,10 @@ function Row({ of, done, credential, now }: Parts & { credential: Credential; no
           {credential.prefix}…{credential.last_four}
         </p>
       </td>
-      <td data-title="Scope">{credential.scope}</td>
+      <td data-title="Scope">
+        {credential.scope}
+        <p className="muted small">{scopes[credential.scope]}</p>
+      </td>
       {of.signs && <td data-title="Signatures">{credential.signatures === "v2" ? "v2" : "v1 and v2"}</td>}
       <td data-title="Made">
         <Ago at={credential.created_at} />
@@ -185,12 +196,7 @@ function Create({ of, done }: Parts) {
             value={scope}
             error={broken(create.error, "scope")}
             onChange={(event) => setScope(event.currentTarget.value as typeof scope)}
-            data={[
-              { value: "ingest_only", label: "ingest_only: sends events" },
-              { value: "read_only", label: "read_only: reads meters, customers and usage" },
-              { value: "read_write", label: "read_write: sends events, changes meters and customers" },
-              { value: "admin", label: "admin: everything" },
-            ]}
+            data={Object.entries(scopes).map(([value, means]) => ({ value, label: `${value}: ${means}` }))}
           />
           {of.signs && (
             <NativeSelect

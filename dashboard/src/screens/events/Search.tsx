@@ -27,28 +27,36 @@ export function Search() {
 
 function Fields({ initial, find }: { initial: { [name in keyof Typed]: string | undefined }; find: (typed: Typed) => void }) {
   const [typed, setTyped] = useState(initial);
+  const [opened, setOpened] = useState(Object.values(initial).some(Boolean));
   const submit = (event: FormEvent) => {
     event.preventDefault();
     find(Object.fromEntries(Object.entries(typed).flatMap(([name, text = ""]) => (text.trim() === "" ? [] : [[name, text.trim()]]))));
   };
   return (
-    <form className={styles.search} role="search" aria-label="Events" onSubmit={submit}>
-      {fields.map(([name, label, kind]) => (
-        <TextInput
-          key={name}
-          label={label}
-          type={kind}
-          autoComplete="off"
-          value={shown(kind, typed[name])}
-          onChange={(event) => {
-            const { value } = event.currentTarget;
-            setTyped((before) => ({ ...before, [name]: value }));
-          }}
-        />
-      ))}
-      <Button type="submit" variant="default">
-        Search
-      </Button>
-    </form>
+    <>
+      {!opened && (
+        <Button variant="default" className={styles.opener} aria-expanded={false} onClick={() => setOpened(true)}>
+          Search events
+        </Button>
+      )}
+      <form className={styles.search} role="search" aria-label="Events" data-opened={opened || undefined} onSubmit={submit}>
+        {fields.map(([name, label, kind]) => (
+          <TextInput
+            key={name}
+            label={label}
+            type={kind}
+            autoComplete="off"
+            value={shown(kind, typed[name])}
+            onChange={(event) => {
+              const { value } = event.currentTarget;
+              setTyped((before) => ({ ...before, [name]: value }));
+            }}
+          />
+        ))}
+        <Button type="submit" variant="default">
+          Search
+        </Button>
+      </form>
+    </>
   );
 }

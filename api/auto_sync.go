@@ -18,11 +18,13 @@ type autoSync struct {
 	LastRuns  []autoSyncRun     `json:"last_runs" doc:"Newest first"`
 }
 
+// autoSyncRun has no status where Temporal does not say, and an outcome once it
+// has succeeded.
 type autoSyncRun struct {
 	WorkflowID string              `json:"workflow_id"`
 	StartedAt  time.Time           `json:"started_at"`
-	Status     workflows.RunStatus `json:"status,omitempty" enum:"running,succeeded,failed" doc:"failed: also one that somebody has ended; absent where Temporal does not say"`
-	Outcome    *autoSyncOutcome    `json:"outcome,omitempty" doc:"Of one that has succeeded"`
+	Status     metering.SyncStatus `json:"status,omitempty"`
+	Outcome    *autoSyncOutcome    `json:"outcome,omitempty"`
 }
 
 type autoSyncOutcome struct {
@@ -35,7 +37,7 @@ type autoSyncOutcome struct {
 
 func showAutoSyncRun(run workflows.ScheduledRun) autoSyncRun {
 	shown := autoSyncRun{WorkflowID: run.WorkflowID, StartedAt: run.StartedAt, Status: run.Status}
-	if run.Status == workflows.RunSucceeded {
+	if run.Status == metering.SyncSucceeded {
 		r := run.Result
 		shown.Outcome = &autoSyncOutcome{r.Customers, r.Sent, r.Failed, r.Busy, r.Closed}
 	}

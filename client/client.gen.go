@@ -45,6 +45,7 @@ func (e APIKeyScope) Valid() bool {
 // Defines values for AutoSyncRunStatus.
 const (
 	AutoSyncRunStatusFailed    AutoSyncRunStatus = "failed"
+	AutoSyncRunStatusRequested AutoSyncRunStatus = "requested"
 	AutoSyncRunStatusRunning   AutoSyncRunStatus = "running"
 	AutoSyncRunStatusSucceeded AutoSyncRunStatus = "succeeded"
 )
@@ -53,6 +54,8 @@ const (
 func (e AutoSyncRunStatus) Valid() bool {
 	switch e {
 	case AutoSyncRunStatusFailed:
+		return true
+	case AutoSyncRunStatusRequested:
 		return true
 	case AutoSyncRunStatusRunning:
 		return true
@@ -2436,15 +2439,13 @@ type AutoSyncOutcome struct {
 
 // AutoSyncRun defines model for AutoSyncRun.
 type AutoSyncRun struct {
-	Outcome   *AutoSyncOutcome `json:"outcome,omitempty"`
-	StartedAt time.Time        `json:"started_at"`
-
-	// Status failed: also one that somebody has ended; absent where Temporal does not say
+	Outcome    *AutoSyncOutcome   `json:"outcome,omitempty"`
+	StartedAt  time.Time          `json:"started_at"`
 	Status     *AutoSyncRunStatus `json:"status,omitempty"`
 	WorkflowId string             `json:"workflow_id"`
 }
 
-// AutoSyncRunStatus failed: also one that somebody has ended; absent where Temporal does not say
+// AutoSyncRunStatus defines model for AutoSyncRun.Status.
 type AutoSyncRunStatus string
 
 // Backfill defines model for Backfill.

@@ -104,7 +104,7 @@ func (s *system) requireShown(id string, result workflows.BulkSyncResult) {
 		}
 		last := state.Last[len(state.Last)-1]
 		last.StartedAt = time.Time{}
-		if want := (workflows.ScheduledRun{WorkflowID: id, Status: workflows.RunSucceeded, Result: result}); last != want {
+		if want := (workflows.ScheduledRun{WorkflowID: id, Status: metering.SyncSucceeded, Result: result}); last != want {
 			return fmt.Errorf("the last run is shown as %+v, and not as %+v", last, want)
 		}
 		return nil

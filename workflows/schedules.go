@@ -127,18 +127,9 @@ type ScheduleState struct {
 type ScheduledRun struct {
 	WorkflowID string
 	StartedAt  time.Time
-	Status     RunStatus
-	Result     BulkSyncResult // of one that has succeeded
+	Status     metering.SyncStatus // failed also where somebody has ended it; "" where Temporal does not say
+	Result     BulkSyncResult      // of one that has succeeded
 }
-
-// RunStatus is what has become of a run; "" where Temporal does not say.
-type RunStatus string
-
-const (
-	RunRunning   RunStatus = "running"
-	RunSucceeded RunStatus = "succeeded"
-	RunFailed    RunStatus = "failed" // or was ended by somebody
-)
 
 // DescribeAutoSync returns the state of the tenant's schedule; none is no error.
 func DescribeAutoSync(ctx context.Context, c client.Client, tenant metering.TenantID) (ScheduleState, error) {
@@ -177,13 +168,13 @@ func (r *ScheduledRun) ask(ctx context.Context, c client.Client) {
 	switch info := described.GetWorkflowExecutionInfo(); info.GetStatus() {
 	case enumspb.WORKFLOW_EXECUTION_STATUS_UNSPECIFIED:
 	case enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, enumspb.WORKFLOW_EXECUTION_STATUS_PAUSED, enumspb.WORKFLOW_EXECUTION_STATUS_CONTINUED_AS_NEW:
-		r.Status = RunRunning
+		r.Status = metering.SyncRunning
 	case enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED:
 		if err := c.GetWorkflow(ctx, r.WorkflowID, info.GetExecution().GetRunId()).Get(ctx, &r.Result); err == nil {
-			r.Status = RunSucceeded
+			r.Status = metering.SyncSucceeded
 		}
 	default:
-		r.Status = RunFailed
+		r.Status = metering.SyncFailed
 	}
 }
 

@@ -2240,15 +2240,11 @@ export interface components {
             reports: number;
         };
         AutoSyncRun: {
-            /** @description Of one that has succeeded */
             outcome?: components["schemas"]["AutoSyncOutcome"];
             /** Format: date-time */
             started_at: string;
-            /**
-             * @description failed: also one that somebody has ended; absent where Temporal does not say
-             * @enum {string}
-             */
-            status?: "running" | "succeeded" | "failed";
+            /** @enum {string} */
+            status?: "requested" | "running" | "succeeded" | "failed";
             workflow_id: string;
         };
         Backfill: {

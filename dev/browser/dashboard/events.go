@@ -10,6 +10,7 @@ func (w walk) events(ctx context.Context) error {
 		fill("Idempotency key", "a"), press("Search"), see("customer-00"), press("call"), see("Properties"), see("api-calls"), w.judged("event"),
 		fill("Customer", "nobody"), press("Search"), see("There is no customer nobody"), w.refused("/v1/events"), w.to("/events"),
 		press("Pause"), see("paused"), press("Go on"), see("read every 2 seconds"),
+		onPhone, press("Search events"), fill("Idempotency key", "a"), press("Search"), see("customer-00"), w.judged("events-phone"), w.to("/events"),
 		press("call"), press("Address of this event"), see("Properties"),
 	)
 	if err != nil {

@@ -87,7 +87,7 @@ class AutoSyncOutcome(TypedDict):
 class AutoSyncRun(TypedDict):
     outcome: NotRequired[AutoSyncOutcome]
     started_at: str
-    status: NotRequired[Literal["running", "succeeded", "failed"]]
+    status: NotRequired[Literal["requested", "running", "succeeded", "failed"]]
     workflow_id: str
 
 

@@ -89,7 +89,7 @@ const columns = [
   { title: "Run", unseen: true },
 ];
 
-const runStates: Record<NonNullable<Schema<"AutoSyncRun">["status"]>, Told> = {
+const runStates: Record<"running" | "succeeded" | "failed", Told> = {
   running: ["waiting", "running", "It goes through the customers with usage that is not reported."],
   succeeded: ["good", "succeeded", "It has been through all of them. Who failed has a sync of their own."],
   failed: ["bad", "failed", "It ended before it was through, or somebody has ended it. The next run does what it left."],
@@ -97,7 +97,7 @@ const runStates: Record<NonNullable<Schema<"AutoSyncRun">["status"]>, Told> = {
 
 function LastRun({ run: { started_at, status, outcome, workflow_id } }: { run: Schema<"AutoSyncRun"> }) {
   const { workflows_url: workflows } = useSession();
-  const [means, state, says] = status ? runStates[status] : (["off", "not known", "Temporal does not say."] as const);
+  const [means, state, says] = status && status !== "requested" ? runStates[status] : (["off", "not known", "Temporal does not say."] as const);
   const counts: [number | undefined, string][] = [
     [outcome?.customers, "customers"],
     [outcome?.reports, "reports"],

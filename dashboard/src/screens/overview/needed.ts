@@ -4,7 +4,7 @@ import type { Session } from "../../api/session";
 import type { SyncRun } from "../../api/syncs";
 import { newestOfEach, urgent, type Need } from "./needs";
 
-/** How many customers are asked about one by one. */
+/** How many customers or syncs are asked about one by one. */
 const askedAbout = 10;
 const mostMeters = 1_000;
 
@@ -17,6 +17,10 @@ async function stillFailed(syncs: SyncRun[], signal: AbortSignal): Promise<SyncR
   );
   return newest.flatMap(({ data }) => data).filter(({ status }) => status === "failed");
 }
+
+/** The syncs that are under way as each says of itself: why it waits is not in the list. */
+const asTheySay = (syncs: SyncRun[], signal: AbortSignal) =>
+  Promise.all(syncs.slice(0, askedAbout).map(({ id }) => answer(api.GET("/v1/billing/syncs/{id}", { params: { path: { id } }, signal }))));
 
 /** What needs somebody, as far as who asks may see it, read again every half minute. */
 export const needed = ({ permissions }: Session) =>
@@ -36,7 +40,7 @@ export const needed = ({ permissions }: Session) =>
       return urgent({
         holds: holds.data,
         syncs: await stillFailed(syncs.data, signal),
-        running: running.data,
+        running: await asTheySay(running.data, signal),
         lines: lines.data,
         audits: audits.data,
         webhooks: webhooks?.data ?? [],

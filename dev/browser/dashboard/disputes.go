@@ -67,7 +67,7 @@ func (w walk) released(ctx context.Context, invoice string) error {
 		}
 	}
 	return do(ctx, w.to(hold), press("Release"), see("as it stands"), fill("Reason", "the old price holds until the end of the year"), w.judged("hold-release"), press("Release"), miss("as it stands"),
-		w.reread(hold, "until the end of the year by"), miss("Release"), w.judged("hold-released"))
+		w.reread(hold, "until the end of the year by"), see("released"), w.judged("hold-released"))
 }
 
 // decided closes the period by Auto-Sync, and decides on its line in every way.

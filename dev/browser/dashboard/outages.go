@@ -27,13 +27,13 @@ func (w walk) outages(ctx context.Context, mark string) error {
 		press("Pause"), see("until somebody resumes it"), fill("Reason", "Stripe is asked"), w.judged("sync-pause"), press("Pause"), see("Stripe is asked by"), w.here("sync-paused", "main dl"),
 		press("Resume"), see("from where it stopped"), fill("Reason", "Stripe has answered"), press("Resume"), miss("from where it stopped"), miss("Stripe is asked by"),
 		press("Retry"), see("is sent now"), fill("Reason", "Stripe has answered"), press("Retry"), miss("is sent now"),
-		press("Cancel"), see("The sync ends as failed"), fill("Reason", "it is begun anew"), w.judged("sync-cancel"), press("Cancel the sync"), miss("The sync ends as failed"), see("What to do"),
+		press("Cancel"), see("The sync ends as failed"), fill("Reason", "it is begun anew"), w.judged("sync-cancel"), press("Cancel the sync"), miss("The sync ends as failed"), see("What to do"), w.here("sync-cancelled", "main dl"),
 		w.behave(`{"times":0}`), press("Sync again"), see("succeeded"),
 	)
 	if err != nil {
 		return fmt.Errorf("an outage: %w", err)
 	}
-	if err := do(ctx, w.behave(`{"status":503,"times":1000000}`), sync, see("tried again")); err != nil {
+	if err := do(ctx, w.behave(`{"status":503,"times":1000000,"path":"/v1/subscription_items/"}`), sync, see("tried again")); err != nil {
 		return fmt.Errorf("a report on its way: %w", err)
 	}
 	bill, err := w.at(ctx)

@@ -11,16 +11,23 @@ import (
 
 // disputes does what an operator does about a customer for whom Stripe has
 // another price than ours: is led to the invoice that is held for it, has it made
-// final all the same, and decides on what it bills too much. The meter and Stripe
-// are those of the newcomer with that mark.
+// final all the same, and decides on what it bills too much. Stripe is that of
+// the newcomer with that mark.
 func (w walk) disputes(ctx context.Context, mark string) error {
-	const inAPeriod = 45 * time.Second // for what has to be done before the period ends, on a busy machine
-	end := time.Now().Add(inAPeriod).Truncate(time.Second)
 	customer := "old-price-" + mark
 	err := do(ctx,
+		w.to("/meters"), press("Make a meter"), fill("Name", "Seats "+mark), fill("Slug", "seats-"+mark), fill("Event type", "seat_"+mark), press("Make the meter"), see("Details"),
+		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("0.02"),
 		w.to("/settings/tenant"), fill("Grace, in hours", "0"), press("Hold invoices"), see("Draft invoices with usage are held"), press("Save the settings"), miss("Draft invoices with usage are held"),
+	)
+	if err != nil {
+		return fmt.Errorf("prepare: %w", err)
+	}
+	const inAPeriod = 45 * time.Second // for what has to be done before the period ends, on a busy machine
+	end := time.Now().Add(inAPeriod).Truncate(time.Second)
+	err = do(ctx,
 		w.subscribeAtOldPrice(customer, mark, end),
-		w.use(customer, mark, "200"),
+		w.use(customer, "seat_"+mark, "200"),
 		w.to("/customers"), press(customer), see("Invoices"), press("Details"), fill("Name", "Woodgrove Bank"), fill("At the provider", "cus_"+customer), press("Save the customer"), see("cus_"+customer),
 		press("Bill"), press("Sync now"), see("1 of 1 report answered."),
 	)
@@ -76,7 +83,7 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 		w.to("/billing/auto-sync"), press("Sync customers by themselves"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
 		press("Run now"), see("beside the schedule"), press("Run now"), miss("beside the schedule"),
 		w.reread("/billing/reconciliation", "disputed"),
-		w.to("/overview"), press("Invoices of calls-"+mark), see(invoice), see("Why"),
+		w.to("/overview"), press("Invoices of seats-"+mark), see(invoice), see("Why"),
 	)
 	if err != nil {
 		return err
@@ -99,7 +106,7 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 			return do(ctx, press(verb), see(says), fill("Reason", "they have promised it: "+after), w.judged("reconciliation-"+after), press(verb), miss(says), see("they have promised it: "+after))
 		}
 	}
-	return do(ctx, w.to("/billing/reconciliation"), press("calls-"+mark), see("Why"),
+	return do(ctx, w.to("/billing/reconciliation"), press("seats-"+mark), see("Why"),
 		decide("Waive", "The customer keeps it", "waived"),
 		decide("Rebill", "the customer's next period", "carried"),
 		decide("Write off", "counts as lost", "written"),
@@ -126,11 +133,11 @@ func (w walk) reread(path, text string) act {
 }
 
 // subscribeAtOldPrice has the customer subscribe at Stripe until an instant, to
-// another price of the newcomer's meter than ours.
+// another price than ours.
 func (w walk) subscribeAtOldPrice(customer, mark string, end time.Time) act {
 	return func(ctx context.Context) error {
 		return w.seed(ctx, fmt.Sprintf(`{"account":{"id":"acct_newcomer","key":%q},
-			"prices":[{"id":"price_old_%[2]s","unit_amount_decimal":"3","metadata":{"meter_slug":"calls-%[2]s"}}],"customers":[{"id":"cus_%[3]s"}],
+			"prices":[{"id":"price_old_%[2]s","unit_amount_decimal":"3","metadata":{"meter_slug":"seats-%[2]s"}}],"customers":[{"id":"cus_%[3]s"}],
 			"subscriptions":[{"id":"sub_%[3]s","customer":"cus_%[3]s","current_period_start":%d,"current_period_end":%d,"items":[{"id":"si_%[3]s","price":"price_old_%[2]s"}]}]}`,
 			stripeKey, mark, customer, end.AddDate(0, -1, 0).Unix(), end.Unix()))
 	}

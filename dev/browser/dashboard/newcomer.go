@@ -81,9 +81,9 @@ func (w walk) followToTemporal(ctx context.Context, runs string) error {
 	return w.picture(ctx, "newcomer-temporal")
 }
 
-// use sends usage of the customer to the meter with that mark, with a key of its own.
-func (w walk) use(customer, mark, value string) act {
-	event := fmt.Sprintf(`{"customer_id":%q,"event_type":"call_%s","value":%s}`, customer, mark, value)
+// use sends an event of the customer, with a key of its own.
+func (w walk) use(customer, eventType, value string) act {
+	event := fmt.Sprintf(`{"customer_id":%q,"event_type":%q,"value":%s}`, customer, eventType, value)
 	return func(ctx context.Context) error {
 		return do(ctx, w.to("/developers/api-keys"), press("Make an API key"), fill("Name", "used once"), press("Make the key"), see("It is shown this once"),
 			w.send(event), press("I have kept it"), miss("It is shown this once"))

@@ -11,7 +11,7 @@ import (
 
 // disputes does what an operator does about a customer for whom Stripe has
 // another price than ours: is led to the invoice that is held for it, has it made
-// final all the same, and decides on what it bills too much. Stripe is that of
+// final all the same, and decides on what is not billed once it is void. Stripe is that of
 // the newcomer with that mark.
 func (w walk) disputes(ctx context.Context, mark string) error {
 	customer := "old-price-" + mark
@@ -77,13 +77,14 @@ func (w walk) released(ctx context.Context, invoice string) error {
 		w.reread(hold, "until the end of the year by"), see("released"), w.judged("hold-released"))
 }
 
-// decided closes the period by Auto-Sync, and decides on its line in every way.
+// decided voids the invoice, closes the period by Auto-Sync, and decides on its line
+// in every way.
 func (w walk) decided(ctx context.Context, mark, invoice string) error {
 	err := do(ctx,
+		w.reread("/billing/holds?state=released", invoice), w.voided(invoice),
 		w.to("/billing/auto-sync"), press("Sync customers by themselves"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
 		press("Run now"), see("beside the schedule"), press("Run now"), miss("beside the schedule"),
-		w.reread("/billing/reconciliation", "disputed"),
-		w.to("/overview"), press("Invoices of seats-"+mark), see(invoice), see("Why"),
+		w.reread("/billing/reconciliation?state=waived", "seats-"+mark), press("seats-"+mark), see(invoice), see("void"),
 	)
 	if err != nil {
 		return err
@@ -106,9 +107,9 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 			return do(ctx, press(verb), see(says), fill("Reason", "they have promised it: "+after), w.judged("reconciliation-"+after), press(verb), miss(says), see("they have promised it: "+after))
 		}
 	}
-	return do(ctx, w.to("/billing/reconciliation"), press("seats-"+mark), see("Why"),
-		decide("Waive", "The customer keeps it", "waived"),
+	return do(ctx, w.to("/billing/reconciliation"), press("seats-"+mark), see("Counts as billed"),
 		decide("Rebill", "the customer's next period", "carried"),
+		decide("Waive", "The customer keeps it", "waived"),
 		decide("Write off", "counts as lost", "written"),
 		see("written off"), w.judged("reconciliation-decided"))
 }
@@ -143,6 +144,19 @@ func (w walk) subscribeAtOldPrice(customer, mark string, end time.Time) act {
 	}
 }
 
+// voided has somebody void the customer's invoice at Stripe, whose messages about it
+// do not arrive.
+func (w walk) voided(invoice string) act {
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.stripe+"/v1/invoices/"+invoice+"/void", http.NoBody)
+		if err != nil {
+			return err
+		}
+		request.Header.Set("Authorization", "Bearer "+stripeKey)
+		return answered(request, nil)
+	}
+}
+
 // draft waits until the period has ended and Stripe has made the draft of its
 // invoice, of which it tells us.
 func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoice string, err error) {
@@ -151,7 +165,7 @@ func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoic
 		return "", ctx.Err()
 	case <-time.After(time.Until(end.Add(time.Second))):
 	}
-	url, err := w.copied(ctx)
+	address, err := w.copied(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +180,7 @@ func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoic
 	for _, account := range state.Accounts {
 		for _, in := range account.Invoices {
 			if in.Customer == "cus_"+customer && in.Status == "draft" {
-				told := fmt.Sprintf(`{"type":"invoice.created","object":%q,"url":%q}`, in.ID, url)
+				told := fmt.Sprintf(`{"type":"invoice.created","object":%q,"url":%q}`, in.ID, address)
 				return in.ID, w.fake(ctx, http.MethodPost, "/_webhook", told, nil)
 			}
 		}
@@ -175,7 +189,7 @@ func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoic
 }
 
 // copied is the address for Stripe's messages, as it is copied from the provider's screen.
-func (w walk) copied(ctx context.Context) (url string, err error) {
+func (w walk) copied(ctx context.Context) (address string, err error) {
 	if err := w.to("/billing/provider")(ctx); err != nil {
 		return "", err
 	}

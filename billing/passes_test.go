@@ -199,6 +199,64 @@ func TestWhatIsOnItsWay(t *testing.T) {
 	require.True(t, f.Plan().Empty(), "without a connection nothing is withdrawn")
 }
 
+// A quantity that was never sent to a subscription which another one has followed is
+// withdrawn: the former one's last invoice may be final, and bill the 10 that were
+// taken before. The next one gets the rest of that, in the same plan.
+func TestWhatWasNeverSentToAFormerSubscriptionIsWithdrawn(t *testing.T) {
+	t.Parallel()
+	swapped := january.Start.AddDate(0, 0, 19)
+	next := metering.Range{Start: swapped, End: swapped.AddDate(0, 1, 0)}
+	ids := []uuid.UUID{{1}}
+	to := func(subscription string) billing.InvoicedBy {
+		return billing.InvoicedBy{Subscription: subscription, Start: january.Start}
+	}
+	for name, c := range map[string]struct {
+		usage            string // and what the report was made of
+		to               billing.InvoicedBy
+		state            billing.State
+		epoch            int64
+		withdraw, resume []uuid.UUID
+		rest             string
+	}{
+		"less":                          {usage: "4", to: to("sub_1"), state: billing.Planned, epoch: 7, withdraw: ids, rest: "-6"},
+		"more":                          {usage: "14", to: to("sub_1"), state: billing.Planned, epoch: 7, withdraw: ids, rest: "4"},
+		"it may have arrived":           {usage: "4", to: to("sub_1"), state: billing.Sending, epoch: 7, resume: ids, rest: "-6"},
+		"it may have, before a restore": {usage: "4", to: to("sub_1"), state: billing.Planned, epoch: 3, resume: ids, rest: "-6"},
+		"it was made for the next one":  {usage: "4", to: to("sub_2"), state: billing.Planned, epoch: 7, resume: ids, rest: "-6"},
+		"nobody noted whose it was":     {usage: "4", state: billing.Planned, epoch: 7, resume: ids, rest: "-6"},
+		"more, and it was for this one": {usage: "14", to: to("sub_2"), state: billing.Planned, epoch: 7, resume: ids},
+		"more, and it may have arrived": {usage: "14", to: to("sub_1"), state: billing.Sending, epoch: 7, resume: ids},
+		"more, and nobody noted whose":  {usage: "14", state: billing.Planned, epoch: 7, resume: ids},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			now := metering.MustDecimal(c.usage)
+			f := atMeters(next, knownOf(swapped.Add(time.Hour), billing.Period{
+				Range:        metering.Range{Start: january.Start, End: next.End},
+				Subscription: billing.Subscription{ID: "sub_2", Range: next, Connection: first},
+			}))
+			f.Side.Subscription, f.Epoch = "sub_2", 7
+			f.Usage = []billing.Usage{{Period: january.Start, MeterID: 1, Total: now, Events: 1}}
+			r := counted(january, "10")
+			r.Last, r.State, r.Outstanding, r.To = ids[0], c.state, true, c.to
+			r.Standing = billing.Sums{Any: true, Value: now, Added: now, Quantity: now.Sub(r.Taken.Added)}
+			f.Reported = []billing.Reported{r}
+			f.Open = []billing.Open{{ID: ids[0], Kind: billing.QuantityReport, Connection: first, State: c.state, Epoch: c.epoch}}
+			f.Reconcile()
+			plan := f.Plan()
+			require.Equal(t, c.withdraw, plan.Withdraw)
+			require.Equal(t, c.resume, plan.Resume)
+			if c.rest == "" {
+				require.Empty(t, plan.Reports)
+				return
+			}
+			require.Len(t, plan.Reports, 1)
+			require.Equal(t, c.rest, plan.Reports[0].Quantity.String())
+			require.Equal(t, "sub_2", plan.Reports[0].To.Subscription)
+		})
+	}
+}
+
 // The mark of an open period says that a former connection knows of all, as soon
 // as its report is planned. Who withdraws that clears the mark: the tenant may come
 // back before anybody has reported elsewhere, and the usage would wait for more.

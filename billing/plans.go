@@ -149,7 +149,8 @@ func WindowedMeters(f Facts) []metering.MeterID {
 }
 
 // leaveFormer finds what is on its way. What goes to the present connection is
-// resumed. What goes to a former one is withdrawn if it was never sent, and
+// resumed, but withdrawn if it was made for a former subscription and never sent.
+// What goes to a former connection is withdrawn if it was never sent, and
 // else in doubt unless somebody is sending it at this moment: it counts as
 // billed there until its outcome is known. What was withdrawn is known to nobody,
 // also where the tenant comes back before anything was reported elsewhere.
@@ -159,6 +160,8 @@ func (p *planner) leaveFormer() {
 		switch {
 		case o.Kind == QuantityReport && o.State == InDoubt && (p.isOver(o.Period) || p.isInvoiced(o)): // it is for people to find out
 		case p.Unread && o.Epoch < p.Epoch && p.isReadFirst(o):
+		case p.leavesSubscription(o):
+			p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
 		case p.connectedTo(o.Connection):
 			p.plan.Resume = append(p.plan.Resume, o.ID)
 		case o.State == Planned:

@@ -64,6 +64,7 @@ type Reconciliation struct {
 // their way, and what the closed lines come to that they are about. Whoever reads
 // facts calls it once, before it is asked which usage a plan depends on.
 func (f *Facts) Reconcile() {
+	f.leaveSubscriptions()
 	invoices := f.shareInvoices()
 	for f.resolve() { // what came of one report may show what came of another
 		invoices = f.shareInvoices()
@@ -74,6 +75,35 @@ func (f *Facts) Reconcile() {
 		f.Reconciled = append(f.Reconciled, f.reconcile(&f.Stored[n], invoices)...)
 		f.account(&f.Stored[n])
 	}
+}
+
+// leaveSubscriptions notes that what a plan withdraws, since its subscription is not
+// the customer's any more, counts for nothing.
+func (f *Facts) leaveSubscriptions() {
+	for _, o := range f.Open {
+		if !f.leavesSubscription(o) {
+			continue
+		}
+		f.Reported = slices.Clone(f.Reported)
+		for i := range f.Reported {
+			if r := &f.Reported[i]; r.Last == o.ID {
+				r.Outstanding, r.State, r.Standing = false, Rejected, r.Taken
+			}
+		}
+	}
+}
+
+// leavesSubscription says whether a quantity was never sent, and made for a subscription
+// that is not the customer's any more. Its last invoice may be final although nobody
+// has heard of that, and would not bill what is taken now. One that was made before a
+// restore may have been sent since.
+func (f Facts) leavesSubscription(o Open) bool {
+	if o.State != Planned || !f.connectedTo(o.Connection) || f.Side == nil || o.Epoch < f.Epoch {
+		return false
+	}
+	return slices.ContainsFunc(f.Reported, func(r Reported) bool {
+		return r.Last == o.ID && r.Kind == QuantityReport && r.To.Subscription != "" && r.To.Subscription != f.Side.Subscription
+	})
 }
 
 // shareInvoices notes in each series what of it is on final invoices, which it returns.

@@ -162,7 +162,7 @@ type Plan struct {
 	Periods       []Period          // the customer's periods as they are to be stored, oldest first
 	HeadOpenUntil *time.Time        // until when an event may bring the first of them forward; nil: that is decided
 	ReadFirst     bool              // what the customer is at the provider has to be read: nothing else is planned
-	Withdraw      []uuid.UUID       // reports to former connections that were never sent, and will not be
+	Withdraw      []uuid.UUID       // reports to former connections and subscriptions that were never sent, and will not be
 	Resolved      []Resolved        // reports of which final invoices show what came of them
 	Doubt         []uuid.UUID       // reports to former connections that may or may not have arrived: they are in doubt
 	Resume        []uuid.UUID       // reports that are outstanding, to be sent before anything else

@@ -142,6 +142,30 @@ func TestNothingIsToBeCountedOfWhatWentOutBeforeTheSubscriptionWasSwapped(t *tes
 	require.Empty(t, b.uncounted(b.now))
 }
 
+// A report to a subscription that another one has followed, and that was never sent,
+// is withdrawn: the former one's last invoice may not bill what it takes now.
+func TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.link("sub_1", month, asDelta)
+	b.sendAccepted("10")
+	b.use("5")
+	former := b.next(anew).ID
+	b.now = b.now.Add(time.Hour)
+	b.link("sub_2", metering.Range{Start: b.now, End: month.End}, asDelta)
+	next := b.next(anew)
+	require.NotEqual(t, former, next.ID)
+	require.Equal(t, "5", next.Quantity.String())
+	state, response := b.state(former)
+	require.Equal(t, billing.Rejected, state)
+	require.Contains(t, response, "the subscription was replaced")
+	b.requireConflict(b.leaseError(former), "the report is decided")
+	b.lease(next.ID)
+	b.counted(next.ID)
+	require.Empty(t, b.outOfSync())
+}
+
 // Two periods of the customer's lie in one of the subscription's, which the
 // provider sums up whole.
 func TestWhatReplacesIsCountedInTheSubscriptionsPeriod(t *testing.T) {

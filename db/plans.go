@@ -172,13 +172,13 @@ func (w *planWriter) bookings(all []billing.Booking) {
 	}
 }
 
-// leaveFormer records what becomes of reports to former connections. What was
-// never sent was not billed there before, and what may have arrived was: the
-// plan has noted both already.
+// leaveFormer records what becomes of reports to former connections and
+// subscriptions. What was never sent was not billed there before, and what may have
+// arrived was: the plan has noted both already.
 func (w *planWriter) leaveFormer(plan billing.Plan) {
 	const leave = decided + ` select count(*) from completed`
 	if len(plan.Withdraw) > 0 {
-		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider was replaced before it was sent", w.facts.Now)
+		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider or the subscription was replaced before it was sent", w.facts.Now)
 	}
 	if len(plan.Doubt) > 0 {
 		w.batch.Queue(leave, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it had answered", w.facts.Now)

@@ -397,7 +397,8 @@ func (l *ledger) windowOf(r *storedReport) (start time.Time, to billing.Invoiced
 		return l.part(r).Start, billing.InvoicedBy{Subscription: of.Subscription.ID, Start: of.Subscription.Start}
 	}
 	start, to = r.Window.Start, r.To
-	for id, run := range l.runs {
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(l.runs))) { // of two that began at once, the first by its id
+		run := l.runs[id]
 		ran := run.EndedAt == nil || run.EndedAt.After(r.timestamp)
 		bills := ran && slices.Contains(run.Targets, r.Target)
 		between := id != r.To.Subscription && !(there && id == of.Subscription.ID) && bills

@@ -317,7 +317,7 @@ var window = `
 	  and x.window_start < o.starts_at
 	  and x.provider_time >= o.starts_at
 	  and not ` + ran("x.subscription", "s.subscription <> o.subscription and (s.ended_at is null or s.ended_at > x.provider_time)") + `
-	order by o.rank, o.began_at desc
+	order by o.rank, o.began_at desc, o.subscription
 	limit 1`
 
 // ran says that of a subscription s of the period's customer, where the report went,

@@ -112,9 +112,13 @@ func record(seed uint64) *life {
 	return live(seed, steps, circumstances{tape: newTape(), monthly: true})
 }
 
-// recordable says whether others can live the life: a counter's customer has one
-// currency for good, and what is old is not taken there.
+// recordable says whether others can live the life to its end: without what is left
+// out, nobody reads some final invoices. A counter's customer has one currency for
+// good, and what is old is not taken there.
 func (l *life) recordable() bool {
+	if l.failure != "" {
+		return false
+	}
 	return l.farSides[0].receiver || !l.tape.aged && !slices.ContainsFunc(l.farSides, func(f *farSide) bool {
 		all := f.contracts["cus_1"]
 		return slices.ContainsFunc(all, func(c *contract) bool { return c.currency != all[0].currency })

@@ -248,19 +248,13 @@ func (f Facts) ownOf(p Period, meter metering.MeterID) iter.Seq[Reported] {
 }
 
 // missing is what of a reconciliation's units, billed nowhere so far, the invoice may
-// bill: nothing where none was reported to its connection, nor what others have accepted,
-// and their own invoices lack.
+// bill: not what others have accepted, and their own invoices lack.
 func (f Facts) missing(i Invoice, p Period, r Reconciliation) metering.Decimal {
-	missing, reported := r.Units.Sub(r.Billed), false
+	missing := r.Units.Sub(r.Billed)
 	for s := range f.ownOf(p, r.MeterID) {
-		if s.Connection == i.Connection {
-			reported = true
-		} else if s.Invoiced != nil {
+		if s.Connection != i.Connection && s.Invoiced != nil {
 			missing = missing.Sub(notNegative(s.Taken.counted(s.Counting).Sub(*s.Invoiced)))
 		}
-	}
-	if !reported {
-		return metering.Decimal{}
 	}
 	return notNegative(missing)
 }

@@ -96,6 +96,13 @@ func everyScreen(t *testing.T, made string) {
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), "update customers set created_at = created_at - interval '2 months' where external_id = 'customer-00'")
 	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), `
+		insert into usage_discrepancies (tenant_id, customer_id, meter_id, day, rollup_sum, rollup_count, event_sum, event_count, found_at)
+		select c.tenant_id, c.id, m.id, current_date - 1, 41.5, 41, 42.5, 42, now()
+		from customers c
+		join meters m on m.tenant_id = c.tenant_id and m.slug = 'api-calls'
+		where c.external_id = 'customer-01'`)
+	require.NoError(t, err)
 	walkThrough(t, api, "MADE="+made, "RECEIVER="+receiver.URL, "ISSUER="+issuer.Issuer(), "CLIENT="+issuer.ClientID, "SECRET="+issuer.ClientSecret)
 }
 

@@ -29,6 +29,7 @@ func (w walk) billing(ctx context.Context) error {
 		{"sync", sync, "main dl"},
 		{"holds", "/billing/holds", "main h2"},
 		{"reconciliation", "/billing/reconciliation", "main h2"},
+		{"discrepancies", "/billing/discrepancies", "tbody tr"},
 		{"auto-sync", "/billing/auto-sync", "main form"},
 		{"provider", "/billing/provider", "main dl"},
 		{"states", "/billing/states", "main tbody td"},

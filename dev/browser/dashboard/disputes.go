@@ -114,10 +114,12 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 		see("written off"), w.judged("reconciliation-decided"))
 }
 
-// reread opens a screen anew until it says a text: what comes by itself may take a while.
+// reread opens a screen anew until it says a text. What comes by itself may take a
+// while: who waits for an invoice looks again after pauses that double, up to a
+// minute where the machine is busy.
 func (w walk) reread(path, text string) act {
 	return func(ctx context.Context) error {
-		deadline := time.Now().Add(2 * stepTimeout)
+		deadline := time.Now().Add(5 * stepTimeout)
 		for {
 			if err := w.to(path)(ctx); err != nil {
 				return err

@@ -59,8 +59,11 @@ func (s *system) schedule() {
 // trigger runs the schedule once and returns the run's workflow id.
 func (s *system) trigger() (id string) {
 	s.Helper()
-	before, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
-	require.NoError(s, err)
+	var before workflows.ScheduleState
+	dbtest.Eventually(s, 30*time.Second, func() (err error) { // a busy server may not answer at once
+		before, err = workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
+		return err
+	})
 	// A schedule names its runs by the second: two within one would be one.
 	dbtest.Eventually(s, 30*time.Second, func() error {
 		if n := len(before.Last); n > 0 && time.Now().Unix() == before.Last[n-1].StartedAt.Unix() {

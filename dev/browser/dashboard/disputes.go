@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/chromedp/chromedp"
@@ -124,12 +125,12 @@ func (w walk) reread(path, text string) act {
 			if err := w.to(path)(ctx); err != nil {
 				return err
 			}
-			there, err := chromedp.Run(ctx, chromedp.Evaluate[bool](fmt.Sprintf(`document.querySelector("main").innerText.includes(%q)`, text)))
-			if err != nil || there {
+			says, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("main").innerText`))
+			if err != nil || strings.Contains(says, text) {
 				return err
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("%s does not say %q", path, text)
+				return fmt.Errorf("%s does not say %q, but %q", path, text, says)
 			}
 		}
 	}

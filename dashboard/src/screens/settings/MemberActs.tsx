@@ -42,7 +42,7 @@ function Edit({ member }: Props) {
   const [role, setRole] = useState(member.role);
   const changed = { ...(name !== member.name && { name }), ...(role !== member.role && { role: role as Given }) };
   const edit = useAct(() => answer(api.PATCH("/v1/tenant/members/{id}", { params: { path: { id: member.id } }, body: changed })), {
-    changes: [["members"], ["audit-log"], ["session"]],
+    changes: [["audit-log"], ["session"]], // who is no owner any more does not read members
   });
   const leave = () => {
     setOpened(false);
@@ -82,7 +82,7 @@ function Reset({ member, done }: Props & Inviting) {
 
 function MakeOwner({ member }: Props) {
   const makeOwner = useAct<string>(() => answer(api.POST("/v1/tenant/members/{id}/make-owner", { params: { path: { id: member.id } } })), {
-    changes: [["members"], ["audit-log"], ["session"]],
+    changes: [["audit-log"], ["session"]], // who is no owner any more does not read members
   });
   const not = member.role === "owner" ? "They are the owner" : undefined;
   return (

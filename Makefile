@@ -55,7 +55,6 @@ test: ## all tests, against servers of their own
 	dev/up test $(MAKE) --no-print-directory test-go RACE="$$(dev/up race)"
 	@[ -n "$(TEST_COMMUNITY_DATABASE_URL)" ] || \
 		echo "TEST_COMMUNITY_DATABASE_URL is not set: what only TimescaleDB's Community edition does was not tested."
-	@[ -n "$(DISPUTES)" ] || echo "DISPUTES is not set: what an operator does in the dashboard about held invoices was not walked through."
 
 # What api serves at /. Without it, a program has a page in its place that says so: go build needs no Node.
 dashboard: dashboard/dist/built/index.html ## the dashboard, for the next go build; needs Node 20.19, 22.12 or newer

@@ -41,11 +41,7 @@ func TestTheDashboardIsUsedInABrowser(t *testing.T) {
 		t.Run("every screen", func(t *testing.T) { everyScreen(t, made) })
 		t.Run("a newcomer and an operator", func(t *testing.T) { newcomer(t, made) })
 	})
-	switch {
-	case t.Failed() || os.Getenv("ONLY") != "":
-	case os.Getenv("DISPUTES") == "": // beside all other tests the held invoice is not compared in time
-		t.Log("DISPUTES is not set: what an operator does about held invoices and reconciliations was not walked through.")
-	default:
+	if !t.Failed() && os.Getenv("ONLY") == "" {
 		requireEveryAction(t, made)
 	}
 }

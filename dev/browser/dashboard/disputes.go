@@ -115,9 +115,8 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 		see("written off"), w.judged("reconciliation-decided"))
 }
 
-// reread opens a screen anew until it says a text. What comes by itself may take a
-// while: who waits for an invoice looks again after pauses that double, up to a
-// minute where the machine is busy.
+// reread opens a screen anew until it says a text: what comes by itself may take a
+// while on a busy machine.
 func (w walk) reread(path, text string) act {
 	return func(ctx context.Context) error {
 		deadline := time.Now().Add(5 * stepTimeout)
@@ -184,11 +183,27 @@ func (w walk) draft(ctx context.Context, customer string, end time.Time) (invoic
 		for _, in := range account.Invoices {
 			if in.Customer == "cus_"+customer && in.Status == "draft" {
 				told := fmt.Sprintf(`{"type":"invoice.created","object":%q,"url":%q}`, in.ID, address)
-				return in.ID, w.fake(ctx, http.MethodPost, "/_webhook", told, nil)
+				return in.ID, w.tell(ctx, told)
 			}
 		}
 	}
 	return "", fmt.Errorf("%s has none", customer)
+}
+
+// tell has Stripe send a message, again where it was not answered with 2xx, as Stripe does.
+func (w walk) tell(ctx context.Context, message string) error {
+	for deadline := time.Now().Add(5 * stepTimeout); ; {
+		var answered struct{ Status int }
+		if err := w.fake(ctx, http.MethodPost, "/_webhook", message, &answered); err != nil {
+			return err
+		}
+		if answered.Status < http.StatusMultipleChoices {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("Stripe's message was answered with %d", answered.Status)
+		}
+	}
 }
 
 // copied is the address for Stripe's messages, as it is copied from the provider's screen.

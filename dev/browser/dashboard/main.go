@@ -8,8 +8,8 @@
 // ISSUER knows us as CLIENT with SECRET. The calls that pages have made, but for those
 // that only read, are added to the file MADE, a line each.
 // With STRIPE, where the fake of Stripe answers, it does what a newcomer does instead,
-// and then what an operator does about syncs that fail, and with DISPUTES about an invoice that disagrees. With CREDENTIALS, the
-// file that make up leaves, it does what a newcomer does on that system.
+// and then what an operator does about syncs that fail and an invoice that disagrees. With
+// CREDENTIALS, the file that make up leaves, it does what a newcomer does on that system.
 // It needs Chromium or Chrome.
 package main
 
@@ -146,8 +146,6 @@ func (w walk) visit(ctx context.Context) error {
 			if err := w.outages(ctx, mark); err != nil {
 				return fmt.Errorf("outages: %w", err)
 			}
-		}
-		if !w.inUse && os.Getenv("DISPUTES") != "" {
 			if err := w.disputes(ctx, mark); err != nil {
 				return fmt.Errorf("disputes: %w", err)
 			}

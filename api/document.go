@@ -17,6 +17,8 @@ import (
 func document() huma.Config {
 	config := huma.DefaultConfig("Odometer", "1")
 	config.Info.Description = "Usage metering and billing sync. Amounts and quantities are exact decimals; instants are UTC.\n\n" + limitsDescription
+	config.Info.License = &huma.License{Name: "Apache-2.0", URL: "https://www.apache.org/licenses/LICENSE-2.0"}
+	config.Servers = []*huma.Server{{URL: "/", Description: "Where this document is served"}}
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.CreateHooks = nil // no $schema in answers
 	config.DocsPath = ""
@@ -35,6 +37,20 @@ func document() huma.Config {
 		"cookie":  {Type: "apiKey", In: "cookie", Name: sessionCookie, Description: cookieDescription},
 	}
 	return config
+}
+
+// noCredential is said where none is needed: what is not said, a linter takes
+// for forgotten.
+var noCredential = []map[string][]string{}
+
+// describeRefusals documents in the range of its statuses what default has for
+// every error: generators and linters look for what a client can mend there.
+func (s *server) describeRefusals() {
+	for _, op := range operationsIn(s.api.OpenAPI()) {
+		if failure := op.Responses["default"]; failure != nil {
+			op.Responses["4XX"] = &huma.Response{Description: "Why the request is refused", Content: failure.Content, Headers: failure.Headers}
+		}
+	}
 }
 
 const limitsDescription = "Requests are limited by the minute, which begins with the first one: those with events (`x-rate-limit: events`) by tenant, " +

@@ -91,8 +91,8 @@ func jsonBodies(op *huma.Operation) (bodies []*huma.MediaType) {
 }
 
 func alternatives(schema *huma.Schema) []*huma.Schema {
-	if len(schema.OneOf) > 0 {
-		return schema.OneOf
+	if len(schema.AnyOf) > 0 {
+		return schema.AnyOf
 	}
 	return []*huma.Schema{schema}
 }

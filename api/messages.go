@@ -44,11 +44,11 @@ func sent[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, 
 	message.Properties["type"] = &huma.Schema{Type: huma.TypeString, Extensions: map[string]any{"const": kind}}
 	if first := document.Webhooks[string(kind)]; first != nil {
 		body := first.Post.RequestBody.Content["application/json"]
-		body.Schema = &huma.Schema{OneOf: append(alternatives(body.Schema), reference)}
+		body.Schema = &huma.Schema{AnyOf: append(alternatives(body.Schema), reference)}
 		return
 	}
 	document.Webhooks[string(kind)] = &huma.PathItem{Post: &huma.Operation{
-		OperationID: string(kind), Summary: summary, Description: description, Tags: []string{"messages"},
+		OperationID: string(kind), Security: noCredential, Summary: summary, Description: description, Tags: []string{"messages"},
 		Parameters: []*huma.Param{
 			signedHeader("webhook-id", "The same at every attempt: ignore an id that you have seen"),
 			signedHeader("webhook-timestamp", "When this attempt was made, in Unix seconds"),

@@ -323,6 +323,7 @@ func (s *server) routes() {
 	s.mux.HandleFunc("GET /docs", s.docs)
 	s.mux.HandleFunc("GET /docs/docs.js", s.docsScript)
 	s.mux.HandleFunc("GET /docs/{file}", s.docsAsset)
+	s.describeRefusals()
 	s.messages()
 	documents := s.documents()
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(documents.v31))
@@ -362,6 +363,7 @@ func operation(method, id, path string, permission Permission, summary string) h
 		// The permission is documented where readers of the document look for it.
 		Extensions: map[string]any{"x-permission": permission},
 	}
+	op.Security = noCredential
 	if permission != Public {
 		op.Extensions["x-rate-limit"] = "calls"
 		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}, {"session": {}}, {"cookie": {}}}

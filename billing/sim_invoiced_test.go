@@ -50,7 +50,7 @@ func billable(line billing.ClosedLine, usage *big.Rat) *big.Rat {
 
 // checkInvoiced holds, for periods whose usage is on invoices of their own, that
 // what counts as billed with them is what receivers and invoices bill, and that
-// what these bill beyond that is disputed.
+// what these bill beyond that is disputed; nothing is while units are missing.
 func (l *life) checkInvoiced() {
 	if l.twofold {
 		l.checkInvoicedTogether()
@@ -102,7 +102,7 @@ func (f *farSide) bills(in *invoice, meter metering.MeterID, periods []billing.P
 }
 
 func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, test bool) {
-	var counts, billed, disputed metering.Decimal
+	var counts, billed, disputed, units metering.Decimal
 	for _, p := range periods {
 		line, known := p.Line(meter)
 		if p.ClosedAt == nil || !known || !line.Billed || line.Test != test || line.Bills == metering.BillsAmounts {
@@ -112,7 +112,7 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 			line = l.comparedLater(p, line)
 		}
 		if counts = counts.Add(l.billedUnits(p, line)); line.Reconciled != nil {
-			disputed = disputed.Add(line.Reconciled.Unexplained)
+			disputed, units = disputed.Add(line.Reconciled.Unexplained), units.Add(line.Reconciled.Units)
 		}
 	}
 	for _, f := range l.inMode(test) {
@@ -136,10 +136,29 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 			}
 		}
 	}
+	if !disputed.IsZero() && counts.Cmp(units) < 0 && l.reportedAtOne(meter, periods) {
+		l.failf("%s units of meter %d that invoices bill of the periods from %s to %s are disputed, and only %s of %s count as billed; in test mode: %t",
+			disputed, meter, periods[0].Start, periods[len(periods)-1].End, counts, units, test)
+	}
 	if !billed.Equal(counts.Add(disputed)) {
 		l.failf("%s units of meter %d are billed of the periods from %s to %s; %s count as billed, %s are disputed; in test mode: %t",
 			billed, meter, periods[0].Start, periods[len(periods)-1].End, counts, disputed, test)
 	}
+}
+
+// reportedAtOne says whether all that was reported of the meter's periods, if anything
+// was, went to one connection.
+func (l *life) reportedAtOne(meter metering.MeterID, periods []billing.Period) bool {
+	at := 0
+	for _, f := range l.farSides {
+		if slices.ContainsFunc(f.calls, func(c *call) bool {
+			of := func(p billing.Period) bool { return c.isOf(p.Place()) }
+			return c.Kind == billing.QuantityReport && c.Lines[0].MeterID == meter && slices.ContainsFunc(periods, of)
+		}) {
+			at++
+		}
+	}
+	return at <= 1
 }
 
 // comparedLater is a closed line as it is once somebody is connected in its mode again:

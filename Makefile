@@ -2,8 +2,8 @@
 
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
 # The client is a module of its own, so that those who import it inherit none of our dependencies; what
-# drives a browser is one, so that we inherit none of the browser's.
-modules = . $(wildcard client dev/browser)
+# drives a browser is one, so that we inherit none of the browser's, and what reads the Helm chart another.
+modules = . $(wildcard client dev/browser dev/helm)
 typescript = client/typescript
 python = cd client/python && ../../dev/python
 in_each = for module in $(modules); do (cd $$module && set -x && $(1)) || exit; done

@@ -50,7 +50,8 @@ func billable(line billing.ClosedLine, usage *big.Rat) *big.Rat {
 
 // checkInvoiced holds, for periods whose usage is on invoices of their own, that
 // what counts as billed with them is what receivers and invoices bill, and that
-// what these bill beyond that is disputed; nothing is while units are missing.
+// what these bill beyond that is disputed; where nobody else reports, nothing is while
+// units are missing.
 func (l *life) checkInvoiced() {
 	if l.twofold {
 		l.checkInvoicedTogether()
@@ -136,7 +137,7 @@ func (l *life) checkTogether(meter metering.MeterID, periods []billing.Period, t
 			}
 		}
 	}
-	if !disputed.IsZero() && counts.Cmp(units) < 0 && l.reportedAtOne(meter, periods) {
+	if !disputed.IsZero() && counts.Cmp(units) < 0 && !l.othersReport() && l.reportedAtOne(meter, periods) {
 		l.failf("%s units of meter %d that invoices bill of the periods from %s to %s are disputed, and only %s of %s count as billed; in test mode: %t",
 			disputed, meter, periods[0].Start, periods[len(periods)-1].End, counts, units, test)
 	}

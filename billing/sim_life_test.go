@@ -380,6 +380,7 @@ func (l *life) syncBefore(last *invoice) {
 	if before := last.End.Add(-time.Minute); !stored && before.After(l.now) {
 		l.now = before
 		l.sync()
+		l.tracksMoney() // its price may be another one before the step is over
 	}
 }
 

@@ -22,21 +22,24 @@ import (
 // change one.
 type auditKey []byte
 
-// SignAuditLog has what is done through the store written into the audit log
-// under a key derived from the service's secret. Without it nothing can be
-// done that has to be audited.
-func (d *DB) SignAuditLog(secret []byte) error {
+// newAuditKey derives the key from the service's secret; of none there is none.
+func newAuditKey(secret []byte) (auditKey, error) {
+	if secret == nil {
+		return nil, nil
+	}
 	key, err := hkdf.Key(sha256.New, secret, nil, "odometer/audit-log", sha256.Size)
 	if err != nil {
-		return fmt.Errorf("derive key of the audit log: %w", err)
+		return nil, fmt.Errorf("derive key of the audit log: %w", err)
 	}
-	d.pool.audit = key
-	return nil
+	return key, nil
 }
 
 // mac is over parts, each with its length, so that nothing moves from one to
 // the next.
 func (k auditKey) mac(parts ...[]byte) []byte {
+	if k == nil {
+		panic("db: the store was opened without the secret") // anybody could make this MAC
+	}
 	mac := hmac.New(sha256.New, k)
 	for _, part := range parts {
 		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
@@ -97,7 +100,7 @@ func (t *auditedTx) finish(ctx context.Context, within any) error {
 	}
 	p, ok := within.(*pool)
 	if !ok || p.audit == nil {
-		return errors.New("write audit log: the store was opened without SignAuditLog")
+		return errors.New("write audit log: the store was opened without the secret")
 	}
 	slices.SortStableFunc(t.entries, func(a, b auditedEntry) int { return int(a.tenant - b.tenant) })
 	for len(t.entries) > 0 {

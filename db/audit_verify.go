@@ -19,7 +19,7 @@ const maxBreaks = 100
 // breaks. expected is a head that was noted earlier; nil: none was.
 func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected *metering.AuditHead) (head metering.AuditHead, breaks []string, err error) {
 	if s.pool.audit == nil {
-		return head, nil, errors.New("verify audit log: the store was opened without SignAuditLog")
+		return head, nil, errors.New("verify audit log: the store was opened without the secret")
 	}
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	v := verifier{key: s.pool.audit, tenant: tenant, expected: expected}

@@ -99,24 +99,26 @@ func unmarshal(text []byte, into any) error {
 }
 
 // Open connects to TimescaleDB. url is a PostgreSQL connection URL; pool_max_conns
-// in it bounds the pool. read reads prices of providers'; nil: of none.
-func Open(ctx context.Context, url string, read ReadPrice) (*DB, error) {
-	return open(ctx, url, read, func(config *pgxpool.Config) { byDefault(config, url) })
+// in it bounds the pool. Of secret, the service's, are made the keys of the audit log and of what
+// erased events are known by; nil: nothing can be done that is audited, and no events are taken in.
+// read reads prices of providers'; nil: of none.
+func Open(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
+	return open(ctx, url, secret, read, func(config *pgxpool.Config) { byDefault(config, url) })
 }
 
 // OpenWarm is Open with the connections that tenants share always open. To open
 // one costs more than most statements: when many requests come at once, those
 // that need one, and all others beside them, would wait for that.
-func OpenWarm(ctx context.Context, url string, read ReadPrice) (*DB, error) {
-	return open(ctx, url, read, func(config *pgxpool.Config) {
+func OpenWarm(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
+	return open(ctx, url, secret, read, func(config *pgxpool.Config) {
 		byDefault(config, url)
 		config.MinConns = shared(config)
 	})
 }
 
 // OpenSmall is OpenWarm with a few connections, whatever the URL says.
-func OpenSmall(ctx context.Context, url string, most int32) (*DB, error) {
-	return open(ctx, url, nil, func(config *pgxpool.Config) { config.MaxConns, config.MinConns = most, most })
+func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB, error) {
+	return open(ctx, url, secret, nil, func(config *pgxpool.Config) { config.MaxConns, config.MinConns = most, most })
 }
 
 // byDefault bounds the connections where the URL does not.
@@ -126,7 +128,11 @@ func byDefault(config *pgxpool.Config, url string) {
 	}
 }
 
-func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.Config)) (*DB, error) {
+func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound func(*pgxpool.Config)) (*DB, error) {
+	key, err := newAuditKey(secret)
+	if err != nil {
+		return nil, err
+	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, errors.New("DATABASE_URL is not a PostgreSQL connection URL") // the cause may echo the password
@@ -155,6 +161,7 @@ func open(ctx context.Context, url string, read ReadPrice, bound func(*pgxpool.C
 		return nil, fmt.Errorf("open database: %w", err)
 	}
 	pool := newPool(opened)
+	pool.audit = key
 	return &DB{
 		pool:            pool,
 		Tenants:         Tenants{pool},

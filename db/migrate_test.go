@@ -51,7 +51,7 @@ func goosed(t testing.TB, address string) *goose.Provider {
 }
 
 func migrate(t testing.TB, address string) error {
-	store, err := db.Open(t.Context(), address, nil)
+	store, err := db.Open(t.Context(), address, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func TestMigrate(t *testing.T) {
 func TestMigrated(t *testing.T) {
 	t.Parallel()
 	address := dbtest.Empty(t, dbtest.ServerURL(t))
-	store, err := db.Open(t.Context(), address, nil)
+	store, err := db.Open(t.Context(), address, nil, nil)
 	require.NoError(t, err)
 	defer store.Close()
 	requireMigrated := func(want bool) {

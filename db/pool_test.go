@@ -88,10 +88,10 @@ func TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded(t *testing.T) 
 			return err
 		})
 	}
-	warm, err := db.OpenWarm(t.Context(), named("warm"), nil)
+	warm, err := db.OpenWarm(t.Context(), named("warm"), dbtest.AuditSecret, nil)
 	require.NoError(t, err)
 	defer warm.Close()
-	small, err := db.OpenSmall(t.Context(), named("small"), 2)
+	small, err := db.OpenSmall(t.Context(), named("small"), dbtest.AuditSecret, 2)
 	require.NoError(t, err)
 	defer small.Close()
 	awaitOpen("warm", most/2)

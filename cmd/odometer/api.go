@@ -36,7 +36,7 @@ const (
 func serveAPI(ctx context.Context, env *environment) error {
 	log := env.logger()
 	url, listen, metricsAddress := env.databaseURL(), env.address("LISTEN_ADDRESS", "127.0.0.1:8080"), env.address("METRICS_ADDRESS", "")
-	keys, keyring := env.keys(), env.keyring()
+	keys, keyring, secret := env.keys(), env.keyring(), env.secret()
 	base := env.baseURL("BASE_URL", defaultBase(listen))
 	guard := providers.Guard{AllowLoopback: env.flag("ALLOW_LOOPBACK_WEBHOOKS")}
 	stripeBase, retention := env.stripe(), env.retention()
@@ -56,23 +56,20 @@ func serveAPI(ctx context.Context, env *environment) error {
 		debug.SetGCPercent(garbagePercent)
 	}
 	all := registry.New(guard, stripeBase)
-	store, err := db.OpenWarm(ctx, url, all.Price)
+	store, err := db.OpenWarm(ctx, url, secret, all.Price)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	if err := store.SignAuditLog(env.secret()); err != nil {
-		return err
-	}
 	// Ingest has connections of its own: while it waits for a lock, keys are
 	// still checked and usage is still read.
-	ingest, err := db.OpenWarm(ctx, url, all.Price)
+	ingest, err := db.OpenWarm(ctx, url, secret, all.Price)
 	if err != nil {
 		return err
 	}
 	defer ingest.Close()
 	// So has finding out who asks, however busy somebody keeps the others.
-	credentials, err := db.OpenSmall(ctx, url, credentialConnections)
+	credentials, err := db.OpenSmall(ctx, url, secret, credentialConnections)
 	if err != nil {
 		return err
 	}
@@ -92,7 +89,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	metrics := newRegistry()
 	handler, err := api.New(api.Deps{
 		Store: store, Credentials: credentials, Writer: writer, EventCounter: counter, Temporal: temporal, Guard: guard, Providers: all,
-		Keyring: keyring, Keys: keys, Secret: env.secret(), Retention: retention, BaseURL: base, WorkflowsURL: workflowsURL, ErrorDocsBase: errorDocs, Redis: shared,
+		Keyring: keyring, Keys: keys, Secret: secret, Retention: retention, BaseURL: base, WorkflowsURL: workflowsURL, ErrorDocsBase: errorDocs, Redis: shared,
 		CallsPerMinute: calls, TrustedProxies: proxies, Now: now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {

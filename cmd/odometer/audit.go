@@ -11,19 +11,6 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// openStore opens a database through which something can be done that is audited.
-func openStore(ctx context.Context, url string, secret []byte, read db.ReadPrice) (*db.DB, error) {
-	store, err := db.Open(ctx, url, read)
-	if err != nil {
-		return nil, err
-	}
-	if err := store.SignAuditLog(secret); err != nil {
-		store.Close()
-		return nil, err
-	}
-	return store, nil
-}
-
 var errBrokenLog = errors.New("an audit log is not as it was written: see above")
 
 // verifyAudit works out the chains of audit logs again, and says where one breaks.
@@ -42,7 +29,7 @@ func verifyAudit(ctx context.Context, env *environment, args []string, out io.Wr
 	if err := env.err(); err != nil {
 		return err
 	}
-	store, err := openStore(ctx, url, secret, nil)
+	store, err := db.Open(ctx, url, secret, nil)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func TestTheInterface(t *testing.T) {
 		"ARepeatCountsOnce": repeats, "BatchesAtOnceCountOnce": batchesAtOnce, "Usage": usage, "UsagePages": usagePages,
 		"Comparison": comparison, "DigitsSurvive": digits, "ExportAsJSON": exportJSON, "ExportAsCSV": exportCSV,
 		"Pricing": pricing, "Billing": billing, "Signatures": signatures, "Scopes": scopes, "Problems": problems,
-		"RateLimit": rateLimit, "TenantsAreApart": tenantsApart,
+		"RateLimit": rateLimit, "TenantsAreApart": tenantsApart, "ErasedCustomers": erasedCustomers, "ArchivedCustomers": archivedCustomers,
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); section(t, r) })
 	}

@@ -11,7 +11,7 @@ func migrate(ctx context.Context, env *environment) error {
 	if err := env.err(); err != nil {
 		return err
 	}
-	store, err := db.Open(ctx, url, nil)
+	store, err := db.Open(ctx, url, nil, nil)
 	if err != nil {
 		return err
 	}

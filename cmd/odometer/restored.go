@@ -16,7 +16,7 @@ func restored(ctx context.Context, env *environment, out io.Writer) error {
 	if err := env.err(); err != nil {
 		return err
 	}
-	store, err := db.Open(ctx, url, nil)
+	store, err := db.Open(ctx, url, nil, nil)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -35,7 +36,7 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx, url, env.secret(), nil)
+	store, err := db.Open(ctx, url, env.secret(), nil)
 	if err != nil {
 		return err
 	}

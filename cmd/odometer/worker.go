@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/worker"
@@ -29,7 +30,7 @@ func runWorker(ctx context.Context, env *environment) error {
 	}
 	defer temporal.Close()
 	all := registry.New(guard, stripeBase)
-	store, err := openStore(ctx, url, secret, all.Price)
+	store, err := db.Open(ctx, url, secret, all.Price)
 	if err != nil {
 		return err
 	}

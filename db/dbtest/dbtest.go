@@ -61,11 +61,7 @@ var AuditSecret = []byte("the audit logs of tests are signed")
 
 // Connect opens a database as the service does.
 func Connect(ctx context.Context, address string) (*db.DB, error) {
-	store, err := db.Open(ctx, address, ReadPrice)
-	if err != nil {
-		return nil, err
-	}
-	return store, store.SignAuditLog(AuditSecret)
+	return db.Open(ctx, address, AuditSecret, ReadPrice)
 }
 
 // Roles are those that API and worker connect as, on each server that tests use.

@@ -210,14 +210,11 @@ func (b *bench) createTenants(ctx context.Context, n int) (keys []string, err er
 	if err != nil {
 		return nil, err
 	}
-	store, err := db.Open(ctx, b.database, nil)
+	store, err := db.Open(ctx, b.database, secret, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer store.Close()
-	if err := store.SignAuditLog(secret); err != nil {
-		return nil, err
-	}
 	maker, err := api.NewKeys("svc", secret)
 	if err != nil {
 		return nil, err

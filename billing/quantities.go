@@ -268,12 +268,44 @@ func (m *quantityPlanner) to() InvoicedBy {
 // changed. What a window is reported is the difference of two rounded totals,
 // so that the windows add up to the period's. An hour of usage goes into the
 // window in which it begins.
+// Where one of them may have more, since a report is on its way, that usage is
+// another window's by now: nothing is planned until it is known.
 func (m *quantityPlanner) reportWindows() {
+	lines, left := m.windowLines()
+	if left {
+		m.open = true // the rest is for windows that have not begun
+		m.lookAt(m.Now.Add(time.Hour))
+	}
+	if slices.ContainsFunc(lines, m.mayHaveMore) {
+		m.open = true
+		return
+	}
+	for _, l := range lines {
+		m.reportOne(l.Line, l.place)
+	}
+}
+
+// windowLine is what one of the destination's windows should have.
+type windowLine struct {
+	Line
+	place metering.Range
+}
+
+// mayHaveMore says whether a report is on its way with which the window has more
+// than it should.
+func (m *quantityPlanner) mayHaveMore(l windowLine) bool {
+	return slices.ContainsFunc(m.own, func(s Reported) bool {
+		return s.Window.Start.Equal(l.place.Start) && s.undecided() && s.Standing.counted(s.Counting).Cmp(l.Quantity) > 0
+	})
+}
+
+// windowLines are what the destination's windows should have; left says that it is not all usage.
+func (m *quantityPlanner) windowLines() (lines []windowLine, left bool) {
 	var total metering.Decimal
 	var former Line
 	upTo, hours := m.line(total), m.hours()
 	windows := windowsOf(m.period.Range, m.part, m.destination.Window, m.Now)
-	m.emptyWindows(windows)
+	lines = m.emptyWindows(windows)
 	for _, w := range windows {
 		if more := m.until(w.usage.End, &hours); !more.IsZero() {
 			total = total.Add(more)
@@ -284,25 +316,23 @@ func (m *quantityPlanner) reportWindows() {
 		}
 		l := upTo
 		l.Quantity, l.Amount = upTo.Quantity.Sub(former.Quantity), upTo.Amount.Sub(former.Amount)
-		m.reportOne(l, w.place)
+		lines = append(lines, windowLine{l, w.place})
 		former = upTo
 	}
-	if !former.Quantity.Equal(m.value(m.usage.Total)) {
-		m.open = true // the rest is for windows that have not begun
-		m.lookAt(m.Now.Add(time.Hour))
-	}
+	return lines, !former.Quantity.Equal(m.value(m.usage.Total))
 }
 
-// emptyWindows takes back what windows have that the period, since it has become
-// shorter, no longer has: their usage is in another now.
-func (m *quantityPlanner) emptyWindows(windows []window) {
+// emptyWindows are those that were reported something, and that the period, since it
+// has become shorter, no longer has: their usage is in another now.
+func (m *quantityPlanner) emptyWindows(windows []window) (lines []windowLine) {
 	for _, s := range m.own {
 		if !slices.ContainsFunc(windows, func(w window) bool { return w.place.Start.Equal(s.Window.Start) }) {
 			nothing := m.line(metering.Decimal{})
 			nothing.Quantity, nothing.Amount = metering.Decimal{}, metering.Decimal{}
-			m.reportOne(nothing, s.Window)
+			lines = append(lines, windowLine{nothing, s.Window})
 		}
 	}
+	return lines
 }
 
 // until takes what was used before end from the hours.

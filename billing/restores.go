@@ -40,12 +40,16 @@ func (f Facts) stands(s Sent, p Period) bool {
 }
 
 // lastStands says whether it is known what the receiver has of a closed period: the
-// last statement of it stands, or there is none, and no restore has forgotten one.
+// last statement of it stands, or there is none, and no restore has forgotten or
+// withdrawn one.
 func (f Facts) lastStands(p Period) bool {
 	if last := f.lastStatement(p, State.Taken); last.Number > 0 {
 		return f.stands(last, p)
 	}
-	return !slices.ContainsFunc(f.Epochs, func(epoch int64) bool {
+	withdrawn := slices.ContainsFunc(f.Statements, func(s Sent) bool {
+		return s.Period.Equal(p.Start) && s.State == Rejected && s.Epoch < f.Epoch
+	})
+	return !withdrawn && !slices.ContainsFunc(f.Epochs, func(epoch int64) bool {
 		restored := time.Unix(epoch, 0)
 		return p.Start.Before(restored) && !p.ClosedAt.Before(restored)
 	})

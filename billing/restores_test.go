@@ -203,6 +203,33 @@ func TestAPeriodThatClosesAfterARestoreIsStatedOnceMore(t *testing.T) {
 	}
 }
 
+// So is one whose only statement a restore has withdrawn, though it was closed before.
+func TestAClosedPeriodThatOnlyAWithdrawnStatementIsOfIsStatedOnceMore(t *testing.T) {
+	t.Parallel()
+	closed := closedAt(january, "3", "300")
+	closed.Closed[0].Scale = new(int32)
+	f := atReceiver(second, knownOf(february.Start.AddDate(0, 0, 9), closed, billing.Period{Range: february}))
+	f.Stored[0].Complete = false
+	f.Reported = []billing.Reported{counted(january, "3")}
+	f.Epoch = january.End.Add(grace).Add(time.Second).Unix()
+	f.Epochs = []int64{f.Epoch}
+	isStated := func(sent ...billing.Sent) bool {
+		f.Statements = sent
+		plan := f.Plan()
+		stated := slices.ContainsFunc(plan.Reports, func(r billing.Report) bool { return r.Period.Equal(january.Start) })
+		require.Equal(t, stated, len(plan.Complete) == 0)
+		return stated
+	}
+	require.False(t, isStated())
+	withdrawn := billing.Sent{ID: uuid.UUID{1}, Period: january.Start, Number: 1, State: billing.Rejected}
+	require.True(t, isStated(withdrawn), "it may have arrived")
+	again := billing.Sent{ID: uuid.UUID{2}, Period: january.Start, Number: f.Epoch * 1_000_000, Epoch: f.Epoch, State: billing.Accepted}
+	require.False(t, isStated(withdrawn, again))
+	refused := again
+	refused.State = billing.Rejected
+	require.False(t, isStated(refused), "the receiver has refused it")
+}
+
 // What clients send again once the ledger was restored has the grace to come in time.
 func TestNoPeriodClosesUntilTheGraceAfterARestoreIsOver(t *testing.T) {
 	t.Parallel()

@@ -234,6 +234,39 @@ func TestWindowsThatAPeriodHasNoLongerAreEmptied(t *testing.T) {
 	require.Len(t, f.Plan().Reports, 1, "it is empty")
 }
 
+// Usage of a window that may have it, since a report is on its way, goes into
+// another one once it is known what came of that.
+func TestUsageGoesIntoAnotherWindowOnceItIsKnownWhatTheFormerHas(t *testing.T) {
+	t.Parallel()
+	at := func(text string) time.Time { return instant(t, "2026-01-"+text+"Z") }
+	first := metering.Range{Start: at("01T00:00:00"), End: at("02T00:00:00")}
+	second := metering.Range{Start: at("02T00:00:00"), End: at("03T00:00:00")}
+	for name, c := range map[string]struct {
+		window metering.Range
+		end    string // of the period
+		state  billing.State
+		may    string // what the window may have by now
+		want   int    // reports
+	}{
+		"OfAWindowThatIsGone":         {second, "02T08:00:00", billing.Sending, "4", 0},
+		"InDoubt":                     {second, "02T08:00:00", billing.InDoubt, "4", 0},
+		"OfAWindowThatHasMore":        {first, "03T00:00:00", billing.Sending, "7", 0},
+		"OfAWindowThatHasAsMuch":      {first, "03T00:00:00", billing.Sending, "3", 1},
+		"OfAWindowThatHasLess":        {first, "03T00:00:00", billing.Sending, "2", 1},
+		"TakingBackFromOneThatIsGone": {second, "02T08:00:00", billing.Sending, "0", 1},
+	} {
+		period := metering.Range{Start: at("01T00:00:00"), End: at(c.end)}
+		f := byWindow(metering.Day, knownOf(at("02T12:00:00"), subscribed(period)), january)
+		f.Usage = []billing.Usage{used(period, "7")}
+		f.Hours = []billing.HourUsage{usedAt(period, at("01T00:00:00"), "3"), usedAt(period, at("02T01:00:00"), "4")}
+		sent := counted(period, c.may)
+		sent.Counting, sent.Window, sent.Outstanding, sent.State, sent.Last = billing.Replaces, c.window, true, c.state, uuid.UUID{1}
+		sent.Taken = billing.Sums{}
+		f.Reported = []billing.Reported{sent}
+		require.Len(t, f.Plan().Reports, c.want, name)
+	}
+}
+
 // A closed period is reported by its windows as long as they come to what it closed at.
 func TestTheWindowsOfAClosedPeriodAreItsOwn(t *testing.T) {
 	t.Parallel()

@@ -24,20 +24,20 @@ type usageDiscrepancy struct {
 	FoundAt            time.Time        `json:"found_at"`
 }
 
-const maxDiscrepancies = 1000
+type listDiscrepanciesInput struct{ Paging }
 
 // listDiscrepancies shows where the daily audit found that totals and events
 // disagree. The list is empty unless something is wrong with the service.
-func (s *server) listDiscrepancies(ctx context.Context, _ *struct{}) (*listDiscrepanciesOutput, error) {
-	found, err := s.Store.Discrepancies.List(ctx, principalOf(ctx).Tenant.ID, maxDiscrepancies)
+func (s *server) listDiscrepancies(ctx context.Context, in *listDiscrepanciesInput) (*listDiscrepanciesOutput, error) {
+	var after *db.DiscrepancyKey
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	found, err := s.Store.Discrepancies.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
 	if err != nil {
 		return nil, err
 	}
-	out := &listDiscrepanciesOutput{List[usageDiscrepancy]{Data: []usageDiscrepancy{}}}
-	for _, d := range found {
-		out.Body.Data = append(out.Body.Data, showDiscrepancy(d))
-	}
-	return out, nil
+	return &listDiscrepanciesOutput{listOf(ctx, s, found, in.PageSize, showDiscrepancy, db.Discrepancy.Key)}, nil
 }
 
 func showDiscrepancy(d db.Discrepancy) usageDiscrepancy {

@@ -55,11 +55,12 @@ type heldPeriod struct {
 }
 
 type holdReason struct {
-	Code    billing.HoldCode  `json:"code"`
-	Message string            `json:"message" example:"mtr_7: the provider has counted 90 of the 100 that it has accepted"`
-	MeterID string            `json:"meter_id,omitempty" example:"mtr_7"`
-	Ours    *metering.Decimal `json:"ours,omitempty" doc:"Units that were reported; of charge_differs, money"`
-	Theirs  *metering.Decimal `json:"theirs,omitempty" doc:"Units that the provider has counted; of price_differs and charge_differs, money"`
+	Code      billing.HoldCode  `json:"code"`
+	Message   string            `json:"message" example:"api-calls: the provider has counted 90 of the 100 that it has accepted"`
+	MeterID   string            `json:"meter_id,omitempty" example:"mtr_7"`
+	MeterSlug string            `json:"meter_slug,omitempty" example:"api-calls"`
+	Ours      *metering.Decimal `json:"ours,omitempty" doc:"Units that were reported; of charge_differs, money"`
+	Theirs    *metering.Decimal `json:"theirs,omitempty" doc:"Units that the provider has counted; of price_differs and charge_differs, money"`
 }
 
 // holdReport is what holds or releases the invoice; there is none where nothing was sent.
@@ -77,9 +78,9 @@ func showHold(h db.Hold) invoiceHold {
 		ReleasedBy: string(h.Actor), Note: h.Note, LookedAt: h.LookedAt, EndedAt: h.EndedAt, CreatedAt: h.RecordedAt.UTC(),
 	}
 	for _, r := range h.Reasons {
-		reason := holdReason{Code: r.Code, Message: r.Sentence(r.MeterID.String()), Ours: r.Ours, Theirs: r.Theirs}
+		reason := holdReason{Code: r.Code, Message: r.Sentence(h.Slugs[r.MeterID]), Ours: r.Ours, Theirs: r.Theirs}
 		if r.MeterID != 0 {
-			reason.MeterID = r.MeterID.String()
+			reason.MeterID, reason.MeterSlug = r.MeterID.String(), h.Slugs[r.MeterID]
 		}
 		shown.Reasons = append(shown.Reasons, reason)
 	}

@@ -3262,11 +3262,14 @@ type HeldPeriod struct {
 type HoldReason struct {
 	Code HoldReasonCode `json:"code"`
 
-	// Message Examples: mtr_7: the provider has counted 90 of the 100 that it has accepted
+	// Message Examples: api-calls: the provider has counted 90 of the 100 that it has accepted
 	Message string `json:"message"`
 
 	// MeterId Examples: mtr_7
 	MeterId *string `json:"meter_id,omitempty"`
+
+	// MeterSlug Examples: api-calls
+	MeterSlug *string `json:"meter_slug,omitempty"`
 
 	// Ours Units that were reported; of charge_differs, money
 	Ours *json.Number `json:"ours,omitempty"`
@@ -5499,6 +5502,15 @@ type FinishOidcParams struct {
 	Iss *string `form:"iss,omitempty" json:"iss,omitempty"`
 }
 
+// ListDiscrepanciesParams defines parameters for ListDiscrepancies.
+type ListDiscrepanciesParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
 // ExplainBillingParams defines parameters for ExplainBilling.
 type ExplainBillingParams struct {
 	// Customer The customer's external ID
@@ -6536,7 +6548,7 @@ type ClientInterface interface {
 	// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 	//
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
-	ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListDiscrepancies(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExplainBilling Get the working of what a meter comes to in a billing period
 	//
@@ -7898,8 +7910,8 @@ func (c *Client) TriggerAutoSync(ctx context.Context, reqEditors ...RequestEdito
 // Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
 //
 // Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
-func (c *Client) ListDiscrepancies(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListDiscrepanciesRequest(c.Server)
+func (c *Client) ListDiscrepancies(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListDiscrepanciesRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -11039,7 +11051,7 @@ func NewTriggerAutoSyncRequest(server string) (*http.Request, error) {
 }
 
 // NewListDiscrepanciesRequest constructs an http.Request for the ListDiscrepancies method
-func NewListDiscrepanciesRequest(server string) (*http.Request, error) {
+func NewListDiscrepanciesRequest(server string, params *ListDiscrepanciesParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -11055,6 +11067,45 @@ func NewListDiscrepanciesRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -16314,7 +16365,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
-	ListDiscrepanciesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error)
+	ListDiscrepanciesWithResponse(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error)
 
 	// ExplainBillingWithResponse Get the working of what a meter comes to in a billing period
 	//
@@ -23525,8 +23576,8 @@ func (c *ClientWithResponses) TriggerAutoSyncWithResponse(ctx context.Context, r
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
-func (c *ClientWithResponses) ListDiscrepanciesWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error) {
-	rsp, err := c.ListDiscrepancies(ctx, reqEditors...)
+func (c *ClientWithResponses) ListDiscrepanciesWithResponse(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error) {
+	rsp, err := c.ListDiscrepancies(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

@@ -29,17 +29,34 @@ type Discrepancy struct {
 	FoundAt      time.Time
 }
 
-// List returns the newest discrepancies first.
-func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, limit int) ([]Discrepancy, error) {
+// DiscrepancyKey is where a page of discrepancies has ended.
+type DiscrepancyKey struct {
+	Day      time.Time
+	Customer metering.CustomerID
+	Meter    metering.MeterID
+}
+
+// Key tells a discrepancy from the tenant's others.
+func (d Discrepancy) Key() DiscrepancyKey { return DiscrepancyKey{d.Day, d.CustomerID, d.MeterID} }
+
+// List returns up to limit discrepancies, the newest first: those after the last
+// one of the page before, if there was one.
+func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after *DiscrepancyKey, limit int) ([]Discrepancy, error) {
+	var last DiscrepancyKey
+	if after != nil {
+		last = *after
+	}
 	rows, err := s.pool.Query(ctx, `
 		select d.customer_id, coalesce(c.external_id, ''), coalesce(c.name, ''), d.meter_id, m.slug, d.day,
 		  d.rollup_sum, d.rollup_count, d.event_sum, d.event_count, d.found_at
 		from usage_discrepancies d
 		join meters m on m.tenant_id = d.tenant_id and m.id = d.meter_id
 		left join customers c on c.tenant_id = d.tenant_id and c.id = d.customer_id
-		where d.tenant_id = $1
+		where d.tenant_id = @tenant
+		  and (@first or d.day < @day or d.day = @day and (d.customer_id, d.meter_id) > (@customer, @meter))
 		order by d.day desc, d.customer_id, d.meter_id
-		limit $2`, tenant, limit)
+		limit @limit`,
+		pgx.NamedArgs{"tenant": tenant, "first": after == nil, "day": last.Day, "customer": last.Customer, "meter": last.Meter, "limit": limit})
 	if err != nil {
 		return nil, fmt.Errorf("list discrepancies: %w", coded(err))
 	}

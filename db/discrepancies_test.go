@@ -23,7 +23,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			t.Cleanup(writer.Close)
 			tenant, other := dbtest.Tenant(t, store, zone), dbtest.Tenant(t, store, zone)
 			meter := dbtest.Meter(t, store, tenant.ID, "calls", "call", "region")
-			dbtest.Meter(t, store, other.ID, "calls", "call")
+			counted, second := dbtest.Meter(t, store, other.ID, "calls", "call"), dbtest.Meter(t, store, other.ID, "storage", "storage")
 			day := clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
 			var events []metering.Event
 			for _, at := range []time.Duration{0, time.Minute, 14 * time.Minute, 16 * time.Minute, 12 * time.Hour, 23*time.Hour + 50*time.Minute} {
@@ -53,7 +53,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			_, err = dbtest.Conn(t).Exec(t.Context(), `update customers set name = 'Acme Corp' where tenant_id = $1 and external_id = 'acme'`, tenant.ID)
 			require.NoError(t, err)
 			require.Zero(t, audit(other.ID))
-			list, err := store.Discrepancies.List(t.Context(), tenant.ID, 10)
+			list, err := store.Discrepancies.List(t.Context(), tenant.ID, nil, 10)
 			require.NoError(t, err)
 			require.Len(t, list, 1)
 			require.Equal(t, []string{"acme", "Acme Corp"}, []string{list[0].ExternalID, list[0].CustomerName})
@@ -61,9 +61,26 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			require.Equal(t, "15.5", list[0].RollupSum.String())
 			require.Equal(t, "15", list[0].EventSum.String())
 			require.EqualValues(t, 6, list[0].EventCount)
-			none, err := store.Discrepancies.List(t.Context(), other.ID, 10)
+			none, err := store.Discrepancies.List(t.Context(), other.ID, nil, 10)
 			require.NoError(t, err)
 			require.Empty(t, none)
+
+			for day := range 3 {
+				_, err = dbtest.Conn(t).Exec(t.Context(), `
+					insert into usage_discrepancies (tenant_id, customer_id, meter_id, day, rollup_sum, rollup_count, event_sum, event_count, found_at)
+					select $1, customer, meter, date '2020-01-01' + $4::int, 1, 1, 2, 2, now() from unnest(array[0, $2::bigint]) customer, unnest($3::bigint[]) meter`,
+					other.ID, list[0].CustomerID, []metering.MeterID{counted.ID, second.ID}, day)
+				require.NoError(t, err)
+			}
+			all, err := store.Discrepancies.List(t.Context(), other.ID, nil, 100)
+			require.NoError(t, err)
+			require.Len(t, all, 12)
+			for at, one := range all[:len(all)-1] {
+				key := one.Key()
+				page, err := store.Discrepancies.List(t.Context(), other.ID, &key, 100)
+				require.NoError(t, err)
+				require.Equal(t, all[at+1:], page, "each once, in the same order, wherever a page ends")
+			}
 
 			_, err = dbtest.Conn(t).Exec(t.Context(), `update usage_hourly set sum = sum - 0.5 where tenant_id = $1 and sum = 3`, tenant.ID)
 			require.NoError(t, err)

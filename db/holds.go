@@ -33,6 +33,7 @@ type Hold struct {
 
 	State      billing.HoldState
 	Reasons    []billing.HoldReason
+	Slugs      map[metering.MeterID]string // of the meters that reasons are about
 	GraceUntil time.Time
 	Deadline   time.Time
 	Hold       billing.HoldAction
@@ -51,7 +52,7 @@ var errNoHold = metering.Errorf(metering.CodeNotFound, "there is no such hold")
 // selectHolds reads holds h with their invoices and reports.
 const selectHolds = `
 	select h.id, h.customer_id, c.external_id, c.name, h.connection_id, h.invoice_id, i.period_start, i.period_end,
-	  h.state, h.reasons, h.grace_until, h.deadline,
+	  h.state, h.reasons, coalesce(m.slugs, '{}'), h.grace_until, h.deadline,
 	  h.hold_report, coalesce(a.state, ''), coalesce(a.response, ''), a.lease_until,
 	  h.release_report, coalesce(r.state, ''), coalesce(r.response, ''), r.lease_until,
 	  h.release_actor, h.release_note, h.release_asked_at, h.looked_at, h.ended_at, h.recorded_at
@@ -60,6 +61,10 @@ const selectHolds = `
 	join billing_invoices i on i.tenant_id = h.tenant_id and i.connection_id = h.connection_id and i.invoice_id = h.invoice_id
 	left join billing_reports a on a.tenant_id = h.tenant_id and a.id = h.hold_report
 	left join billing_reports r on r.tenant_id = h.tenant_id and r.id = h.release_report
+	cross join lateral (
+	  select jsonb_object_agg(m.id, m.slug) as slugs
+	  from jsonb_array_elements(h.reasons) found
+	  join meters m on m.tenant_id = h.tenant_id and m.id = (found->>'meter_id')::bigint) m
 	where h.tenant_id = @tenant`
 
 func scanHold(row pgx.CollectableRow) (h Hold, err error) {
@@ -68,7 +73,7 @@ func scanHold(row pgx.CollectableRow) (h Hold, err error) {
 		leasedUntil *time.Time
 	}
 	err = row.Scan(&h.ID, &h.CustomerID, &h.ExternalID, &h.CustomerName, &h.Connection, &h.InvoiceID, &h.Period.Start, &h.Period.End,
-		&h.State, &h.Reasons, &h.GraceUntil, &h.Deadline,
+		&h.State, &h.Reasons, &h.Slugs, &h.GraceUntil, &h.Deadline,
 		&hold.id, &h.Hold.State, &h.Hold.Response, &hold.leasedUntil,
 		&release.id, &h.Release.State, &h.Release.Response, &release.leasedUntil,
 		&h.Actor, &h.Note, &h.ReleaseAskedAt, &h.LookedAt, &h.EndedAt, &h.RecordedAt)

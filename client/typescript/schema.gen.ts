@@ -3005,10 +3005,12 @@ export interface components {
         HoldReason: {
             /** @enum {string} */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
-            /** @example mtr_7: the provider has counted 90 of the 100 that it has accepted */
+            /** @example api-calls: the provider has counted 90 of the 100 that it has accepted */
             message: string;
             /** @example mtr_7 */
             meter_id?: string;
+            /** @example api-calls */
+            meter_slug?: string;
             /**
              * Format: decimal
              * @description Units that were reported; of charge_differs, money
@@ -5856,7 +5858,12 @@ export interface operations {
     };
     "list-discrepancies": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;

@@ -1,8 +1,10 @@
-import { queryOptions } from "@tanstack/react-query";
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { answer, api } from "./client";
 
-/** What the daily audit of usage has found. */
-export const discrepancies = queryOptions({
-  queryKey: ["discrepancies"],
-  queryFn: ({ signal }) => answer(api.GET("/v1/billing/discrepancies", { signal })),
-});
+/** A page of what the daily audit of usage has found. */
+export const discrepancies = (page: string | undefined) =>
+  queryOptions({
+    queryKey: ["discrepancies", { page }],
+    queryFn: ({ signal }) => answer(api.GET("/v1/billing/discrepancies", { params: { query: { page_size: 25, ...(page && { page_token: page }) } }, signal })),
+    placeholderData: keepPreviousData,
+  });

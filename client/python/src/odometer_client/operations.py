@@ -172,9 +172,11 @@ class Operations:
         answer: schema.AutoSync = self.call("PUT", "/v1/billing/auto-sync", body=body)
         return answer
 
-    def list_discrepancies(self) -> schema.ListUsageDiscrepancy:
+    def list_discrepancies(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListUsageDiscrepancy:
         """List discrepancies between totals and events."""
-        answer: schema.ListUsageDiscrepancy = self.call("GET", "/v1/billing/discrepancies")
+        answer: schema.ListUsageDiscrepancy = self.call(
+            "GET", "/v1/billing/discrepancies", query={"page_size": page_size, "page_token": page_token}
+        )
         return answer
 
     def explain_billing(self, *, customer: str, meter: str, period: str | None = None, at: datetime | str | None = None) -> schema.Explain:

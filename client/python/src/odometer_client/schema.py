@@ -464,6 +464,7 @@ class HoldReason(TypedDict):
     ]
     message: str
     meter_id: NotRequired[str]
+    meter_slug: NotRequired[str]
     ours: NotRequired[Decimal]
     theirs: NotRequired[Decimal]
 

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { useSearch } from "@tanstack/react-router";
 import { discrepancies } from "../../api/discrepancies";
 import type { Schema } from "../../api/client";
 import { Empty } from "../../states/Empty";
@@ -20,8 +21,9 @@ const columns = [
 
 /** Where the daily audit found that totals, by which customers are billed, and their events disagree. */
 export function Discrepancies() {
+  const { page } = useSearch({ from: "/frame/billing/discrepancies" });
   return (
-    <List what="The discrepancies" columns={columns} query={useQuery(discrepancies)} empty={<None />} rows={2}>
+    <List what="The discrepancies" columns={columns} query={useQuery(discrepancies(page))} page={page} empty={<None />} rows={2}>
       {(found) => <Row key={`${found.meter_id}.${found.customer_id}.${found.day}`} found={found} />}
     </List>
   );

@@ -45,6 +45,7 @@ const reconciliation = createRoute({
 const discrepancies = createRoute({
   getParentRoute: () => billing,
   path: "/discrepancies",
+  validateSearch: asks("page"),
   component: lazyRouteComponent(() => import("./Discrepancies"), "Discrepancies"),
 });
 

@@ -33,7 +33,7 @@ export const needed = ({ permissions }: Session) =>
         answer(api.GET("/v1/billing/syncs", { params: { query: { ...query, status: "failed" } }, signal })),
         answer(api.GET("/v1/billing/syncs", { params: { query: { ...query, status: "running" } }, signal })),
         answer(api.GET("/v1/billing/reconciliation", { params: { query: { ...query, state: "disputed" } }, signal })),
-        answer(api.GET("/v1/billing/discrepancies", { signal })),
+        answer(api.GET("/v1/billing/discrepancies", { params: { query }, signal })),
         permissions.includes("webhooks:read") ? answer(api.GET("/v1/webhooks", { signal })) : null,
         permissions.includes("meters:read") ? answer(api.GET("/v1/meters", { params: { query: { page_size: mostMeters } }, signal })) : null,
       ]);

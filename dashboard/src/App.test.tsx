@@ -85,9 +85,9 @@ test("a sign-in leads to no other site", async () => {
 });
 
 test("what failed has a request id and is tried again", async () => {
-  answers["GET /v1/customers"] = () => problem(422, "page_token is not one of this query");
+  answers["GET /v1/customers"] = () => [422, { ...problem(422, "")[1], errors: [{ location: "query.page_token", message: "is not a page token of this query" }] }];
   open("/customers?page=old");
-  expect((await screen.findByRole("alert")).textContent).toContain("page_token is not one of this query");
+  expect((await screen.findByRole("alert")).textContent).toContain("The page in the address is of another list");
   expect(screen.getByText("REQUEST7")).toBeTruthy();
   answers["GET /v1/customers"] = () => [200, customers];
   press("Retry");

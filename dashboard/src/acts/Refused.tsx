@@ -1,20 +1,21 @@
 import { Failure } from "../api/client";
+import { fieldName, told } from "../api/words";
 import { Identifier } from "../values/Identifier";
 import styles from "./acts.module.css";
 
 /** Why nothing was done. What was typed stays. */
 export function Refused({ error }: { error: Error | null }) {
   if (!error) return null;
-  const detail = error instanceof Failure ? error.detail : "The dashboard has a fault here.";
-  const requestID = error instanceof Failure && error.status >= 500 ? error.requestID : null;
+  const failure = error instanceof Failure ? error : null;
+  const requestID = failure && failure.status >= 500 ? failure.requestID : null;
   return (
     <div className={styles.refused} role="alert">
-      <p>{detail.charAt(0).toUpperCase() + detail.slice(1)}</p>
-      {error instanceof Failure && error.fields.length > 0 && (
+      <p>{told(error)}</p>
+      {failure && failure.fields.length > 1 && (
         <ul>
-          {error.fields.map(({ location, message }) => (
+          {failure.fields.map(({ location, message }) => (
             <li key={location + message}>
-              <span className="mono">{location.replace(/^body\./, "")}</span> {message}
+              {fieldName(location)} {message}
             </li>
           ))}
         </ul>

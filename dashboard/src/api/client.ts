@@ -12,6 +12,8 @@ export class Failure extends Error {
     /** 0: there was no answer. */
     readonly status: number,
     readonly requestID: string | null,
+    /** The kind of problem. */
+    readonly code: string,
     /** The rules that were broken, each with where. */
     readonly fields: Schema<"FieldProblem">[] = [],
   ) {
@@ -53,7 +55,7 @@ interface Exchange<Body> {
 export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<Body> {
   const { data, error, response } = await exchange.catch((cause: unknown) => {
     if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
-    throw new Failure("No answer", "The API could not be reached. Look at the connection, then try again.", 0, null);
+    throw new Failure("No answer", "The service could not be reached. Look at the connection, then try again.", 0, null, "no_answer");
   });
   if (response.ok) return data as Body; // where nothing is answered, Body is undefined
   const problem = (typeof error === "object" ? error : null) as Partial<Schema<"Problem">> | null;
@@ -62,6 +64,7 @@ export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<B
     problem?.detail ?? "The answer says no more.",
     response.status,
     problem?.request_id ?? response.headers.get("X-Request-Id"),
+    problem?.code ?? "",
     problem?.errors,
   );
 }

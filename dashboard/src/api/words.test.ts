@@ -1,0 +1,24 @@
+import { expect, test } from "vitest";
+import { Failure } from "./client";
+import { fieldName, told } from "./words";
+
+const failure = (code: string, detail: string, ...fields: [location: string, message: string][]) =>
+  new Failure("Title", detail, 409, null, code, fields.map(([location, message]) => ({ location, message })));
+
+test("a problem says what an operator does about it, not which call a program makes", () => {
+  expect(told(failure("paused", "an operator has paused the customer"))).toContain("Resume it at its sync");
+  expect(told(failure("conflict", "Auto-Sync is off; PUT /v1/billing/auto-sync turns it on"))).toBe("Auto-Sync is off; the switch above turns it on");
+  expect(told(failure("conflict", "the provider does not have all of the customer's usage: POST /v1/billing/sync first"))).toContain(": Sync now on the customer's bill first");
+  expect(told(failure("conflict", "body.billing_provider_id: another customer of the tenant has this one"))).toBe("At the provider: another customer of the tenant has this one");
+  expect(told(failure("conflict", "a customer with this external_id exists already"))).toBe("A customer with this external ID exists already");
+});
+
+test("of a broken rule, the field has its form's name and is said once", () => {
+  expect(told(failure("invalid", "body.grace_hours must be at most 720", ["body.grace_hours", "must be at most 720"]))).toBe("Grace, in hours must be at most 720");
+  expect(told(failure("invalid", "two rules", ["body.slug", "must be short"], ["body.name", "must be long"]))).toBe("Some of it was refused.");
+  expect([fieldName("body.invoice_hold.deadline_hours"), fieldName("body.event_type"), fieldName("body")]).toEqual(["Hold at most, in hours", "Event type", "What was sent"]);
+});
+
+test("a fault of the dashboard is said to be one", () => {
+  expect(told(new Error("undefined is no function"))).toBe("The dashboard has a fault here.");
+});

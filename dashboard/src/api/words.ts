@@ -1,0 +1,56 @@
+import { Failure } from "./client";
+
+/** What the operator does about a problem, by its code, where the API's own words are for programs. */
+const byCode: Record<string, string> = {
+  internal: "Something went wrong in the service. Who runs it finds why by the request.",
+  meter_backfilling: "The meter's past is still being counted. Try again in a moment.",
+  no_provider: "No provider is connected. Connect one at Billing, Provider.",
+  overloaded: "The service is busy, and nothing was changed. Try again in a moment.",
+  paused: "Somebody has paused the customer. Resume it at its sync first.",
+  unavailable: "A part of the service does not answer. Try again in a moment.",
+};
+
+/** What the dashboard calls the API's calls that a problem may tell its reader to make. */
+const calls: Record<string, string> = {
+  "PUT /v1/billing/auto-sync": "the switch above",
+  "PUT /v1/billing/provider": "Billing, Provider",
+  "POST /v1/billing/sync": "Sync now on the customer's bill",
+};
+
+/** What forms call fields whose names say something else. */
+const fieldNames: Record<string, string> = {
+  billing_provider_id: "At the provider",
+  client_id: "Client ID",
+  confirm: "The external ID",
+  current: "Current password",
+  deadline_hours: "Hold at most, in hours",
+  effective_from: "From",
+  external_id: "External ID",
+  grace_hours: "Grace, in hours",
+  requests_per_minute: "Requests a minute",
+  url: "URL",
+};
+
+/** A place of a request by the name that its form has: body.grace_hours is Grace, in hours. */
+export function fieldName(location: string): string {
+  const name = location.replace(/^(body|query|path|header)\b\.?/, "");
+  const last = name.split(".").at(-1) ?? "";
+  const words = (fieldNames[last] ?? last.replaceAll("_", " ")) || "What was sent";
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** What went wrong, for who reads the dashboard. */
+export function told(error: Error): string {
+  if (!(error instanceof Failure)) return "The dashboard has a fault here.";
+  const known = byCode[error.code];
+  if (known !== undefined) return known;
+  const [field] = error.fields;
+  if (field?.location === "query.page_token") return "The page in the address is of another list. Begin at the first one.";
+  if (field && error.fields.length === 1) return `${fieldName(field.location)} ${field.message}`;
+  if (field) return "Some of it was refused.";
+  const words = error.detail
+    .replace(/\b(GET|PUT|POST|PATCH|DELETE) \/v1\/[^\s;,]+/g, (call) => calls[call] ?? call)
+    .replace(/\bbody\.[a-z_.]+/g, fieldName)
+    .replaceAll("external_id", "external ID");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}

@@ -83,7 +83,7 @@ function Row({ hold, open }: { hold: Hold; open: boolean }) {
       </tr>
       {open && (
         <tr>
-          <td colSpan={columns.length}>
+          <td colSpan={columns.length} className={cell.whole}>
             <Opened hold={hold} />
           </td>
         </tr>
@@ -143,9 +143,11 @@ function Opened({ hold }: { hold: Hold }) {
         </dd>
       </dl>
       {hold.actions.includes("release") && (
-        <Confirm verb="Release" thing={hold.invoice_id} needs="billing:write" act={release} asks="Reason, for the audit log">
-          The provider makes the invoice final and collects it as it stands. What it lacks or bills too much is on the reconciliation afterwards.
-        </Confirm>
+        <div className={styles.verbs}>
+          <Confirm verb="Release" thing={hold.invoice_id} needs="billing:write" act={release} asks="Reason, for the audit log">
+            The provider makes the invoice final and collects it as it stands. What it lacks or bills too much is on the reconciliation afterwards.
+          </Confirm>
+        </div>
       )}
     </div>
   );

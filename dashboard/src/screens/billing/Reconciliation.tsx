@@ -98,7 +98,7 @@ function Row({ line, open }: { line: Line; open: boolean }) {
       </tr>
       {open && (
         <tr>
-          <td colSpan={columns.length}>
+          <td colSpan={columns.length} className={cell.whole}>
             <Opened line={line} />
           </td>
         </tr>
@@ -120,6 +120,7 @@ function Opened({ line }: { line: Line }) {
   const rebill = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/rebill", body(reason))), { changes });
   const waive = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/waive", body(reason))), { changes });
   const writeOff = useAct((reason: string) => answer(api.POST("/v1/billing/reconciliation/{period}/{meter}/write-off", body(reason))), { changes });
+  const more = line.state === "disputed"; // than was reported, or at another price
   const common = { needs: "billing:write", thing: `${line.meter_slug} of ${called(line)}`, asks: "Reason, for the audit log" };
   return (
     <div className={styles.opened}>
@@ -182,12 +183,12 @@ function Opened({ line }: { line: Line }) {
       <div className={styles.verbs}>
         {line.actions.includes("rebill") && (
           <Confirm {...common} verb="Rebill" act={rebill}>
-            What the invoices lack is billed with the customer's next period.
+            {more ? "The difference is carried into the customer's next period, also where that lowers its bill." : "What the invoices lack is billed with the customer's next period."}
           </Confirm>
         )}
         {line.actions.includes("waive") && (
           <Confirm {...common} verb="Waive" act={waive} danger>
-            What the invoices lack is never billed. The customer keeps it.
+            {more ? "The invoices stay as they are, and nothing is carried into a later period." : "What the invoices lack is never billed. The customer keeps it."}
           </Confirm>
         )}
         {line.actions.includes("write_off") && (

@@ -9,13 +9,23 @@ export function Tabs({ label, tabs, params = {} }: { label: string; tabs: readon
   useEffect(() => {
     const tabs = row.current;
     if (!tabs) return;
-    // Where not all fit, the open one is seen.
+    // Where not all fit, it is seen at which end there are more.
+    const fade = () => {
+      tabs.toggleAttribute("data-before", tabs.scrollLeft > 1);
+      tabs.toggleAttribute("data-after", tabs.scrollLeft + tabs.clientWidth < tabs.scrollWidth - 1);
+    };
+    // And the open one is, in the middle so that its neighbours are.
     const fitted = new ResizeObserver(() => {
       const open = tabs.querySelector<HTMLElement>("[aria-current]");
-      if (open) tabs.scrollLeft = open.offsetLeft - tabs.offsetLeft;
+      if (open) tabs.scrollLeft = open.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - open.clientWidth) / 2;
+      fade();
     });
     fitted.observe(tabs);
-    return () => fitted.disconnect();
+    tabs.addEventListener("scroll", fade, { passive: true });
+    return () => {
+      fitted.disconnect();
+      tabs.removeEventListener("scroll", fade);
+    };
   }, [pathname]);
   return (
     <nav ref={row} className={styles.tabs} aria-label={label}>

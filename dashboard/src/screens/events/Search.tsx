@@ -1,6 +1,7 @@
 import { Button, TextInput } from "@mantine/core";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState, type FormEvent } from "react";
+import { Folded } from "../../frame/Folded";
 import styles from "./Events.module.css";
 
 const fields = [
@@ -27,19 +28,13 @@ export function Search() {
 
 function Fields({ initial, find }: { initial: { [name in keyof Typed]: string | undefined }; find: (typed: Typed) => void }) {
   const [typed, setTyped] = useState(initial);
-  const [opened, setOpened] = useState(Object.values(initial).some(Boolean));
   const submit = (event: FormEvent) => {
     event.preventDefault();
     find(Object.fromEntries(Object.entries(typed).flatMap(([name, text = ""]) => (text.trim() === "" ? [] : [[name, text.trim()]]))));
   };
   return (
-    <>
-      {!opened && (
-        <Button variant="default" className={styles.opener} aria-expanded={false} onClick={() => setOpened(true)}>
-          Search events
-        </Button>
-      )}
-      <form className={styles.search} role="search" aria-label="Events" data-opened={opened || undefined} onSubmit={submit}>
+    <Folded opener="Search events" asked={Object.values(initial).some(Boolean)}>
+      <form className={styles.search} role="search" aria-label="Events" onSubmit={submit}>
         {fields.map(([name, label, kind]) => (
           <TextInput
             key={name}
@@ -57,6 +52,6 @@ function Fields({ initial, find }: { initial: { [name in keyof Typed]: string | 
           Search
         </Button>
       </form>
-    </>
+    </Folded>
   );
 }

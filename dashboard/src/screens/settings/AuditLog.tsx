@@ -4,6 +4,7 @@ import { useNavigate, useSearch } from "@tanstack/react-router";
 import { Fragment, useState, type FormEvent } from "react";
 import { answer, api, type Schema } from "../../api/client";
 import { useSession } from "../../api/session";
+import { Folded } from "../../frame/Folded";
 import { Head } from "../../frame/Head";
 import { Opener } from "../../frame/Opener";
 import { Allowed } from "../../states/Allowed";
@@ -64,24 +65,26 @@ function Asking({ asked }: { asked: Asked }) {
   };
   const change = (name: keyof Asked) => (event: { currentTarget: HTMLInputElement }) => setTyped({ ...typed, [name]: event.currentTarget.value });
   return (
-    <form className={styles.filters} role="search" aria-label="The audit log" onSubmit={show}>
-      {fields.map(([name, label, placeholder]) => (
-        <TextInput key={name} label={label} placeholder={placeholder} maxLength={128} value={typed[name] ?? ""} onChange={change(name)} />
-      ))}
-      {days.map(([name, label]) => (
-        <TextInput key={name} label={label} type="date" value={typed[name] ?? ""} onChange={change(name)} />
-      ))}
-      <div className={styles.verbs}>
-        <Button type="submit" variant="default" size="sm">
-          Show
-        </Button>
-        {Object.keys(asked).length > 0 && (
-          <Button variant="subtle" size="sm" onClick={() => void navigate({ to: "/settings/audit-log", search: {} })}>
-            Show all
+    <Folded opener="Search the audit log" asked={Object.keys(asked).length > 0}>
+      <form className={styles.filters} role="search" aria-label="The audit log" onSubmit={show}>
+        {fields.map(([name, label, placeholder]) => (
+          <TextInput key={name} label={label} placeholder={placeholder} maxLength={128} value={typed[name] ?? ""} onChange={change(name)} />
+        ))}
+        {days.map(([name, label]) => (
+          <TextInput key={name} label={label} type="date" value={typed[name] ?? ""} onChange={change(name)} />
+        ))}
+        <div className={styles.verbs}>
+          <Button type="submit" variant="default" size="sm">
+            Show
           </Button>
-        )}
-      </div>
-    </form>
+          {Object.keys(asked).length > 0 && (
+            <Button variant="subtle" size="sm" onClick={() => void navigate({ to: "/settings/audit-log", search: {} })}>
+              Show all
+            </Button>
+          )}
+        </div>
+      </form>
+    </Folded>
   );
 }
 

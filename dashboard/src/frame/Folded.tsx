@@ -1,0 +1,20 @@
+import { Button } from "@mantine/core";
+import { useState, type ReactNode } from "react";
+import styles from "./Folded.module.css";
+
+/** A search of several fields. On a phone it unfolds where somebody wants it, or has asked for something. */
+export function Folded({ opener, asked, children }: { opener: string; asked: boolean; children: ReactNode }) {
+  const [opened, setOpened] = useState(asked);
+  return (
+    <>
+      {!opened && (
+        <Button variant="default" className={styles.opener} aria-expanded={false} onClick={() => setOpened(true)}>
+          {opener}
+        </Button>
+      )}
+      <div className={styles.folded} data-opened={opened || undefined}>
+        {children}
+      </div>
+    </>
+  );
+}

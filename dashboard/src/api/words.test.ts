@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Failure } from "./client";
-import { fieldName, told } from "./words";
+import { fieldName, inWords, told } from "./words";
 
 const failure = (code: string, detail: string, ...fields: [location: string, message: string][]) =>
   new Failure("Title", detail, 409, null, code, fields.map(([location, message]) => ({ location, message })));
@@ -17,6 +17,11 @@ test("of a broken rule, the field has its form's name and is said once", () => {
   expect(told(failure("invalid", "body.grace_hours must be at most 720", ["body.grace_hours", "must be at most 720"]))).toBe("Grace, in hours must be at most 720");
   expect(told(failure("invalid", "two rules", ["body.slug", "must be short"], ["body.name", "must be long"]))).toBe("Some of it was refused.");
   expect([fieldName("body.invoice_hold.deadline_hours"), fieldName("body.event_type"), fieldName("body")]).toEqual(["Hold at most, in hours", "Event type", "What was sent"]);
+});
+
+test("why a sync has failed names what the dashboard calls it", () => {
+  expect(inWords("no billing provider is configured; PUT /v1/billing/provider first")).toBe("no billing provider is configured; connect one at Billing, Provider first");
+  expect(inWords("the customer's billing_provider_id names no customer of Stripe's; correct it")).toContain("customer's id at the provider names");
 });
 
 test("a fault of the dashboard is said to be one", () => {

@@ -13,7 +13,7 @@ const byCode: Record<string, string> = {
 /** What the dashboard calls the API's calls that a problem may tell its reader to make. */
 const calls: Record<string, string> = {
   "PUT /v1/billing/auto-sync": "the switch above",
-  "PUT /v1/billing/provider": "Billing, Provider",
+  "PUT /v1/billing/provider": "connect one at Billing, Provider",
   "POST /v1/billing/sync": "Sync now on the customer's bill",
 };
 
@@ -39,6 +39,15 @@ export function fieldName(location: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** A sentence of the API's, with what the dashboard calls what it names. */
+export function inWords(text: string): string {
+  return text
+    .replace(/\b(GET|PUT|POST|PATCH|DELETE) \/v1\/[^\s;,]+/g, (call) => calls[call] ?? call)
+    .replace(/\bbody\.[a-z_.]+/g, fieldName)
+    .replaceAll("external_id", "external ID")
+    .replaceAll("billing_provider_id", "id at the provider");
+}
+
 /** What went wrong, for who reads the dashboard. */
 export function told(error: Error): string {
   if (!(error instanceof Failure)) return "The dashboard has a fault here.";
@@ -48,9 +57,6 @@ export function told(error: Error): string {
   if (field?.location === "query.page_token") return "The page in the address is of another list. Begin at the first one.";
   if (field && error.fields.length === 1) return `${fieldName(field.location)} ${field.message}`;
   if (field) return "Some of it was refused.";
-  const words = error.detail
-    .replace(/\b(GET|PUT|POST|PATCH|DELETE) \/v1\/[^\s;,]+/g, (call) => calls[call] ?? call)
-    .replace(/\bbody\.[a-z_.]+/g, fieldName)
-    .replaceAll("external_id", "external ID");
+  const words = inWords(error.detail);
   return words.charAt(0).toUpperCase() + words.slice(1);
 }

@@ -25,6 +25,7 @@ export function Frame() {
         </Link>
         <p className={styles.tenant} title={tenant.id}>
           {tenant.name}
+          <span className={styles.zone}> · {tenant.timezone}</span>
         </p>
         <Find />
         <Navigation />

@@ -7,6 +7,7 @@ import { useSession } from "../../api/session";
 import { Filter } from "../../frame/Filter";
 import { Opener } from "../../frame/Opener";
 import { Empty } from "../../states/Empty";
+import { Actor } from "../../values/Actor";
 import { Ago } from "../../values/Ago";
 import { Quantity } from "../../values/Amount";
 import { CustomerName } from "../../values/CustomerName";
@@ -106,10 +107,10 @@ function Opened({ hold }: { hold: Hold }) {
             {hold.reasons.map((reason, index) => (
               <tr key={index}>
                 <td className={styles.text}>{reason.message}</td>
-                <td className={cell.number} data-title="ours">
+                <td className={cell.number} data-title={reason.ours && "ours"}>
                   {reason.ours !== undefined && <Quantity value={reason.ours} />}
                 </td>
-                <td className={cell.number} data-title="theirs">
+                <td className={cell.number} data-title={reason.theirs && "theirs"}>
                   {reason.theirs !== undefined && <Quantity value={reason.theirs} />}
                 </td>
               </tr>
@@ -133,7 +134,7 @@ function Opened({ hold }: { hold: Hold }) {
           <>
             <dt>Released</dt>
             <dd>
-              {hold.note} <span className="muted">by {hold.released_by}</span>
+              {hold.note} <span className="muted">by</span> <Actor is={hold.released_by} />
             </dd>
           </>
         )}

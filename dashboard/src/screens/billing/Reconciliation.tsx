@@ -8,6 +8,7 @@ import { useSession } from "../../api/session";
 import { Filter } from "../../frame/Filter";
 import { Opener } from "../../frame/Opener";
 import { Empty } from "../../states/Empty";
+import { Actor } from "../../values/Actor";
 import { Amount, Quantity } from "../../values/Amount";
 import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
@@ -168,7 +169,12 @@ function Opened({ line }: { line: Line }) {
           <>
             <dt>Decided</dt>
             <dd>
-              <Instant at={line.decided_at} /> <span className="muted">{line.decided_by && `by ${line.decided_by}`}</span> {line.note}
+              {line.note} {line.decided_by && (
+                <>
+                  <span className="muted">by</span> <Actor is={line.decided_by} />,{" "}
+                </>
+              )}
+              <Instant at={line.decided_at} />
             </dd>
           </>
         )}

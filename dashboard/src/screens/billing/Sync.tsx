@@ -10,8 +10,10 @@ import { useSession } from "../../api/session";
 import { over, requestSync, sync as read, type SyncRun } from "../../api/syncs";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
+import { inWords } from "../../api/words";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
+import { Actor } from "../../values/Actor";
 import { Ago } from "../../values/Ago";
 import { Amount, Quantity } from "../../values/Amount";
 import { CustomerName } from "../../values/CustomerName";
@@ -65,13 +67,13 @@ function Facts({ run }: { run: SyncRun }) {
       {run.error && (
         <>
           <dt>What to do</dt>
-          <dd>{run.error}</dd>
+          <dd>{inWords(run.error)}</dd>
         </>
       )}
       {run.last_error && (
         <>
           <dt>Last error</dt>
-          <dd>{run.last_error}</dd>
+          <dd>{inWords(run.last_error)}</dd>
         </>
       )}
       {run.attempts !== undefined && run.attempts > 0 && (
@@ -91,7 +93,7 @@ function Facts({ run }: { run: SyncRun }) {
         <>
           <dt>Paused</dt>
           <dd>
-            {run.pause.reason} <span className="muted">by {run.pause.by}</span> <Ago at={run.pause.since} />
+            {run.pause.reason} <span className="muted">by</span> <Actor is={run.pause.by} /> <Ago at={run.pause.since} />
           </dd>
         </>
       )}

@@ -2,6 +2,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { answer, api } from "../../api/client";
 import { over, type SyncRun } from "../../api/syncs";
+import { inWords } from "../../api/words";
 import { Filter } from "../../frame/Filter";
 import { Empty } from "../../states/Empty";
 import { Ago } from "../../values/Ago";
@@ -64,7 +65,7 @@ function Row({ run, alone }: { run: SyncRun; alone: boolean }) {
         <State is={means} says={says}>{state}</State>
       </td>
       <td className="muted">{triggers[run.trigger]}</td>
-      <td className={styles.text}>{run.error || run.last_error || (run.pause && `Paused: ${run.pause.reason}`)}</td>
+      <td className={styles.text}>{inWords(run.error || run.last_error || "") || (run.pause && `Paused: ${run.pause.reason}`)}</td>
       <td className={cell.number}>
         <Ago at={run.requested_at} />
       </td>

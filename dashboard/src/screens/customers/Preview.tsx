@@ -83,7 +83,7 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
           {line.backfilling ? <span className="muted">being counted</span> : <Quantity value={line.usage} />}
         </td>
         <td className={cell.number} data-title="rate">
-          <Quantity value={line.unit_price} />
+          <Amount value={line.unit_price} currency={line.currency} />
         </td>
         <td className={cell.number}>
           <span className={line.excluded && styles.left}>

@@ -1,18 +1,19 @@
 import type { Schema } from "../../api/client";
+import { inWords } from "../../api/words";
 import { over, type SyncRun } from "../../api/syncs";
 
 const answered: Schema<"SyncLine">["state"][] = ["accepted", "counted", "rejected"];
 
 /** How far a sync has come, in words: what it waits for, or what came of it. */
 export function step({ status, error, last_error, pause, lines }: SyncRun): string {
-  if (error) return error;
+  if (error) return inWords(error);
   if (pause) return `Paused: ${pause.reason}`;
   const reports = [...new Map(lines.map(({ report_id, state }) => [report_id, state])).values()];
   if (reports.length === 0) {
     if (over({ status })) return "There was nothing new to report.";
-    if (last_error) return last_error;
+    if (last_error) return inWords(last_error);
     return status === "requested" ? "It is written down, and begins in a moment." : "Usage is read, and what to report is planned.";
   }
   const count = `${reports.filter((state) => answered.includes(state)).length} of ${reports.length} ${reports.length === 1 ? "report" : "reports"} answered`;
-  return last_error ? `${count}. The last attempt: ${last_error}` : `${count}.`;
+  return last_error ? `${count}. The last attempt: ${inWords(last_error)}` : `${count}.`;
 }

@@ -166,7 +166,13 @@ function Create({ of, done }: Parts) {
   const [scope, setScope] = useState<Schema<"CreateAPIKey">["scope"]>("ingest_only");
   const [signatures, setSignatures] = useState<"v2" | "v1_and_v2">("v2");
   const [days, setDays] = useState("");
-  const create = useAct(() => of.create({ name, scope, signatures, ...expiry(days, new Date()) }), { changes: [of.queryKey], done });
+  const create = useAct(() => of.create({ name, scope, signatures, ...expiry(days, new Date()) }), {
+    changes: [of.queryKey],
+    done(made) {
+      leave(); // what is shown takes the form's place
+      done(made);
+    },
+  });
   const leave = () => {
     setOpened(false);
     setName("");
@@ -179,7 +185,7 @@ function Create({ of, done }: Parts) {
         {what}
       </Verb>
       <Dialog title={what} opened={opened} leave={leave}>
-        <Form act={create} needs={needs} submit={`Make the ${of.thing}`} leave={leave} onSubmit={() => create.mutate(undefined, { onSuccess: leave })}>
+        <Form act={create} needs={needs} submit={`Make the ${of.thing}`} leave={leave} onSubmit={() => create.mutate()}>
           <TextInput
             label="Name"
             description="What it is for, as the program's name"

@@ -70,7 +70,10 @@ function Create() {
   const [secret, setSecret] = useState<string>();
   const create = useAct((body: Schema<"CreateWebhook">) => answer(api.POST("/v1/webhooks", { body })), {
     changes: [["webhooks"]],
-    done: (made) => setSecret(made.secret),
+    done(made) {
+      leave(); // what is shown takes the form's place
+      setSecret(made.secret);
+    },
   });
   const leave = () => {
     setOpened(false);
@@ -82,7 +85,7 @@ function Create() {
         Make a webhook
       </Verb>
       <Dialog title="Make a webhook" opened={opened} leave={leave}>
-        <WebhookForm act={create} submit="Make the webhook" leave={leave} onSubmit={(body) => create.mutate(body, { onSuccess: leave })} />
+        <WebhookForm act={create} submit="Make the webhook" leave={leave} onSubmit={(body) => create.mutate(body)} />
       </Dialog>
       <Secret title="What the webhook's messages are signed with" secret={secret} leave={() => setSecret(undefined)}>
         Whoever takes the messages verifies them with it.

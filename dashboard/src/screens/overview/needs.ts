@@ -1,6 +1,7 @@
 import type { LinkProps } from "@tanstack/react-router";
 import type { Schema } from "../../api/client";
 import { called } from "../../api/customers";
+import { inWords } from "../../api/words";
 import type { Meaning } from "../../values/State";
 
 /** Something that goes on only when somebody does something, or that has not gone on for a while. */
@@ -43,7 +44,7 @@ export function urgent({ holds, syncs, running, lines, audits, webhooks, meters 
     })),
     ...syncs.map((sync) => ({
       id: sync.id,
-      what: sync.error || "Sync",
+      what: inWords(sync.error) || "Sync",
       who: called(sync),
       means: "bad" as const,
       state: "failed",
@@ -98,7 +99,7 @@ export function urgent({ holds, syncs, running, lines, audits, webhooks, meters 
 function waiting(sync: Schema<"SyncRun">): Need[] {
   const need = { id: sync.id, who: called(sync), link: { to: "/billing/syncs/$sync", params: { sync: sync.id } } as const };
   if (sync.pause) return [{ ...need, what: `Paused: ${sync.pause.reason}`, means: "off", state: "paused", since: sync.pause.since }];
-  if (sync.last_error) return [{ ...need, what: sync.last_error, means: "waiting", state: "tried again", since: sync.started_at }];
+  if (sync.last_error) return [{ ...need, what: inWords(sync.last_error), means: "waiting", state: "tried again", since: sync.started_at }];
   return [];
 }
 

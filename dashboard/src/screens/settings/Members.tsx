@@ -101,7 +101,13 @@ function Invite({ done }: Inviting) {
   const [email, setEmail] = useState("");
   const [name, setName] = useState("");
   const [role, setRole] = useState<Given>("viewer");
-  const invite = useAct(() => answer(api.POST("/v1/tenant/members", { body: { email, name, role } })), { changes: [["invitations"], ["audit-log"]], done });
+  const invite = useAct(() => answer(api.POST("/v1/tenant/members", { body: { email, name, role } })), {
+    changes: [["invitations"], ["audit-log"]],
+    done(made) {
+      leave(); // what is shown takes the form's place
+      done(made);
+    },
+  });
   const leave = () => {
     setOpened(false);
     setEmail("");
@@ -114,7 +120,7 @@ function Invite({ done }: Inviting) {
         Invite a member
       </Verb>
       <Dialog title="Invite a member" opened={opened} leave={leave}>
-        <Form act={invite} needs="tenant:manage" submit="Make the invitation" leave={leave} onSubmit={() => invite.mutate(undefined, { onSuccess: leave })}>
+        <Form act={invite} needs="tenant:manage" submit="Make the invitation" leave={leave} onSubmit={() => invite.mutate()}>
           <TextInput
             label="E-mail"
             type="email"

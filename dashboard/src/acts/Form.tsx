@@ -32,7 +32,7 @@ export function Form({ act, needs, submit, onSubmit, not, danger, leave, childre
       <div className={styles.buttons}>
         {leave && (
           <Button variant="default" size="sm" onClick={leave}>
-            Cancel
+            Back
           </Button>
         )}
         <Verb type="submit" needs={needs} not={not} variant={danger ? "danger" : "filled"} loading={act.isPending}>

@@ -151,21 +151,24 @@ func (w walk) disputed(ctx context.Context, mark string) error {
 		w.to("/overview"), miss(need))
 }
 
-// reread opens a screen anew until it says a text: what comes by itself may take a
-// while on a busy machine.
+// reread waits for a text on a screen, which is opened anew from time to time: what
+// comes by itself may take a while on a busy machine.
 func (w walk) reread(path, text string) act {
 	return func(ctx context.Context) error {
+		const patience = 5 * time.Second // beyond that a screen may not ask again by itself
+		there := fmt.Sprintf(`document.querySelector("main").innerText.includes(%q)`, text)
 		deadline := time.Now().Add(5 * stepTimeout)
 		for {
 			if err := w.to(path)(ctx); err != nil {
 				return err
 			}
-			says, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("main").innerText`))
-			if err != nil || strings.Contains(says, text) {
+			_, err := chromedp.Run(ctx, chromedp.Poll[bool](there, chromedp.WithPollingTimeout(patience)))
+			if err == nil || ctx.Err() != nil {
 				return err
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("%s does not say %q, but %q", path, text, says)
+				says, _ := chromedp.Run(ctx, chromedp.Evaluate[string](`document.querySelector("main").innerText`))
+				return fmt.Errorf("%s does not say %q, but %q: %w", path, text, says, err)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ const byCode: Record<string, string> = {
   no_provider: "No provider is connected. Connect one at Billing, Provider.",
   overloaded: "The service is busy, and nothing was changed. Try again in a moment.",
   paused: "Somebody has paused the customer. Resume it at its sync first.",
+  rate_limited: "More was asked for than a minute allows. Try again in a moment.",
   unavailable: "A part of the service does not answer. Try again in a moment.",
 };
 

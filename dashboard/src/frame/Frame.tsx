@@ -23,8 +23,8 @@ export function Frame() {
         <Link to="/overview" className={styles.name}>
           Odometer
         </Link>
-        <p className={styles.tenant} title={tenant.id}>
-          {tenant.name}
+        <p className={styles.tenant}>
+          <span title={tenant.id}>{tenant.name}</span>
           <span className={styles.zone}> · {tenant.timezone}</span>
         </p>
         <Find />

@@ -1,5 +1,6 @@
 import { useRouter, type ErrorComponentProps } from "@tanstack/react-router";
 import { Failed } from "./Failed";
+import styles from "./states.module.css";
 
 /** What a screen shows that could not be shown. */
 export function RouteFailed({ error, reset }: ErrorComponentProps) {
@@ -8,5 +9,9 @@ export function RouteFailed({ error, reset }: ErrorComponentProps) {
     reset();
     void router.invalidate();
   };
-  return <Failed what="This screen" error={error instanceof Error ? error : new Error(String(error))} retry={retry} />;
+  return (
+    <main className={styles.alone}>
+      <Failed what="This screen" error={error instanceof Error ? error : new Error(String(error))} retry={retry} />
+    </main>
+  );
 }

@@ -83,7 +83,7 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 	key, hash, lastFour := s.Keys.Make(in.Body.Scope)
 	record := metering.APIKey{Name: in.Body.Name, Scope: in.Body.Scope, LastFour: lastFour, ExpiresAt: in.Body.ExpiresAt}
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-api-key", in.Body, func(within db.Creators) (APIKey, error) {
-		made, err := within.APIKeys.Create(ctx, who.Tenant.ID, who.Actor, record, hash)
+		made, err := within.APIKeys.Create(ctx, who.Tenant.ID, who.Actor, record, hash, s.Now())
 		return s.showAPIKey(made), err
 	})
 	if err != nil {
@@ -97,16 +97,17 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 
 type listAPIKeysOutput struct{ Body List[APIKey] }
 
-func (s *server) listAPIKeys(ctx context.Context, _ *struct{}) (*listAPIKeysOutput, error) {
-	keys, err := s.Store.APIKeys.List(ctx, principalOf(ctx).Tenant.ID)
+func (s *server) listAPIKeys(ctx context.Context, in *struct{ Paging }) (*listAPIKeysOutput, error) {
+	var before metering.KeyID
+	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
+		return nil, err
+	}
+	keys, err := s.Store.APIKeys.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize+1)
 	if err != nil {
 		return nil, err
 	}
-	out := &listAPIKeysOutput{List[APIKey]{Data: []APIKey{}}}
-	for _, k := range keys {
-		out.Body.Data = append(out.Body.Data, s.showAPIKey(k))
-	}
-	return out, nil
+	cursorOf := func(k metering.APIKey) metering.KeyID { return k.ID }
+	return &listAPIKeysOutput{listOf(ctx, s, keys, in.PageSize, s.showAPIKey, cursorOf)}, nil
 }
 
 type revokeAPIKeyInput struct {

@@ -161,7 +161,7 @@ func (b *bundle) newKey(t testing.TB, scope metering.Scope) string {
 	t.Helper()
 	key, hash, lastFour := b.keys.Make(scope)
 	record := metering.APIKey{Name: string(scope), Scope: scope, LastFour: lastFour}
-	_, err := b.store.APIKeys.Create(t.Context(), b.tenant.ID, metering.Operator, record, hash)
+	_, err := b.store.APIKeys.Create(t.Context(), b.tenant.ID, metering.Operator, record, hash, b.now())
 	require.NoError(t, err)
 	return key
 }

@@ -119,7 +119,7 @@ func (b *bundle) keyOf(t *testing.T, tenant metering.TenantID, scope metering.Sc
 	t.Helper()
 	key, hash, lastFour := b.keys.Make(scope)
 	record := metering.APIKey{Name: "matrix", Scope: scope, LastFour: lastFour}
-	record, err := b.store.APIKeys.Create(t.Context(), tenant, metering.Operator, record, hash)
+	record, err := b.store.APIKeys.Create(t.Context(), tenant, metering.Operator, record, hash, b.now())
 	require.NoError(t, err)
 	return credential{func(string) []string { return []string{"Authorization: Bearer " + key} }, "api_keys", record.ID.String()}
 }

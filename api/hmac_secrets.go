@@ -93,16 +93,17 @@ func (s *server) newSecret(tenant metering.TenantID) (secret string, record mete
 
 type listHMACSecretsOutput struct{ Body List[HMACSecret] }
 
-func (s *server) listHMACSecrets(ctx context.Context, _ *struct{}) (*listHMACSecretsOutput, error) {
-	secrets, err := s.Store.HMACSecrets.List(ctx, principalOf(ctx).Tenant.ID)
+func (s *server) listHMACSecrets(ctx context.Context, in *struct{ Paging }) (*listHMACSecretsOutput, error) {
+	var before metering.HMACSecretID
+	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
+		return nil, err
+	}
+	secrets, err := s.Store.HMACSecrets.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize+1)
 	if err != nil {
 		return nil, err
 	}
-	out := &listHMACSecretsOutput{List[HMACSecret]{Data: []HMACSecret{}}}
-	for _, h := range secrets {
-		out.Body.Data = append(out.Body.Data, showHMACSecret(h))
-	}
-	return out, nil
+	cursorOf := func(h metering.HMACSecret) metering.HMACSecretID { return h.ID }
+	return &listHMACSecretsOutput{listOf(ctx, s, secrets, in.PageSize, showHMACSecret, cursorOf)}, nil
 }
 
 type revokeHMACSecretInput struct {

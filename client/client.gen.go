@@ -5457,6 +5457,15 @@ type WebhookTested struct {
 	WebhookId string `json:"webhook_id"`
 }
 
+// ListApiKeysParams defines parameters for ListApiKeys.
+type ListApiKeysParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
 // CreateApiKeyParams defines parameters for CreateApiKey.
 type CreateApiKeyParams struct {
 	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
@@ -5678,6 +5687,15 @@ type GetEventCountsParams struct {
 
 // GetEventCountsParamsGranularity defines parameters for GetEventCounts.
 type GetEventCountsParamsGranularity string
+
+// ListHmacSecretsParams defines parameters for ListHmacSecrets.
+type ListHmacSecretsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
 
 // CreateHmacSecretParams defines parameters for CreateHmacSecret.
 type CreateHmacSecretParams struct {
@@ -6400,7 +6418,7 @@ type ClientInterface interface {
 	// ListApiKeys List API keys
 	//
 	// Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
-	ListApiKeys(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListApiKeys(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateApiKeyWithBody Create an API key
 	//
@@ -6967,7 +6985,7 @@ type ClientInterface interface {
 	// ListHmacSecrets List HMAC secrets
 	//
 	// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
-	ListHmacSecrets(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ListHmacSecrets(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateHmacSecretWithBody Create an HMAC secret
 	//
@@ -7542,8 +7560,8 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 // ListApiKeys List API keys
 //
 // Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
-func (c *Client) ListApiKeys(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListApiKeysRequest(c.Server)
+func (c *Client) ListApiKeys(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListApiKeysRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8899,8 +8917,8 @@ func (c *Client) GetEventCounts(ctx context.Context, params *GetEventCountsParam
 // ListHmacSecrets List HMAC secrets
 //
 // Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
-func (c *Client) ListHmacSecrets(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListHmacSecretsRequest(c.Server)
+func (c *Client) ListHmacSecrets(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListHmacSecretsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -10295,7 +10313,7 @@ func NewGetReadinessRequest(server string) (*http.Request, error) {
 }
 
 // NewListApiKeysRequest constructs an http.Request for the ListApiKeys method
-func NewListApiKeysRequest(server string) (*http.Request, error) {
+func NewListApiKeysRequest(server string, params *ListApiKeysParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -10311,6 +10329,45 @@ func NewListApiKeysRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -13211,7 +13268,7 @@ func NewGetEventCountsRequest(server string, params *GetEventCountsParams) (*htt
 }
 
 // NewListHmacSecretsRequest constructs an http.Request for the ListHmacSecrets method
-func NewListHmacSecretsRequest(server string) (*http.Request, error) {
+func NewListHmacSecretsRequest(server string, params *ListHmacSecretsParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -13227,6 +13284,45 @@ func NewListHmacSecretsRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -16193,7 +16289,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
-	ListApiKeysWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListApiKeysResponse, error)
+	ListApiKeysWithResponse(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*ListApiKeysResponse, error)
 
 	// CreateApiKeyWithBodyWithResponse Create an API key
 	//
@@ -16830,7 +16926,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
-	ListHmacSecretsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListHmacSecretsResponse, error)
+	ListHmacSecretsWithResponse(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*ListHmacSecretsResponse, error)
 
 	// CreateHmacSecretWithBodyWithResponse Create an HMAC secret
 	//
@@ -23272,8 +23368,8 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
-func (c *ClientWithResponses) ListApiKeysWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListApiKeysResponse, error) {
-	rsp, err := c.ListApiKeys(ctx, reqEditors...)
+func (c *ClientWithResponses) ListApiKeysWithResponse(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*ListApiKeysResponse, error) {
+	rsp, err := c.ListApiKeys(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -24383,8 +24479,8 @@ func (c *ClientWithResponses) GetEventCountsWithResponse(ctx context.Context, pa
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
-func (c *ClientWithResponses) ListHmacSecretsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListHmacSecretsResponse, error) {
-	rsp, err := c.ListHmacSecrets(ctx, reqEditors...)
+func (c *ClientWithResponses) ListHmacSecretsWithResponse(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*ListHmacSecretsResponse, error) {
+	rsp, err := c.ListHmacSecrets(ctx, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

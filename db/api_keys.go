@@ -32,17 +32,24 @@ func apiKeyFields(k *metering.APIKey) []any {
 	return []any{&k.TenantID, &k.ID, &k.Name, &k.Scope, &k.LastFour, &k.CreatedAt, &k.CreatedBy, &k.HandedTo, &k.ExpiresAt, &k.RevokedAt, &k.LastUsedAt}
 }
 
-// Create stores a key's record under the keyed hash of the key.
-func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte) (created metering.APIKey, err error) {
+// Create stores a key's record under the keyed hash of the key, or answers CodeConflict when as many
+// as may be are live at now.
+func (s APIKeys) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte, now time.Time) (created metering.APIKey, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		created, err = addAPIKey(ctx, tx, tenant, actor, key, hash)
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		created, err = addAPIKey(ctx, tx, tenant, actor, key, hash, now)
 		return err
 	})
 	return created, err
 }
 
-func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte) (created metering.APIKey, err error) {
+func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, key metering.APIKey, hash []byte, now time.Time) (created metering.APIKey, err error) {
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
+		return created, err
+	}
+	if err := refuseMore(ctx, tx, metering.APIKeyCredential, tenant, metering.MaxAPIKeys, now); err != nil {
 		return created, err
 	}
 	err = tx.QueryRow(ctx, `
@@ -85,9 +92,14 @@ func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*
 	return found, coded(rows.Err())
 }
 
-// List returns the tenant's keys, newest first.
-func (s APIKeys) List(ctx context.Context, tenant metering.TenantID) ([]metering.APIKey, error) {
-	rows, err := s.pool.Query(ctx, `select `+rotatedAPIKeyColumns+` from api_keys k where k.tenant_id = $1 order by k.id desc`, tenant)
+// List returns the tenant's keys before one, newest first; 0: from the newest on.
+func (s APIKeys) List(ctx context.Context, tenant metering.TenantID, before metering.KeyID, limit int) ([]metering.APIKey, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+rotatedAPIKeyColumns+` from api_keys k
+		where k.tenant_id = $1
+		  and ($2 = 0 or k.id < $2)
+		order by k.id desc
+		limit $3`, tenant, before, limit)
 	if err != nil {
 		return nil, coded(err)
 	}

@@ -66,7 +66,7 @@ func inRotation(kind metering.CredentialKind, table, a string) string {
 }
 
 // APIKey makes a key of the old one's name, scope and expiry. CodeConflict when
-// the old one is not live now.
+// the old one is not live now, or as many as may be are live besides.
 func (s Rotations) APIKey(ctx context.Context, by Rotating, old metering.KeyID, fresh metering.APIKey, hash []byte) (made metering.APIKey, begun metering.Rotation, err error) {
 	begun, err = s.begin(ctx, by, metering.APIKeyCredential, int64(old), func(tx pgx.Tx, r metering.Rotation) (int64, error) {
 		err := tx.QueryRow(ctx, `select name, scope from api_keys where tenant_id = $1 and id = $2`, by.Tenant, old).Scan(&fresh.Name, &fresh.Scope)
@@ -74,7 +74,7 @@ func (s Rotations) APIKey(ctx context.Context, by Rotating, old metering.KeyID, 
 			return 0, err
 		}
 		fresh.ExpiresAt = r.OldExpiresAt
-		made, err = addAPIKey(ctx, tx, by.Tenant, by.Actor, fresh, hash)
+		made, err = addAPIKey(ctx, tx, by.Tenant, by.Actor, fresh, hash, by.Now)
 		return int64(made.ID), err
 	})
 	return made, begun, err

@@ -27,7 +27,7 @@ type rotated struct {
 func newRotated(t *testing.T, store *db.DB) *rotated {
 	t.Helper()
 	r := &rotated{T: t, store: store, tenant: dbtest.Tenant(t, store).ID, now: metering.Instant(clock.Now()), ids: map[metering.CredentialKind]int64{}}
-	key, err := store.APIKeys.Create(t.Context(), r.tenant, metering.Operator, metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd"}, r.hash())
+	key, err := store.APIKeys.Create(t.Context(), r.tenant, metering.Operator, metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd"}, r.hash(), r.now)
 	require.NoError(t, err)
 	secret, err := store.HMACSecrets.Create(t.Context(), r.tenant, metering.Operator,
 		metering.HMACSecret{Name: "s", Scope: metering.ScopeReadOnly, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
@@ -173,7 +173,7 @@ func TestRotatingAgainSupersedesAndTheOwnExpiryStays(t *testing.T) {
 	r := newRotated(t, dbtest.Open(t))
 	own := r.now.Add(30 * time.Minute)
 	key, err := r.store.APIKeys.Create(t.Context(), r.tenant, metering.Operator,
-		metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd", ExpiresAt: &own}, r.hash())
+		metering.APIKey{Name: "k", Scope: metering.ScopeReadOnly, LastFour: "abcd", ExpiresAt: &own}, r.hash(), r.now)
 	require.NoError(t, err)
 	r.ids[metering.APIKeyCredential] = int64(key.ID)
 	first, err := r.rotate(metering.APIKeyCredential, time.Minute)

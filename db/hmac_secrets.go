@@ -47,26 +47,12 @@ func (s HMACSecrets) Create(ctx context.Context, tenant metering.TenantID, actor
 	return created, err
 }
 
-// oneAtATime makes those who make secrets of a tenant wait for each other.
-func oneAtATime(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
-	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
-	return err
-}
-
 func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, secret metering.HMACSecret, now time.Time) (created metering.HMACSecret, err error) {
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err
 	}
-	var live int
-	err = tx.QueryRow(ctx, `
-		select count(*) from hmac_secrets
-		where tenant_id = $1 and revoked_at is null and (expires_at is null or expires_at > $2)`,
-		tenant, now).Scan(&live)
-	if err != nil {
+	if err := refuseMore(ctx, tx, metering.HMACSecretCredential, tenant, metering.MaxHMACSecrets, now); err != nil {
 		return created, err
-	}
-	if live >= metering.MaxHMACSecrets {
-		return created, metering.Errorf(metering.CodeConflict, "there are %d live HMAC secrets already: revoke one first", live)
 	}
 	err = tx.QueryRow(ctx, `
 		insert into hmac_secrets as h (tenant_id, name, scope, signatures, secret, last_four, created_by, expires_at)
@@ -120,9 +106,14 @@ func (s HMACSecrets) Get(ctx context.Context, tenant metering.TenantID, id meter
 
 var errNoHMACSecret = metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
 
-// List returns the tenant's secrets, still sealed, newest first.
-func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID) ([]metering.HMACSecret, error) {
-	rows, err := s.pool.Query(ctx, `select `+rotatedHMACSecretColumns+` from hmac_secrets h where h.tenant_id = $1 order by h.id desc`, tenant)
+// List returns the tenant's secrets before one, still sealed, newest first; 0: from the newest on.
+func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before metering.HMACSecretID, limit int) ([]metering.HMACSecret, error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+rotatedHMACSecretColumns+` from hmac_secrets h
+		where h.tenant_id = $1
+		  and ($2 = 0 or h.id < $2)
+		order by h.id desc
+		limit $3`, tenant, before, limit)
 	if err != nil {
 		return nil, coded(err)
 	}

@@ -34,7 +34,7 @@ func TestATenantsSecretsAndRequestIDsAreItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, claimed)
 
-	listed, err := store.HMACSecrets.List(ctx, ours)
+	listed, err := store.HMACSecrets.List(ctx, ours, 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, []metering.HMACSecret{made[ours]}, listed)
 	err = store.HMACSecrets.Revoke(ctx, ours, metering.Operator, made[theirs].ID)

@@ -12,6 +12,10 @@ const (
 	ScopeIngestOnly Scope = "ingest_only"
 )
 
+// MaxAPIKeys is how many keys of a tenant are live at once, with the old and the new one
+// of a rotation.
+const MaxAPIKeys = 1000
+
 // APIKey is a credential's record; the key itself is shown once and not kept.
 type APIKey struct {
 	ID         KeyID

@@ -31,7 +31,7 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 	case metering.APIKeyCredential:
 		hash := func(part string) []byte { return fmt.Appendf(nil, "canary-%s-%d", part, now.UnixNano()) }
 		old, err := s.store.APIKeys.Create(s.Context(), tenant, metering.Operator,
-			metering.APIKey{Name: "canary-key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash("old"))
+			metering.APIKey{Name: "canary-key", Scope: metering.ScopeAdmin, LastFour: "abcd"}, hash("old"), now)
 		require.NoError(s, err)
 		_, r, err = s.store.Rotations.APIKey(s.Context(), by, old.ID, metering.APIKey{LastFour: "efgh"}, hash("new"))
 		require.NoError(s, err)

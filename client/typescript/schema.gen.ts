@@ -5149,7 +5149,12 @@ export interface operations {
     };
     "list-api-keys": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -7661,7 +7666,12 @@ export interface operations {
     };
     "list-hmac-secrets": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
@@ -49,7 +50,7 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	}
 	key, hash, lastFour := keys.Make(metering.ScopeAdmin)
 	record := metering.APIKey{Name: "First admin key", Scope: metering.ScopeAdmin, LastFour: lastFour}
-	if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash); err != nil {
+	if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash, time.Now()); err != nil {
 		return fmt.Errorf("create admin key: %w", err)
 	}
 	if password != "" {

@@ -228,7 +228,7 @@ func (b *bench) createTenants(ctx context.Context, n int) (keys []string, err er
 		}
 		key, hash, lastFour := maker.Make(metering.ScopeAdmin)
 		record := metering.APIKey{Name: "bench", Scope: metering.ScopeAdmin, LastFour: lastFour}
-		if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash); err != nil {
+		if _, err := store.APIKeys.Create(ctx, tenant.ID, metering.Operator, record, hash, time.Now()); err != nil {
 			return nil, err
 		}
 		keys = append(keys, key)

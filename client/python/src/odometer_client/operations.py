@@ -76,9 +76,9 @@ class Operations:
         answer: schema.Readiness = self.call("GET", "/readyz")
         return answer
 
-    def list_api_keys(self) -> schema.ListAPIKey:
+    def list_api_keys(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListAPIKey:
         """List API keys."""
-        answer: schema.ListAPIKey = self.call("GET", "/v1/api-keys")
+        answer: schema.ListAPIKey = self.call("GET", "/v1/api-keys", query={"page_size": page_size, "page_token": page_token})
         return answer
 
     def create_api_key(self, body: schema.CreateAPIKey, *, idempotency_key: str | None = None) -> schema.CreatedAPIKey:
@@ -456,9 +456,9 @@ class Operations:
         answer: schema.EventCounts = self.call("GET", "/v1/events/counts", query={"start": start, "end": end, "granularity": granularity})
         return answer
 
-    def list_hmac_secrets(self) -> schema.ListHMACSecret:
+    def list_hmac_secrets(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListHMACSecret:
         """List HMAC secrets."""
-        answer: schema.ListHMACSecret = self.call("GET", "/v1/hmac-secrets")
+        answer: schema.ListHMACSecret = self.call("GET", "/v1/hmac-secrets", query={"page_size": page_size, "page_token": page_token})
         return answer
 
     def create_hmac_secret(self, body: schema.CreateHMACSecret, *, idempotency_key: str | None = None) -> schema.CreatedHMACSecret:

@@ -6,7 +6,7 @@ const keys: Kind = {
   thing: "key",
   sentence: "A program sends one with each request.",
   queryKey: ["api-keys"],
-  list: (signal) => answer(api.GET("/v1/api-keys", { signal })),
+  list: (page, signal) => answer(api.GET("/v1/api-keys", { params: { query: { ...(page && { page_token: page }) } }, signal })),
   create: async ({ signatures: _, ...body }) => (await answer(api.POST("/v1/api-keys", { body }))).key,
   rotate: async (id, overlap_seconds) => (await answer(api.POST("/v1/api-keys/{id}/rotate", { params: { path: { id } }, body: { overlap_seconds } }))).key,
   revoke: (id) => answer(api.POST("/v1/api-keys/{id}/revoke", { params: { path: { id } } })),

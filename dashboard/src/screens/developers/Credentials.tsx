@@ -1,5 +1,5 @@
 import { NativeSelect, TextInput } from "@mantine/core";
-import { useQuery } from "@tanstack/react-query";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
@@ -33,7 +33,7 @@ export interface Kind {
   queryKey: [string];
   /** Requests are signed with it, in one version or either. */
   signs?: boolean;
-  list: (signal: AbortSignal) => Promise<{ data: Credential[]; next_page_token: string | null }>;
+  list: (page: string | undefined, signal: AbortSignal) => Promise<{ data: Credential[]; next_page_token: string | null }>;
   /** Answers with what is shown once, as rotate does. */
   create: (body: Schema<"CreateHMACSecret">) => Promise<string>;
   rotate: (id: string, overlapSeconds: number) => Promise<string>;
@@ -63,8 +63,8 @@ interface Parts {
 }
 
 function Made({ of, done }: Parts) {
-  const { ended: shown } = useSearch({ strict: false });
-  const query = useQuery({ queryKey: of.queryKey, queryFn: ({ signal }) => of.list(signal) });
+  const { ended: shown, page } = useSearch({ strict: false });
+  const query = useQuery({ queryKey: [...of.queryKey, page], queryFn: ({ signal }) => of.list(page, signal), placeholderData: keepPreviousData });
   const now = new Date();
   const over = query.data?.data.filter((credential) => ended(credential, now)).length ?? 0;
   const columns = [
@@ -79,7 +79,7 @@ function Made({ of, done }: Parts) {
   ];
   return (
     <>
-      <List what={`The ${of.name}`} columns={columns} query={query} rows={3} empty={<None of={of} />}>
+      <List what={`The ${of.name}`} columns={columns} query={query} page={page} rows={3} empty={<None of={of} />}>
         {(credential) => (shown || !ended(credential, now)) && <Row key={credential.id} of={of} done={done} credential={credential} now={now} />}
       </List>
       {over > 0 && (

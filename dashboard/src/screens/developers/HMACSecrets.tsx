@@ -7,7 +7,7 @@ const secrets: Kind = {
   sentence: "A program signs its requests with one, which stays with it. Two may be valid at a time.",
   queryKey: ["hmac-secrets"],
   signs: true,
-  list: (signal) => answer(api.GET("/v1/hmac-secrets", { signal })),
+  list: (page, signal) => answer(api.GET("/v1/hmac-secrets", { params: { query: { ...(page && { page_token: page }) } }, signal })),
   create: async (body) => (await answer(api.POST("/v1/hmac-secrets", { body }))).secret,
   rotate: async (id, overlap_seconds) => (await answer(api.POST("/v1/hmac-secrets/{id}/rotate", { params: { path: { id } }, body: { overlap_seconds } }))).secret,
   revoke: (id) => answer(api.POST("/v1/hmac-secrets/{id}/revoke", { params: { path: { id } } })),

@@ -18,14 +18,14 @@ const home = createRoute({
 const apiKeys = createRoute({
   getParentRoute: () => developers,
   path: "/api-keys",
-  validateSearch: asks("ended"),
+  validateSearch: asks("ended", "page"),
   component: lazyRouteComponent(() => import("./APIKeys"), "APIKeys"),
 });
 
 const hmacSecrets = createRoute({
   getParentRoute: () => developers,
   path: "/hmac-secrets",
-  validateSearch: asks("ended"),
+  validateSearch: asks("ended", "page"),
   component: lazyRouteComponent(() => import("./HMACSecrets"), "HMACSecrets"),
 });
 

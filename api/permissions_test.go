@@ -75,3 +75,12 @@ func TestAnUnknownPermissionAllowsNobody(t *testing.T) {
 		require.False(t, p.allows(Principal{}), p)
 	}
 }
+
+func TestWhereParametersAreOfAPropertyTheDocumentSaysHow(t *testing.T) {
+	t.Parallel()
+	for _, op := range operations(t) {
+		if op.Metadata["grouping"] == true {
+			require.Contains(t, op.Description, groupPrefix, op.OperationID)
+		}
+	}
+}

@@ -7415,6 +7415,8 @@ type ClientInterface interface {
 
 	// GetUsage Get a meter's usage as a time series
 	//
+	// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
+	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -9956,6 +9958,8 @@ func (c *Client) SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, req
 }
 
 // GetUsage Get a meter's usage as a time series
+//
+// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
 //
 // Corresponds with GET /v1/usage (the `GetUsage` operationId).
 func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -17403,6 +17407,8 @@ type ClientWithResponsesInterface interface {
 	SaveOidcWithResponse(ctx context.Context, body SaveOidcJSONRequestBody, reqEditors ...RequestEditorFn) (*SaveOidcResponse, error)
 
 	// GetUsageWithResponse Get a meter's usage as a time series
+	//
+	// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25322,6 +25328,8 @@ func (c *ClientWithResponses) SaveOidcWithResponse(ctx context.Context, body Sav
 }
 
 // GetUsageWithResponse Get a meter's usage as a time series
+//
+// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
 //
 // Returns a wrapper object for the known response body format(s).
 //

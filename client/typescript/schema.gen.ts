@@ -1598,7 +1598,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a meter's usage as a time series */
+        /**
+         * Get a meter's usage as a time series
+         * @description Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
+         */
         get: operations["get-usage"];
         put?: never;
         post?: never;

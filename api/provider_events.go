@@ -50,13 +50,16 @@ type providerEventOutput struct {
 // again.
 func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*providerEventOutput, error) {
 	events, sends := s.Providers[in.Kind].(providers.Events)
-	tenant, ok := metering.ParseTenantID(in.TenantID)
-	if !sends || !ok {
+	if !sends {
 		return nil, errNoEvents
+	}
+	tenant, ok := metering.ParseTenantID(in.TenantID)
+	if !ok {
+		return nil, notSigned(events, nil)
 	}
 	provider, err := s.Store.Providers.Active(ctx, tenant)
 	if metering.CodeOf(err) == metering.CodeNoProvider || err == nil && provider.Kind != in.Kind {
-		return nil, errNoEvents
+		return nil, notSigned(events, err)
 	}
 	if err != nil {
 		return nil, err
@@ -81,8 +84,13 @@ func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*pr
 	return out, workflows.StartHandleProviderEvent(ctx, s.Temporal, tenant, kept.Customer, kept.Row)
 }
 
-// Whether there is no such tenant or it is billed elsewhere is nobody's business.
-var errNoEvents = metering.Errorf(metering.CodeNotFound, "no tenant with this id takes events of a provider of this type")
+var errNoEvents = metering.Errorf(metering.CodeNotFound, "no provider of this type sends events")
+
+// notSigned is the answer also where there is no such tenant, or it is billed
+// elsewhere: that is nobody's business.
+func notSigned(events providers.Events, cause error) error {
+	return metering.Errorf(codeMalformed, "the %s header does not sign this body with the secret that the tenant has saved", events.Signals().Header).Because(cause)
+}
 
 var errNoEvent = metering.Errorf(codeMalformed, "the body is not an event of this provider's")
 
@@ -95,12 +103,11 @@ func (s *server) verified(tenant metering.TenantID, p metering.Provider, events 
 	if err != nil {
 		return event, false, err
 	}
-	header := events.Signals().Header
 	event, ours, err = events.Verify(providers.Credentials{Account: p.Account, Secret: string(key)},
-		providers.Notice{Body: in.RawBody, Signature: in.header(header), Secret: string(signing), Now: s.Now()})
+		providers.Notice{Body: in.RawBody, Signature: in.header(events.Signals().Header), Secret: string(signing), Now: s.Now()})
 	switch metering.CodeOf(err) {
 	case metering.CodeUnauthorized:
-		return event, false, metering.Errorf(codeMalformed, "the %s header does not sign this body with the secret that the tenant has saved", header).Because(err)
+		return event, false, notSigned(events, err)
 	case metering.CodeInvalid:
 		return event, false, errNoEvent.Because(err)
 	}

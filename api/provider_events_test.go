@@ -324,24 +324,25 @@ func TestAnEventIsSignedByteForByte(t *testing.T) {
 	require.Empty(t, b.temporal.started)
 }
 
-func TestWhoIsNotBilledThroughStripeHasNoAddressForIt(t *testing.T) {
+func TestNobodyLearnsWhoIsBilledThroughStripe(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b, billed := setup(t), setup(t).striped(t)
 	payload := delivery("evt_1", subscriptionUpdated, "")
-	paths := []string{b.eventsPath(), "/v1/provider-webhooks/stripe/ten_999999999", "/v1/provider-webhooks/stripe/acme"}
-	var said []string
-	for _, path := range paths {
-		got := b.deliver(t, path, payload, signature(payload))
-		got.problem(t, 404, "not_found")
-		said = append(said, strings.Split(got.body, `"request_id"`)[0])
+	said := func(path, header string) string {
+		got := b.deliver(t, path, payload, header)
+		got.problem(t, 400, "malformed")
+		return strings.Split(got.body, `"request_id"`)[0]
 	}
-	require.Equal(t, said[0], said[1], "nobody learns which tenants there are")
-	require.Equal(t, said[0], said[2])
+	refused := said(billed.eventsPath(), strings.Replace(signature(payload), "v1=", "v1=0", 1))
+	for _, path := range []string{b.eventsPath(), "/v1/provider-webhooks/stripe/ten_999999999", "/v1/provider-webhooks/stripe/acme"} {
+		require.Equal(t, refused, said(path, signature(payload)), path)
+	}
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
 		Kind: metering.Webhook, Statements: true, Address: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(time.Now()),
 	})
 	require.NoError(t, err)
-	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 404, "not_found")
+	require.Equal(t, refused, said(b.eventsPath(), signature(payload)))
+	b.deliver(t, "/v1/provider-webhooks/webhook/"+b.tenant.ID.String(), payload, signature(payload)).problem(t, 404, "not_found")
 }
 
 func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {

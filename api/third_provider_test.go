@@ -119,7 +119,7 @@ func TestAProviderWithoutEventsHasNoAddressForThem(t *testing.T) {
 	payload := delivery("evt_1", subscriptionUpdated, "")
 	var said []string
 	for range 2 { // before and after it is saved
-		for _, kind := range []string{"tally", "webhook", "stripe", "nobody"} {
+		for _, kind := range []string{"tally", "webhook", "nobody"} {
 			got := r.deliver(t, "/v1/provider-webhooks/"+kind+"/"+b.tenant.ID.String(), payload, signature(payload))
 			got.problem(t, 404, "not_found")
 			said = append(said, strings.Split(got.body, `"request_id"`)[0])

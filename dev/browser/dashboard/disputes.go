@@ -17,7 +17,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 	customer := "old-price-" + mark
 	err := do(ctx,
 		w.to("/meters"), press("Make a meter"), fill("Name", "Seats "+mark), fill("Slug", "seats-"+mark), fill("Event type", "seat_"+mark), press("Make the meter"), see("Details"),
-		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("0.02"),
+		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("charged now"),
 		w.to("/settings/tenant"), fill("Grace, in hours", "0"), press("Hold invoices"), see("Draft invoices with usage are held"), press("Save the settings"), miss("Draft invoices with usage are held"),
 	)
 	if err != nil {
@@ -203,7 +203,7 @@ func (w walk) tell(ctx context.Context, message string) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("Stripe's message was answered with %d", answered.Status)
+			return fmt.Errorf("the message was answered with %d", answered.Status)
 		}
 	}
 }

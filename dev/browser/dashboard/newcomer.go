@@ -34,7 +34,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 	}
 	err := do(ctx,
 		press("Meters"), press("Make a meter"), fill("Name", "Calls "+mark), fill("Slug", "calls-"+mark), fill("Event type", "call_"+mark), press("Make the meter"), see("Details"),
-		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("0.02"),
+		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("charged now"),
 		press("Developers"), press("Make an API key"), fill("Name", "my application"), press("Make the key"), see("It is shown this once"),
 		w.send(fmt.Sprintf(`{"customer_id":%q,"event_type":"call_%s","value":1250,"idempotency_key":%q}`, customer, mark, mark)), press("I have kept it"),
 		press("Customers"), press(customer), press("calls-"+mark), see("1,250"), settled, w.judged("newcomer-usage"),

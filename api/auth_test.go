@@ -91,7 +91,7 @@ func TestAKeyIsShownOnceAndListedWithoutItself(t *testing.T) {
 	b := setup(t)
 	made := b.send(t, "POST", "/v1/api-keys", `{"name":"CI","scope":"ingest_only"}`)
 	require.Equal(t, 201, made.status, made.body)
-	listed, err := b.client.ListApiKeysWithResponse(t.Context())
+	listed, err := b.client.ListApiKeysWithResponse(t.Context(), nil)
 	require.NoError(t, err)
 	require.Len(t, listed.JSON200.Data, 2)
 	newest := listed.JSON200.Data[0]
@@ -125,7 +125,7 @@ func TestAnotherTenantsThingsAreNotFound(t *testing.T) {
 		require.Equal(t, 200, theirs.send(t, "GET", path, "").status, path)
 		ours.send(t, "GET", path, "").problem(t, 404, "not_found")
 	}
-	keys, err := theirs.client.ListApiKeysWithResponse(t.Context())
+	keys, err := theirs.client.ListApiKeysWithResponse(t.Context(), nil)
 	require.NoError(t, err)
 	ours.send(t, "POST", "/v1/api-keys/"+keys.JSON200.Data[0].Id+"/revoke", "").problem(t, 404, "not_found")
 	require.Equal(t, 200, theirs.send(t, "GET", "/v1/meters", "").status)

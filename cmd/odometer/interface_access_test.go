@@ -189,7 +189,7 @@ func tenantsApart(t *testing.T, r running) {
 	found, err := ours.GetCustomerWithResponse(t.Context(), awkward)
 	require.NoError(t, err)
 	require.Equal(t, 404, found.StatusCode())
-	keys, err := theirs.ListApiKeysWithResponse(t.Context())
+	keys, err := theirs.ListApiKeysWithResponse(t.Context(), nil)
 	require.NoError(t, err)
 	revoked, err := ours.RevokeApiKeyWithResponse(t.Context(), keys.JSON200.Data[0].Id)
 	require.NoError(t, err)

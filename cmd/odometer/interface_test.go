@@ -226,7 +226,7 @@ func apiKeys(t *testing.T, r running) {
 		require.Regexp(t, "^"+prefix+"[A-Za-z0-9]{32}$", made.JSON201.Key)
 		secrets[made.JSON201.Id] = made.JSON201.Key
 	}
-	list, err := o.ListApiKeysWithResponse(ctx)
+	list, err := o.ListApiKeysWithResponse(ctx, nil)
 	require.NoError(t, err)
 	requireShape(t, `{"data":[{"id":"string","prefix":"string","scope":"string"}],"has_more":"boolean","next_page_token":"string?"}`, list.Body)
 	for id, secret := range secrets {

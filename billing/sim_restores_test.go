@@ -304,7 +304,7 @@ func (l *life) lacks(c *call) bool {
 func (l *life) foundOf(p billing.Period, line billing.ClosedLine, currency string) *big.Rat {
 	sum := new(big.Rat)
 	for _, r := range l.reports {
-		if r.Kind == billing.ChargeReport && r.attempts == 0 && r.state == billing.Counted && r.Period.Equal(p.Start) && r.Lines[0].MeterID == line.MeterID && r.Currency == currency {
+		if r.Kind == billing.ChargeReport && r.Late && r.attempts == 0 && r.state == billing.Counted && r.Period.Equal(p.Start) && r.Lines[0].MeterID == line.MeterID && r.Currency == currency {
 			sum.Add(sum, rational(r.Quantity))
 		}
 	}

@@ -45,6 +45,7 @@ func TestEverySummarySaysWhatItsOperationDoes(t *testing.T) {
 		for method, operation := range item {
 			place := method + " " + path
 			require.Regexp(t, aVerb, operation.Summary, place)
+			require.NotEmpty(t, operation.Description, place)
 			require.Empty(t, first[operation.Summary], "%s has its summary too", place)
 			first[operation.Summary] = place
 			for _, text := range []string{operation.Summary, operation.Description} {

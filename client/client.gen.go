@@ -6407,20 +6407,28 @@ type ClientInterface interface {
 
 	// GetHealth Check that the process runs
 	//
+	// Says only that the process answers: it asks neither the database nor Temporal.
+	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetReadiness Check that requests can be served
+	//
+	// 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListApiKeys List API keys
 	//
+	// Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+	//
 	// Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
 	ListApiKeys(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateApiKeyWithBody Create an API key
+	//
+	// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -6429,6 +6437,8 @@ type ClientInterface interface {
 
 	// CreateApiKey Create an API key
 	//
+	// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
@@ -6436,10 +6446,14 @@ type ClientInterface interface {
 
 	// RevokeApiKey Revoke an API key
 	//
+	// The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
+	//
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateApiKeyWithBody Rotate an API key
+	//
+	// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -6447,6 +6461,8 @@ type ClientInterface interface {
 	RotateApiKeyWithBody(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateApiKey Rotate an API key
+	//
+	// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -6480,15 +6496,21 @@ type ClientInterface interface {
 
 	// LogOut Sign out
 	//
+	// Ends this session. Other sessions of the same person go on.
+	//
 	// Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 	LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// LogOutEverywhere Sign out everywhere
 	//
+	// Ends all sessions of the member at this tenant, this one included.
+	//
 	// Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 	LogOutEverywhere(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// FinishOidc Finish signing in at the tenant's OIDC issuer
+	//
+	// The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
 	//
 	// Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 	FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6502,6 +6524,8 @@ type ClientInterface interface {
 
 	// SetPasswordWithBody Change your password
 	//
+	// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
@@ -6509,12 +6533,16 @@ type ClientInterface interface {
 
 	// SetPassword Change your password
 	//
+	// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPassword(ctx context.Context, body SetPasswordJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetSession Get the current session
+	//
+	// The tenant, who asks, and what they may do.
 	//
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6542,12 +6570,16 @@ type ClientInterface interface {
 
 	// SaveAutoSyncWithBody Save the Auto-Sync settings
 	//
+	// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSyncWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SaveAutoSync Save the Auto-Sync settings
+	//
+	// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -6584,6 +6616,8 @@ type ClientInterface interface {
 
 	// GetInvoiceHold Get a held invoice
 	//
+	// With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+	//
 	// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
 	GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -6607,10 +6641,14 @@ type ClientInterface interface {
 
 	// ListBillingPeriods List a customer's billing periods
 	//
+	// Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 	ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PreviewBilling Preview the charges of the current billing period
+	//
+	// What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
 	//
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 	PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6623,6 +6661,8 @@ type ClientInterface interface {
 	DeleteBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetBillingProvider Get the billing provider
+	//
+	// Without its secrets, of which the last four characters are shown.
 	//
 	// Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
 	GetBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6733,6 +6773,8 @@ type ClientInterface interface {
 
 	// GetRevenue Get billed and estimated revenue by month and currency
 	//
+	// By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -6745,12 +6787,16 @@ type ClientInterface interface {
 
 	// SyncBillingWithBody Sync a customer with the billing provider
 	//
+	// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SyncBilling Sync a customer with the billing provider
+	//
+	// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -6759,10 +6805,14 @@ type ClientInterface interface {
 
 	// ListBillingSyncs List syncs
 	//
+	// Newest first. status narrows them, and so does customer.
+	//
 	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 	ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetBillingSync Get a sync
+	//
+	// How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
 	//
 	// Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 	GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6841,10 +6891,14 @@ type ClientInterface interface {
 
 	// ListCustomers List customers
 	//
+	// In the order in which they were made. Archived ones are left out unless archived=true.
+	//
 	// Corresponds with GET /v1/customers (the `ListCustomers` operationId).
 	ListCustomers(ctx context.Context, params *ListCustomersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateCustomerWithBody Create a customer
+	//
+	// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -6853,6 +6907,8 @@ type ClientInterface interface {
 
 	// CreateCustomer Create a customer
 	//
+	// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
@@ -6860,15 +6916,21 @@ type ClientInterface interface {
 
 	// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 	//
+	// For external IDs that hold a slash, or are . or .., which no path can name.
+	//
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCustomerById Get a customer by its id
 	//
+	// By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+	//
 	// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 	GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCustomer Get a customer
+	//
+	// By the external_id under which events name it.
 	//
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6900,10 +6962,14 @@ type ClientInterface interface {
 
 	// GetCustomerProduct Get a customer's plan
 	//
+	// The plan that charges the current billing period, and every assignment in the order in which they hold.
+	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 	GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AssignProductWithBody Assign a plan to a customer
+	//
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -6912,12 +6978,16 @@ type ClientInterface interface {
 
 	// AssignProduct Assign a plan to a customer
 	//
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnarchiveCustomer Unarchive a customer
+	//
+	// It is in lists again. Doing so again changes nothing.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
 	UnarchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6949,12 +7019,16 @@ type ClientInterface interface {
 
 	// IngestEventWithBody Send one event
 	//
+	// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/events (the `IngestEvent` operationId).
 	IngestEventWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// IngestEvent Send one event
+	//
+	// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -6963,12 +7037,16 @@ type ClientInterface interface {
 
 	// IngestEventsWithBody Send up to 1,000 events
 	//
+	// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEventsWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// IngestEvents Send up to 1,000 events
+	//
+	// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -6984,10 +7062,14 @@ type ClientInterface interface {
 
 	// ListHmacSecrets List HMAC secrets
 	//
+	// Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+	//
 	// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
 	ListHmacSecrets(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateHmacSecretWithBody Create an HMAC secret
+	//
+	// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -6996,6 +7078,8 @@ type ClientInterface interface {
 
 	// CreateHmacSecret Create an HMAC secret
 	//
+	// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
@@ -7003,10 +7087,14 @@ type ClientInterface interface {
 
 	// RevokeHmacSecret Revoke an HMAC secret
 	//
+	// Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
+	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 	RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateHmacSecretWithBody Rotate an HMAC secret
+	//
+	// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7014,6 +7102,8 @@ type ClientInterface interface {
 	RotateHmacSecretWithBody(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateHmacSecret Rotate an HMAC secret
+	//
+	// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7076,10 +7166,14 @@ type ClientInterface interface {
 
 	// ListMeters List meters
 	//
+	// In the order in which they were made. Archived ones are left out unless archived=true.
+	//
 	// Corresponds with GET /v1/meters (the `ListMeters` operationId).
 	ListMeters(ctx context.Context, params *ListMetersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateMeterWithBody Create a meter
+	//
+	// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7088,6 +7182,8 @@ type ClientInterface interface {
 
 	// CreateMeter Create a meter
 	//
+	// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
@@ -7095,10 +7191,14 @@ type ClientInterface interface {
 
 	// GetMeter Get a meter
 	//
+	// With how far the counting of its past has come, while it is backfilling.
+	//
 	// Corresponds with GET /v1/meters/{slug} (the `GetMeter` operationId).
 	GetMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateMeterWithBody Update a meter
+	//
+	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7106,6 +7206,8 @@ type ClientInterface interface {
 	UpdateMeterWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateMeter Update a meter
+	//
+	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7121,10 +7223,14 @@ type ClientInterface interface {
 
 	// GetPricing Get a meter's prices
 	//
+	// The price that holds now and all versions: past, present and scheduled ones.
+	//
 	// Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
 	GetPricing(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetPricingWithBody Set a meter's price
+	//
+	// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7132,6 +7238,8 @@ type ClientInterface interface {
 	SetPricingWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetPricing Set a meter's price
+	//
+	// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7197,10 +7305,14 @@ type ClientInterface interface {
 
 	// ListProducts List plans
 	//
+	// In the order in which they were made. Archived ones are left out unless archived=true.
+	//
 	// Corresponds with GET /v1/products (the `ListProducts` operationId).
 	ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateProductWithBody Create a plan
+	//
+	// A plan has prices of its own for some meters; for others the meters' own prices hold.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7209,12 +7321,16 @@ type ClientInterface interface {
 
 	// CreateProduct Create a plan
 	//
+	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProduct(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetProduct Get a plan
+	//
+	// By its slug.
 	//
 	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 	GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7228,10 +7344,14 @@ type ClientInterface interface {
 
 	// GetProductPricing Get a meter's prices in a plan
 	//
+	// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+	//
 	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
 	GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetProductPricingWithBody Set a meter's price in a plan
+	//
+	// A new version in this plan, with the rules of a meter's own prices.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7239,6 +7359,8 @@ type ClientInterface interface {
 	SetProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetProductPricing Set a meter's price in a plan
+	//
+	// A new version in this plan, with the rules of a meter's own prices.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7272,10 +7394,14 @@ type ClientInterface interface {
 
 	// UnarchiveProduct Unarchive a plan
 	//
+	// It can be assigned again. Doing so again changes nothing.
+	//
 	// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
 	UnarchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReceiveProviderEventWithBody Receive an event from a billing provider
+	//
+	// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7284,6 +7410,8 @@ type ClientInterface interface {
 
 	// ReceiveProviderEvent Receive an event from a billing provider
 	//
+	// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
@@ -7291,10 +7419,14 @@ type ClientInterface interface {
 
 	// GetTenant Get the tenant's settings
 	//
+	// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
+	//
 	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 	GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateTenantWithBody Update the tenant's settings
+	//
+	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7302,6 +7434,8 @@ type ClientInterface interface {
 	UpdateTenantWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateTenant Update the tenant's settings
+	//
+	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7317,6 +7451,8 @@ type ClientInterface interface {
 
 	// RevokeInvitation Revoke an invitation
 	//
+	// Its link is worth nothing from the moment of the answer.
+	//
 	// Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
 	RevokeInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
@@ -7328,6 +7464,8 @@ type ClientInterface interface {
 	RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListMembers List members
+	//
+	// In the order in which they joined.
 	//
 	// Corresponds with GET /v1/tenant/members (the `ListMembers` operationId).
 	ListMembers(ctx context.Context, params *ListMembersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7359,6 +7497,8 @@ type ClientInterface interface {
 
 	// UpdateMemberWithBody Update a member's name or role
 	//
+	// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
@@ -7366,12 +7506,16 @@ type ClientInterface interface {
 
 	// UpdateMember Update a member's name or role
 	//
+	// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMember(ctx context.Context, id string, body UpdateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// MakeOwner Make a member the owner
+	//
+	// The owner before becomes an admin.
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7384,6 +7528,8 @@ type ClientInterface interface {
 	ResetMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteOidc Delete the tenant's OIDC issuer
+	//
+	// Members who have no password can sign in no more until they are given one, or another issuer is saved.
 	//
 	// Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 	DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7422,30 +7568,42 @@ type ClientInterface interface {
 
 	// GetUsageComparison Compare usage with the month before
 	//
+	// The customer's usage of the month so far beside that of the month before, by meter.
+	//
 	// Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 	GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetDailyUsage Get the usage of every meter by day, of all customers
+	//
+	// Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
 	//
 	// Corresponds with GET /v1/usage/daily (the `GetDailyUsage` operationId).
 	GetDailyUsage(ctx context.Context, params *GetDailyUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExportUsage Export a customer's events
 	//
+	// As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+	//
 	// Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 	ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsageSummary Get the usage of every meter
+	//
+	// One customer's usage of each meter between start and end, this calendar month by default.
 	//
 	// Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 	GetUsageSummary(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsageTotal Get usage as one number
 	//
+	// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+	//
 	// Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 	GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhooks List webhooks
+	//
+	// In the order in which they were made, without their secrets.
 	//
 	// Corresponds with GET /v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7470,15 +7628,21 @@ type ClientInterface interface {
 
 	// DeleteWebhook Delete a webhook and its deliveries
 	//
+	// What was not delivered to it is not delivered any more.
+	//
 	// Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 	DeleteWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetWebhook Get a webhook
 	//
+	// Without its secret.
+	//
 	// Corresponds with GET /v1/webhooks/{id} (the `GetWebhook` operationId).
 	GetWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateWebhookWithBody Update, disable or enable a webhook
+	//
+	// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7486,6 +7650,8 @@ type ClientInterface interface {
 	UpdateWebhookWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateWebhook Update, disable or enable a webhook
+	//
+	// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7501,15 +7667,21 @@ type ClientInterface interface {
 
 	// GetDelivery Get a delivery with its body and attempts
 	//
+	// The body as it was signed and sent, and every attempt with its answer.
+	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 	GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// Redeliver Redeliver a message
 	//
+	// The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
+	//
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateWebhookSecretWithBody Rotate a webhook's secret
+	//
+	// The answer shows the new secret. Messages are signed with both for overlap_seconds.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7518,6 +7690,8 @@ type ClientInterface interface {
 
 	// RotateWebhookSecret Rotate a webhook's secret
 	//
+	// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
@@ -7525,11 +7699,15 @@ type ClientInterface interface {
 
 	// TestWebhook Send a test message to a webhook
 	//
+	// A message of type webhook.test, at most ten times a minute.
+	//
 	// Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // GetHealth Check that the process runs
+//
+// Says only that the process answers: it asks neither the database nor Temporal.
 //
 // Corresponds with GET /healthz (the `GetHealth` operationId).
 func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7546,6 +7724,8 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 // GetReadiness Check that requests can be served
 //
+// 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
+//
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetReadinessRequest(c.Server)
@@ -7561,6 +7741,8 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 
 // ListApiKeys List API keys
 //
+// Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+//
 // Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
 func (c *Client) ListApiKeys(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListApiKeysRequest(c.Server, params)
@@ -7575,6 +7757,8 @@ func (c *Client) ListApiKeys(ctx context.Context, params *ListApiKeysParams, req
 }
 
 // CreateApiKeyWithBody Create an API key
+//
+// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
 //
 // Takes any type of body and a specified content type.
 //
@@ -7593,6 +7777,8 @@ func (c *Client) CreateApiKeyWithBody(ctx context.Context, params *CreateApiKeyP
 
 // CreateApiKey Create an API key
 //
+// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
@@ -7610,6 +7796,8 @@ func (c *Client) CreateApiKey(ctx context.Context, params *CreateApiKeyParams, b
 
 // RevokeApiKey Revoke an API key
 //
+// The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
+//
 // Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRevokeApiKeyRequest(c.Server, id)
@@ -7624,6 +7812,8 @@ func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...Requ
 }
 
 // RotateApiKeyWithBody Rotate an API key
+//
+// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
 //
 // Takes any type of body and a specified content type.
 //
@@ -7641,6 +7831,8 @@ func (c *Client) RotateApiKeyWithBody(ctx context.Context, id string, params *Ro
 }
 
 // RotateApiKey Rotate an API key
+//
+// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7714,6 +7906,8 @@ func (c *Client) LogIn(ctx context.Context, body LogInJSONRequestBody, reqEditor
 
 // LogOut Sign out
 //
+// Ends this session. Other sessions of the same person go on.
+//
 // Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 func (c *Client) LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewLogOutRequest(c.Server)
@@ -7729,6 +7923,8 @@ func (c *Client) LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*ht
 
 // LogOutEverywhere Sign out everywhere
 //
+// Ends all sessions of the member at this tenant, this one included.
+//
 // Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 func (c *Client) LogOutEverywhere(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewLogOutEverywhereRequest(c.Server)
@@ -7743,6 +7939,8 @@ func (c *Client) LogOutEverywhere(ctx context.Context, reqEditors ...RequestEdit
 }
 
 // FinishOidc Finish signing in at the tenant's OIDC issuer
+//
+// The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
 //
 // Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 func (c *Client) FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7776,6 +7974,8 @@ func (c *Client) BeginOidc(ctx context.Context, tenantId string, reqEditors ...R
 
 // SetPasswordWithBody Change your password
 //
+// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
@@ -7793,6 +7993,8 @@ func (c *Client) SetPasswordWithBody(ctx context.Context, contentType string, bo
 
 // SetPassword Change your password
 //
+// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
@@ -7809,6 +8011,8 @@ func (c *Client) SetPassword(ctx context.Context, body SetPasswordJSONRequestBod
 }
 
 // GetSession Get the current session
+//
+// The tenant, who asks, and what they may do.
 //
 // Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7876,6 +8080,8 @@ func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn)
 
 // SaveAutoSyncWithBody Save the Auto-Sync settings
 //
+// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
@@ -7892,6 +8098,8 @@ func (c *Client) SaveAutoSyncWithBody(ctx context.Context, contentType string, b
 }
 
 // SaveAutoSync Save the Auto-Sync settings
+//
+// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -7978,6 +8186,8 @@ func (c *Client) ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsP
 
 // GetInvoiceHold Get a held invoice
 //
+// With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+//
 // Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
 func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetInvoiceHoldRequest(c.Server, id)
@@ -8031,6 +8241,8 @@ func (c *Client) ReleaseInvoiceHold(ctx context.Context, id string, body Release
 
 // ListBillingPeriods List a customer's billing periods
 //
+// Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+//
 // Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListBillingPeriodsRequest(c.Server, params)
@@ -8045,6 +8257,8 @@ func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeri
 }
 
 // PreviewBilling Preview the charges of the current billing period
+//
+// What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
 //
 // Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 func (c *Client) PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8077,6 +8291,8 @@ func (c *Client) DeleteBillingProvider(ctx context.Context, reqEditors ...Reques
 }
 
 // GetBillingProvider Get the billing provider
+//
+// Without its secrets, of which the last four characters are shown.
 //
 // Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
 func (c *Client) GetBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8317,6 +8533,8 @@ func (c *Client) ResolveReport(ctx context.Context, id string, body ResolveRepor
 
 // GetRevenue Get billed and estimated revenue by month and currency
 //
+// By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+//
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetRevenueRequest(c.Server, params)
@@ -8349,6 +8567,8 @@ func (c *Client) GetStatement(ctx context.Context, period string, params *GetSta
 
 // SyncBillingWithBody Sync a customer with the billing provider
 //
+// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
@@ -8365,6 +8585,8 @@ func (c *Client) SyncBillingWithBody(ctx context.Context, contentType string, bo
 }
 
 // SyncBilling Sync a customer with the billing provider
+//
+// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8383,6 +8605,8 @@ func (c *Client) SyncBilling(ctx context.Context, body SyncBillingJSONRequestBod
 
 // ListBillingSyncs List syncs
 //
+// Newest first. status narrows them, and so does customer.
+//
 // Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListBillingSyncsRequest(c.Server, params)
@@ -8397,6 +8621,8 @@ func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsP
 }
 
 // GetBillingSync Get a sync
+//
+// How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
 //
 // Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 func (c *Client) GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8565,6 +8791,8 @@ func (c *Client) RetryBillingSync(ctx context.Context, id string, body RetryBill
 
 // ListCustomers List customers
 //
+// In the order in which they were made. Archived ones are left out unless archived=true.
+//
 // Corresponds with GET /v1/customers (the `ListCustomers` operationId).
 func (c *Client) ListCustomers(ctx context.Context, params *ListCustomersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListCustomersRequest(c.Server, params)
@@ -8579,6 +8807,8 @@ func (c *Client) ListCustomers(ctx context.Context, params *ListCustomersParams,
 }
 
 // CreateCustomerWithBody Create a customer
+//
+// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8597,6 +8827,8 @@ func (c *Client) CreateCustomerWithBody(ctx context.Context, params *CreateCusto
 
 // CreateCustomer Create a customer
 //
+// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
@@ -8614,6 +8846,8 @@ func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParam
 
 // GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 //
+// For external IDs that hold a slash, or are . or .., which no path can name.
+//
 // Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetCustomerByExternalIdRequest(c.Server, params)
@@ -8629,6 +8863,8 @@ func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustome
 
 // GetCustomerById Get a customer by its id
 //
+// By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+//
 // Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 func (c *Client) GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetCustomerByIdRequest(c.Server, params)
@@ -8643,6 +8879,8 @@ func (c *Client) GetCustomerById(ctx context.Context, params *GetCustomerByIdPar
 }
 
 // GetCustomer Get a customer
+//
+// By the external_id under which events name it.
 //
 // Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8714,6 +8952,8 @@ func (c *Client) EraseCustomer(ctx context.Context, externalId string, body Eras
 
 // GetCustomerProduct Get a customer's plan
 //
+// The plan that charges the current billing period, and every assignment in the order in which they hold.
+//
 // Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetCustomerProductRequest(c.Server, externalId)
@@ -8728,6 +8968,8 @@ func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqE
 }
 
 // AssignProductWithBody Assign a plan to a customer
+//
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8746,6 +8988,8 @@ func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, c
 
 // AssignProduct Assign a plan to a customer
 //
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
@@ -8762,6 +9006,8 @@ func (c *Client) AssignProduct(ctx context.Context, externalId string, body Assi
 }
 
 // UnarchiveCustomer Unarchive a customer
+//
+// It is in lists again. Doing so again changes nothing.
 //
 // Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
 func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8833,6 +9079,8 @@ func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEd
 
 // IngestEventWithBody Send one event
 //
+// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/events (the `IngestEvent` operationId).
@@ -8849,6 +9097,8 @@ func (c *Client) IngestEventWithBody(ctx context.Context, contentType string, bo
 }
 
 // IngestEvent Send one event
+//
+// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8867,6 +9117,8 @@ func (c *Client) IngestEvent(ctx context.Context, body IngestEventJSONRequestBod
 
 // IngestEventsWithBody Send up to 1,000 events
 //
+// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
@@ -8883,6 +9135,8 @@ func (c *Client) IngestEventsWithBody(ctx context.Context, contentType string, b
 }
 
 // IngestEvents Send up to 1,000 events
+//
+// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8918,6 +9172,8 @@ func (c *Client) GetEventCounts(ctx context.Context, params *GetEventCountsParam
 
 // ListHmacSecrets List HMAC secrets
 //
+// Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+//
 // Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
 func (c *Client) ListHmacSecrets(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListHmacSecretsRequest(c.Server, params)
@@ -8932,6 +9188,8 @@ func (c *Client) ListHmacSecrets(ctx context.Context, params *ListHmacSecretsPar
 }
 
 // CreateHmacSecretWithBody Create an HMAC secret
+//
+// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8950,6 +9208,8 @@ func (c *Client) CreateHmacSecretWithBody(ctx context.Context, params *CreateHma
 
 // CreateHmacSecret Create an HMAC secret
 //
+// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
@@ -8967,6 +9227,8 @@ func (c *Client) CreateHmacSecret(ctx context.Context, params *CreateHmacSecretP
 
 // RevokeHmacSecret Revoke an HMAC secret
 //
+// Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
+//
 // Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRevokeHmacSecretRequest(c.Server, id)
@@ -8981,6 +9243,8 @@ func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...
 }
 
 // RotateHmacSecretWithBody Rotate an HMAC secret
+//
+// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8998,6 +9262,8 @@ func (c *Client) RotateHmacSecretWithBody(ctx context.Context, id string, params
 }
 
 // RotateHmacSecret Rotate an HMAC secret
+//
+// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9130,6 +9396,8 @@ func (c *Client) FindInvitation(ctx context.Context, body FindInvitationJSONRequ
 
 // ListMeters List meters
 //
+// In the order in which they were made. Archived ones are left out unless archived=true.
+//
 // Corresponds with GET /v1/meters (the `ListMeters` operationId).
 func (c *Client) ListMeters(ctx context.Context, params *ListMetersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListMetersRequest(c.Server, params)
@@ -9144,6 +9412,8 @@ func (c *Client) ListMeters(ctx context.Context, params *ListMetersParams, reqEd
 }
 
 // CreateMeterWithBody Create a meter
+//
+// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9162,6 +9432,8 @@ func (c *Client) CreateMeterWithBody(ctx context.Context, params *CreateMeterPar
 
 // CreateMeter Create a meter
 //
+// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/meters (the `CreateMeter` operationId).
@@ -9179,6 +9451,8 @@ func (c *Client) CreateMeter(ctx context.Context, params *CreateMeterParams, bod
 
 // GetMeter Get a meter
 //
+// With how far the counting of its past has come, while it is backfilling.
+//
 // Corresponds with GET /v1/meters/{slug} (the `GetMeter` operationId).
 func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetMeterRequest(c.Server, slug)
@@ -9193,6 +9467,8 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 }
 
 // UpdateMeterWithBody Update a meter
+//
+// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9210,6 +9486,8 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 }
 
 // UpdateMeter Update a meter
+//
+// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9245,6 +9523,8 @@ func (c *Client) ArchiveMeter(ctx context.Context, slug string, reqEditors ...Re
 
 // GetPricing Get a meter's prices
 //
+// The price that holds now and all versions: past, present and scheduled ones.
+//
 // Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
 func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetPricingRequest(c.Server, slug)
@@ -9259,6 +9539,8 @@ func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...Requ
 }
 
 // SetPricingWithBody Set a meter's price
+//
+// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9276,6 +9558,8 @@ func (c *Client) SetPricingWithBody(ctx context.Context, slug string, contentTyp
 }
 
 // SetPricing Set a meter's price
+//
+// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9421,6 +9705,8 @@ func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, req
 
 // ListProducts List plans
 //
+// In the order in which they were made. Archived ones are left out unless archived=true.
+//
 // Corresponds with GET /v1/products (the `ListProducts` operationId).
 func (c *Client) ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListProductsRequest(c.Server, params)
@@ -9435,6 +9721,8 @@ func (c *Client) ListProducts(ctx context.Context, params *ListProductsParams, r
 }
 
 // CreateProductWithBody Create a plan
+//
+// A plan has prices of its own for some meters; for others the meters' own prices hold.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9453,6 +9741,8 @@ func (c *Client) CreateProductWithBody(ctx context.Context, params *CreateProduc
 
 // CreateProduct Create a plan
 //
+// A plan has prices of its own for some meters; for others the meters' own prices hold.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/products (the `CreateProduct` operationId).
@@ -9469,6 +9759,8 @@ func (c *Client) CreateProduct(ctx context.Context, params *CreateProductParams,
 }
 
 // GetProduct Get a plan
+//
+// By its slug.
 //
 // Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
 func (c *Client) GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9502,6 +9794,8 @@ func (c *Client) ArchiveProduct(ctx context.Context, slug string, reqEditors ...
 
 // GetProductPricing Get a meter's prices in a plan
 //
+// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+//
 // Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
 func (c *Client) GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetProductPricingRequest(c.Server, slug, meter)
@@ -9516,6 +9810,8 @@ func (c *Client) GetProductPricing(ctx context.Context, slug string, meter strin
 }
 
 // SetProductPricingWithBody Set a meter's price in a plan
+//
+// A new version in this plan, with the rules of a meter's own prices.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9533,6 +9829,8 @@ func (c *Client) SetProductPricingWithBody(ctx context.Context, slug string, met
 }
 
 // SetProductPricing Set a meter's price in a plan
+//
+// A new version in this plan, with the rules of a meter's own prices.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9606,6 +9904,8 @@ func (c *Client) WithdrawProductPricing(ctx context.Context, slug string, meter 
 
 // UnarchiveProduct Unarchive a plan
 //
+// It can be assigned again. Doing so again changes nothing.
+//
 // Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
 func (c *Client) UnarchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUnarchiveProductRequest(c.Server, slug)
@@ -9620,6 +9920,8 @@ func (c *Client) UnarchiveProduct(ctx context.Context, slug string, reqEditors .
 }
 
 // ReceiveProviderEventWithBody Receive an event from a billing provider
+//
+// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9638,6 +9940,8 @@ func (c *Client) ReceiveProviderEventWithBody(ctx context.Context, kind string, 
 
 // ReceiveProviderEvent Receive an event from a billing provider
 //
+// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
@@ -9655,6 +9959,8 @@ func (c *Client) ReceiveProviderEvent(ctx context.Context, kind string, tenantId
 
 // GetTenant Get the tenant's settings
 //
+// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
+//
 // Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetTenantRequest(c.Server)
@@ -9669,6 +9975,8 @@ func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (
 }
 
 // UpdateTenantWithBody Update the tenant's settings
+//
+// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9686,6 +9994,8 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 }
 
 // UpdateTenant Update the tenant's settings
+//
+// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9721,6 +10031,8 @@ func (c *Client) ListInvitations(ctx context.Context, params *ListInvitationsPar
 
 // RevokeInvitation Revoke an invitation
 //
+// Its link is worth nothing from the moment of the answer.
+//
 // Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
 func (c *Client) RevokeInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRevokeInvitationRequest(c.Server, id)
@@ -9752,6 +10064,8 @@ func (c *Client) RenewInvitation(ctx context.Context, id string, reqEditors ...R
 }
 
 // ListMembers List members
+//
+// In the order in which they joined.
 //
 // Corresponds with GET /v1/tenant/members (the `ListMembers` operationId).
 func (c *Client) ListMembers(ctx context.Context, params *ListMembersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9823,6 +10137,8 @@ func (c *Client) RemoveMember(ctx context.Context, id string, params *RemoveMemb
 
 // UpdateMemberWithBody Update a member's name or role
 //
+// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
@@ -9840,6 +10156,8 @@ func (c *Client) UpdateMemberWithBody(ctx context.Context, id string, contentTyp
 
 // UpdateMember Update a member's name or role
 //
+// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
@@ -9856,6 +10174,8 @@ func (c *Client) UpdateMember(ctx context.Context, id string, body UpdateMemberJ
 }
 
 // MakeOwner Make a member the owner
+//
+// The owner before becomes an admin.
 //
 // Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9888,6 +10208,8 @@ func (c *Client) ResetMember(ctx context.Context, id string, reqEditors ...Reque
 }
 
 // DeleteOidc Delete the tenant's OIDC issuer
+//
+// Members who have no password can sign in no more until they are given one, or another issuer is saved.
 //
 // Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 func (c *Client) DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9976,6 +10298,8 @@ func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditor
 
 // GetUsageComparison Compare usage with the month before
 //
+// The customer's usage of the month so far beside that of the month before, by meter.
+//
 // Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 func (c *Client) GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetUsageComparisonRequest(c.Server, params)
@@ -9990,6 +10314,8 @@ func (c *Client) GetUsageComparison(ctx context.Context, params *GetUsageCompari
 }
 
 // GetDailyUsage Get the usage of every meter by day, of all customers
+//
+// Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
 //
 // Corresponds with GET /v1/usage/daily (the `GetDailyUsage` operationId).
 func (c *Client) GetDailyUsage(ctx context.Context, params *GetDailyUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10006,6 +10332,8 @@ func (c *Client) GetDailyUsage(ctx context.Context, params *GetDailyUsageParams,
 
 // ExportUsage Export a customer's events
 //
+// As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+//
 // Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewExportUsageRequest(c.Server, params)
@@ -10020,6 +10348,8 @@ func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, req
 }
 
 // GetUsageSummary Get the usage of every meter
+//
+// One customer's usage of each meter between start and end, this calendar month by default.
 //
 // Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10036,6 +10366,8 @@ func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryPar
 
 // GetUsageTotal Get usage as one number
 //
+// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+//
 // Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 func (c *Client) GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetUsageTotalRequest(c.Server, params)
@@ -10050,6 +10382,8 @@ func (c *Client) GetUsageTotal(ctx context.Context, params *GetUsageTotalParams,
 }
 
 // ListWebhooks List webhooks
+//
+// In the order in which they were made, without their secrets.
 //
 // Corresponds with GET /v1/webhooks (the `ListWebhooks` operationId).
 func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10104,6 +10438,8 @@ func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams,
 
 // DeleteWebhook Delete a webhook and its deliveries
 //
+// What was not delivered to it is not delivered any more.
+//
 // Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 func (c *Client) DeleteWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewDeleteWebhookRequest(c.Server, id)
@@ -10119,6 +10455,8 @@ func (c *Client) DeleteWebhook(ctx context.Context, id string, reqEditors ...Req
 
 // GetWebhook Get a webhook
 //
+// Without its secret.
+//
 // Corresponds with GET /v1/webhooks/{id} (the `GetWebhook` operationId).
 func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetWebhookRequest(c.Server, id)
@@ -10133,6 +10471,8 @@ func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...Reques
 }
 
 // UpdateWebhookWithBody Update, disable or enable a webhook
+//
+// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10150,6 +10490,8 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, id string, contentTy
 }
 
 // UpdateWebhook Update, disable or enable a webhook
+//
+// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10185,6 +10527,8 @@ func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeli
 
 // GetDelivery Get a delivery with its body and attempts
 //
+// The body as it was signed and sent, and every attempt with its answer.
+//
 // Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 func (c *Client) GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetDeliveryRequest(c.Server, id, message)
@@ -10200,6 +10544,8 @@ func (c *Client) GetDelivery(ctx context.Context, id string, message string, req
 
 // Redeliver Redeliver a message
 //
+// The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
+//
 // Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRedeliverRequest(c.Server, id, message)
@@ -10214,6 +10560,8 @@ func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEd
 }
 
 // RotateWebhookSecretWithBody Rotate a webhook's secret
+//
+// The answer shows the new secret. Messages are signed with both for overlap_seconds.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10232,6 +10580,8 @@ func (c *Client) RotateWebhookSecretWithBody(ctx context.Context, id string, par
 
 // RotateWebhookSecret Rotate a webhook's secret
 //
+// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+//
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
@@ -10248,6 +10598,8 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *Rot
 }
 
 // TestWebhook Send a test message to a webhook
+//
+// A message of type webhook.test, at most ten times a minute.
 //
 // Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 func (c *Client) TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -16276,12 +16628,16 @@ type ClientWithResponsesInterface interface {
 
 	// GetHealthWithResponse Check that the process runs
 	//
+	// Says only that the process answers: it asks neither the database nor Temporal.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetHealthResponse, error)
 
 	// GetReadinessWithResponse Check that requests can be served
+	//
+	// 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16290,12 +16646,16 @@ type ClientWithResponsesInterface interface {
 
 	// ListApiKeysWithResponse List API keys
 	//
+	// Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
 	ListApiKeysWithResponse(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*ListApiKeysResponse, error)
 
 	// CreateApiKeyWithBodyWithResponse Create an API key
+	//
+	// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16304,12 +16664,16 @@ type ClientWithResponsesInterface interface {
 
 	// CreateApiKeyWithResponse Create an API key
 	//
+	// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
 	CreateApiKeyWithResponse(ctx context.Context, params *CreateApiKeyParams, body CreateApiKeyJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateApiKeyResponse, error)
 
 	// RevokeApiKeyWithResponse Revoke an API key
+	//
+	// The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16318,12 +16682,16 @@ type ClientWithResponsesInterface interface {
 
 	// RotateApiKeyWithBodyWithResponse Rotate an API key
 	//
+	// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
 	RotateApiKeyWithBodyWithResponse(ctx context.Context, id string, params *RotateApiKeyParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateApiKeyResponse, error)
 
 	// RotateApiKeyWithResponse Rotate an API key
+	//
+	// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16359,6 +16727,8 @@ type ClientWithResponsesInterface interface {
 
 	// LogOutWithResponse Sign out
 	//
+	// Ends this session. Other sessions of the same person go on.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
@@ -16366,12 +16736,16 @@ type ClientWithResponsesInterface interface {
 
 	// LogOutEverywhereWithResponse Sign out everywhere
 	//
+	// Ends all sessions of the member at this tenant, this one included.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 	LogOutEverywhereWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*LogOutEverywhereResponse, error)
 
 	// FinishOidcWithResponse Finish signing in at the tenant's OIDC issuer
+	//
+	// The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16389,6 +16763,8 @@ type ClientWithResponsesInterface interface {
 
 	// SetPasswordWithBodyWithResponse Change your password
 	//
+	// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
@@ -16396,12 +16772,16 @@ type ClientWithResponsesInterface interface {
 
 	// SetPasswordWithResponse Change your password
 	//
+	// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
 	SetPasswordWithResponse(ctx context.Context, body SetPasswordJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPasswordResponse, error)
 
 	// GetSessionWithResponse Get the current session
+	//
+	// The tenant, who asks, and what they may do.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16437,12 +16817,16 @@ type ClientWithResponsesInterface interface {
 
 	// SaveAutoSyncWithBodyWithResponse Save the Auto-Sync settings
 	//
+	// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
 	SaveAutoSyncWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SaveAutoSyncResponse, error)
 
 	// SaveAutoSyncWithResponse Save the Auto-Sync settings
+	//
+	// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16487,6 +16871,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetInvoiceHoldWithResponse Get a held invoice
 	//
+	// With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
@@ -16512,12 +16898,16 @@ type ClientWithResponsesInterface interface {
 
 	// ListBillingPeriodsWithResponse List a customer's billing periods
 	//
+	// Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 	ListBillingPeriodsWithResponse(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*ListBillingPeriodsResponse, error)
 
 	// PreviewBillingWithResponse Preview the charges of the current billing period
+	//
+	// What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16534,6 +16924,8 @@ type ClientWithResponsesInterface interface {
 	DeleteBillingProviderWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*DeleteBillingProviderResponse, error)
 
 	// GetBillingProviderWithResponse Get the billing provider
+	//
+	// Without its secrets, of which the last four characters are shown.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16650,6 +17042,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetRevenueWithResponse Get billed and estimated revenue by month and currency
 	//
+	// By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
@@ -16666,12 +17060,16 @@ type ClientWithResponsesInterface interface {
 
 	// SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 	//
+	// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
 	SyncBillingWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SyncBillingResponse, error)
 
 	// SyncBillingWithResponse Sync a customer with the billing provider
+	//
+	// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16680,12 +17078,16 @@ type ClientWithResponsesInterface interface {
 
 	// ListBillingSyncsWithResponse List syncs
 	//
+	// Newest first. status narrows them, and so does customer.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 	ListBillingSyncsWithResponse(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*ListBillingSyncsResponse, error)
 
 	// GetBillingSyncWithResponse Get a sync
+	//
+	// How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16766,12 +17168,16 @@ type ClientWithResponsesInterface interface {
 
 	// ListCustomersWithResponse List customers
 	//
+	// In the order in which they were made. Archived ones are left out unless archived=true.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/customers (the `ListCustomers` operationId).
 	ListCustomersWithResponse(ctx context.Context, params *ListCustomersParams, reqEditors ...RequestEditorFn) (*ListCustomersResponse, error)
 
 	// CreateCustomerWithBodyWithResponse Create a customer
+	//
+	// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16780,12 +17186,16 @@ type ClientWithResponsesInterface interface {
 
 	// CreateCustomerWithResponse Create a customer
 	//
+	// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
 	CreateCustomerWithResponse(ctx context.Context, params *CreateCustomerParams, body CreateCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateCustomerResponse, error)
 
 	// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
+	//
+	// For external IDs that hold a slash, or are . or .., which no path can name.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16794,12 +17204,16 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerByIdWithResponse Get a customer by its id
 	//
+	// By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 	GetCustomerByIdWithResponse(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*GetCustomerByIdResponse, error)
 
 	// GetCustomerWithResponse Get a customer
+	//
+	// By the external_id under which events name it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16835,12 +17249,16 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerProductWithResponse Get a customer's plan
 	//
+	// The plan that charges the current billing period, and every assignment in the order in which they hold.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
 	GetCustomerProductWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error)
 
 	// AssignProductWithBodyWithResponse Assign a plan to a customer
+	//
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16849,12 +17267,16 @@ type ClientWithResponsesInterface interface {
 
 	// AssignProductWithResponse Assign a plan to a customer
 	//
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
 	AssignProductWithResponse(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
 
 	// UnarchiveCustomerWithResponse Unarchive a customer
+	//
+	// It is in lists again. Doing so again changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16890,12 +17312,16 @@ type ClientWithResponsesInterface interface {
 
 	// IngestEventWithBodyWithResponse Send one event
 	//
+	// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/events (the `IngestEvent` operationId).
 	IngestEventWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*IngestEventResponse, error)
 
 	// IngestEventWithResponse Send one event
+	//
+	// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16904,12 +17330,16 @@ type ClientWithResponsesInterface interface {
 
 	// IngestEventsWithBodyWithResponse Send up to 1,000 events
 	//
+	// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEventsWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*IngestEventsResponse, error)
 
 	// IngestEventsWithResponse Send up to 1,000 events
+	//
+	// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16927,12 +17357,16 @@ type ClientWithResponsesInterface interface {
 
 	// ListHmacSecretsWithResponse List HMAC secrets
 	//
+	// Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
 	ListHmacSecretsWithResponse(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*ListHmacSecretsResponse, error)
 
 	// CreateHmacSecretWithBodyWithResponse Create an HMAC secret
+	//
+	// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16941,12 +17375,16 @@ type ClientWithResponsesInterface interface {
 
 	// CreateHmacSecretWithResponse Create an HMAC secret
 	//
+	// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
 	CreateHmacSecretWithResponse(ctx context.Context, params *CreateHmacSecretParams, body CreateHmacSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateHmacSecretResponse, error)
 
 	// RevokeHmacSecretWithResponse Revoke an HMAC secret
+	//
+	// Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -16955,12 +17393,16 @@ type ClientWithResponsesInterface interface {
 
 	// RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 	//
+	// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
 	RotateHmacSecretWithBodyWithResponse(ctx context.Context, id string, params *RotateHmacSecretParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RotateHmacSecretResponse, error)
 
 	// RotateHmacSecretWithResponse Rotate an HMAC secret
+	//
+	// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17023,12 +17465,16 @@ type ClientWithResponsesInterface interface {
 
 	// ListMetersWithResponse List meters
 	//
+	// In the order in which they were made. Archived ones are left out unless archived=true.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/meters (the `ListMeters` operationId).
 	ListMetersWithResponse(ctx context.Context, params *ListMetersParams, reqEditors ...RequestEditorFn) (*ListMetersResponse, error)
 
 	// CreateMeterWithBodyWithResponse Create a meter
+	//
+	// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17037,12 +17483,16 @@ type ClientWithResponsesInterface interface {
 
 	// CreateMeterWithResponse Create a meter
 	//
+	// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
 	CreateMeterWithResponse(ctx context.Context, params *CreateMeterParams, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error)
 
 	// GetMeterWithResponse Get a meter
+	//
+	// With how far the counting of its past has come, while it is backfilling.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17051,12 +17501,16 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithBodyWithResponse Update a meter
 	//
+	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateMeterResponse, error)
 
 	// UpdateMeterWithResponse Update a meter
+	//
+	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17074,6 +17528,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetPricingWithResponse Get a meter's prices
 	//
+	// The price that holds now and all versions: past, present and scheduled ones.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
@@ -17081,12 +17537,16 @@ type ClientWithResponsesInterface interface {
 
 	// SetPricingWithBodyWithResponse Set a meter's price
 	//
+	// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricingWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPricingResponse, error)
 
 	// SetPricingWithResponse Set a meter's price
+	//
+	// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17158,12 +17618,16 @@ type ClientWithResponsesInterface interface {
 
 	// ListProductsWithResponse List plans
 	//
+	// In the order in which they were made. Archived ones are left out unless archived=true.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/products (the `ListProducts` operationId).
 	ListProductsWithResponse(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*ListProductsResponse, error)
 
 	// CreateProductWithBodyWithResponse Create a plan
+	//
+	// A plan has prices of its own for some meters; for others the meters' own prices hold.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17172,12 +17636,16 @@ type ClientWithResponsesInterface interface {
 
 	// CreateProductWithResponse Create a plan
 	//
+	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
 	CreateProductWithResponse(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
 
 	// GetProductWithResponse Get a plan
+	//
+	// By its slug.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17195,6 +17663,8 @@ type ClientWithResponsesInterface interface {
 
 	// GetProductPricingWithResponse Get a meter's prices in a plan
 	//
+	// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
@@ -17202,12 +17672,16 @@ type ClientWithResponsesInterface interface {
 
 	// SetProductPricingWithBodyWithResponse Set a meter's price in a plan
 	//
+	// A new version in this plan, with the rules of a meter's own prices.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
 	SetProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
 
 	// SetProductPricingWithResponse Set a meter's price in a plan
+	//
+	// A new version in this plan, with the rules of a meter's own prices.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17243,12 +17717,16 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveProductWithResponse Unarchive a plan
 	//
+	// It can be assigned again. Doing so again changes nothing.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
 	UnarchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveProductResponse, error)
 
 	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
+	//
+	// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17257,12 +17735,16 @@ type ClientWithResponsesInterface interface {
 
 	// ReceiveProviderEventWithResponse Receive an event from a billing provider
 	//
+	// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
 	ReceiveProviderEventWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error)
 
 	// GetTenantWithResponse Get the tenant's settings
+	//
+	// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17271,12 +17753,16 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTenantWithBodyWithResponse Update the tenant's settings
 	//
+	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
 	UpdateTenantWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateTenantResponse, error)
 
 	// UpdateTenantWithResponse Update the tenant's settings
+	//
+	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17294,6 +17780,8 @@ type ClientWithResponsesInterface interface {
 
 	// RevokeInvitationWithResponse Revoke an invitation
 	//
+	// Its link is worth nothing from the moment of the answer.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
@@ -17309,6 +17797,8 @@ type ClientWithResponsesInterface interface {
 	RenewInvitationWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RenewInvitationResponse, error)
 
 	// ListMembersWithResponse List members
+	//
+	// In the order in which they joined.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17344,6 +17834,8 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMemberWithBodyWithResponse Update a member's name or role
 	//
+	// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
@@ -17351,12 +17843,16 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMemberWithResponse Update a member's name or role
 	//
+	// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
 	UpdateMemberWithResponse(ctx context.Context, id string, body UpdateMemberJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMemberResponse, error)
 
 	// MakeOwnerWithResponse Make a member the owner
+	//
+	// The owner before becomes an admin.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17373,6 +17869,8 @@ type ClientWithResponsesInterface interface {
 	ResetMemberWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ResetMemberResponse, error)
 
 	// DeleteOidcWithResponse Delete the tenant's OIDC issuer
+	//
+	// Members who have no password can sign in no more until they are given one, or another issuer is saved.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17417,12 +17915,16 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageComparisonWithResponse Compare usage with the month before
 	//
+	// The customer's usage of the month so far beside that of the month before, by meter.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 	GetUsageComparisonWithResponse(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*GetUsageComparisonResponse, error)
 
 	// GetDailyUsageWithResponse Get the usage of every meter by day, of all customers
+	//
+	// Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17431,12 +17933,16 @@ type ClientWithResponsesInterface interface {
 
 	// ExportUsageWithResponse Export a customer's events
 	//
+	// As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 	ExportUsageWithResponse(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*ExportUsageResponse, error)
 
 	// GetUsageSummaryWithResponse Get the usage of every meter
+	//
+	// One customer's usage of each meter between start and end, this calendar month by default.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17445,12 +17951,16 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageTotalWithResponse Get usage as one number
 	//
+	// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 	GetUsageTotalWithResponse(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*GetUsageTotalResponse, error)
 
 	// ListWebhooksWithResponse List webhooks
+	//
+	// In the order in which they were made, without their secrets.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17477,12 +17987,16 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteWebhookWithResponse Delete a webhook and its deliveries
 	//
+	// What was not delivered to it is not delivered any more.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 	DeleteWebhookWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteWebhookResponse, error)
 
 	// GetWebhookWithResponse Get a webhook
+	//
+	// Without its secret.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17491,12 +18005,16 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 	//
+	// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
 	UpdateWebhookWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateWebhookResponse, error)
 
 	// UpdateWebhookWithResponse Update, disable or enable a webhook
+	//
+	// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17514,12 +18032,16 @@ type ClientWithResponsesInterface interface {
 
 	// GetDeliveryWithResponse Get a delivery with its body and attempts
 	//
+	// The body as it was signed and sent, and every attempt with its answer.
+	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 	GetDeliveryWithResponse(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*GetDeliveryResponse, error)
 
 	// RedeliverWithResponse Redeliver a message
+	//
+	// The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17528,6 +18050,8 @@ type ClientWithResponsesInterface interface {
 
 	// RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
 	//
+	// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
@@ -17535,12 +18059,16 @@ type ClientWithResponsesInterface interface {
 
 	// RotateWebhookSecretWithResponse Rotate a webhook's secret
 	//
+	// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
 	RotateWebhookSecretWithResponse(ctx context.Context, id string, params *RotateWebhookSecretParams, body RotateWebhookSecretJSONRequestBody, reqEditors ...RequestEditorFn) (*RotateWebhookSecretResponse, error)
 
 	// TestWebhookWithResponse Send a test message to a webhook
+	//
+	// A message of type webhook.test, at most ten times a minute.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -23345,6 +23873,8 @@ func (r TestWebhookResponse) ContentType() string {
 
 // GetHealthWithResponse Check that the process runs
 //
+// Says only that the process answers: it asks neither the database nor Temporal.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /healthz (the `GetHealth` operationId).
@@ -23357,6 +23887,8 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 }
 
 // GetReadinessWithResponse Check that requests can be served
+//
+// 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23371,6 +23903,8 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 
 // ListApiKeysWithResponse List API keys
 //
+// Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
@@ -23383,6 +23917,8 @@ func (c *ClientWithResponses) ListApiKeysWithResponse(ctx context.Context, param
 }
 
 // CreateApiKeyWithBodyWithResponse Create an API key
+//
+// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -23397,6 +23933,8 @@ func (c *ClientWithResponses) CreateApiKeyWithBodyWithResponse(ctx context.Conte
 
 // CreateApiKeyWithResponse Create an API key
 //
+// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/api-keys (the `CreateApiKey` operationId).
@@ -23409,6 +23947,8 @@ func (c *ClientWithResponses) CreateApiKeyWithResponse(ctx context.Context, para
 }
 
 // RevokeApiKeyWithResponse Revoke an API key
+//
+// The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23423,6 +23963,8 @@ func (c *ClientWithResponses) RevokeApiKeyWithResponse(ctx context.Context, id s
 
 // RotateApiKeyWithBodyWithResponse Rotate an API key
 //
+// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/api-keys/{id}/rotate (the `RotateApiKey` operationId).
@@ -23435,6 +23977,8 @@ func (c *ClientWithResponses) RotateApiKeyWithBodyWithResponse(ctx context.Conte
 }
 
 // RotateApiKeyWithResponse Rotate an API key
+//
+// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -23494,6 +24038,8 @@ func (c *ClientWithResponses) LogInWithResponse(ctx context.Context, body LogInJ
 
 // LogOutWithResponse Sign out
 //
+// Ends this session. Other sessions of the same person go on.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
@@ -23507,6 +24053,8 @@ func (c *ClientWithResponses) LogOutWithResponse(ctx context.Context, reqEditors
 
 // LogOutEverywhereWithResponse Sign out everywhere
 //
+// Ends all sessions of the member at this tenant, this one included.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
@@ -23519,6 +24067,8 @@ func (c *ClientWithResponses) LogOutEverywhereWithResponse(ctx context.Context, 
 }
 
 // FinishOidcWithResponse Finish signing in at the tenant's OIDC issuer
+//
+// The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23548,6 +24098,8 @@ func (c *ClientWithResponses) BeginOidcWithResponse(ctx context.Context, tenantI
 
 // SetPasswordWithBodyWithResponse Change your password
 //
+// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
@@ -23561,6 +24113,8 @@ func (c *ClientWithResponses) SetPasswordWithBodyWithResponse(ctx context.Contex
 
 // SetPasswordWithResponse Change your password
 //
+// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/auth/password (the `SetPassword` operationId).
@@ -23573,6 +24127,8 @@ func (c *ClientWithResponses) SetPasswordWithResponse(ctx context.Context, body 
 }
 
 // GetSessionWithResponse Get the current session
+//
+// The tenant, who asks, and what they may do.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23632,6 +24188,8 @@ func (c *ClientWithResponses) GetAutoSyncWithResponse(ctx context.Context, reqEd
 
 // SaveAutoSyncWithBodyWithResponse Save the Auto-Sync settings
 //
+// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
@@ -23644,6 +24202,8 @@ func (c *ClientWithResponses) SaveAutoSyncWithBodyWithResponse(ctx context.Conte
 }
 
 // SaveAutoSyncWithResponse Save the Auto-Sync settings
+//
+// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -23718,6 +24278,8 @@ func (c *ClientWithResponses) ListInvoiceHoldsWithResponse(ctx context.Context, 
 
 // GetInvoiceHoldWithResponse Get a held invoice
 //
+// With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
@@ -23761,6 +24323,8 @@ func (c *ClientWithResponses) ReleaseInvoiceHoldWithResponse(ctx context.Context
 
 // ListBillingPeriodsWithResponse List a customer's billing periods
 //
+// Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
@@ -23773,6 +24337,8 @@ func (c *ClientWithResponses) ListBillingPeriodsWithResponse(ctx context.Context
 }
 
 // PreviewBillingWithResponse Preview the charges of the current billing period
+//
+// What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23801,6 +24367,8 @@ func (c *ClientWithResponses) DeleteBillingProviderWithResponse(ctx context.Cont
 }
 
 // GetBillingProviderWithResponse Get the billing provider
+//
+// Without its secrets, of which the last four characters are shown.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -23995,6 +24563,8 @@ func (c *ClientWithResponses) ResolveReportWithResponse(ctx context.Context, id 
 
 // GetRevenueWithResponse Get billed and estimated revenue by month and currency
 //
+// By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
@@ -24023,6 +24593,8 @@ func (c *ClientWithResponses) GetStatementWithResponse(ctx context.Context, peri
 
 // SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 //
+// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/billing/sync (the `SyncBilling` operationId).
@@ -24035,6 +24607,8 @@ func (c *ClientWithResponses) SyncBillingWithBodyWithResponse(ctx context.Contex
 }
 
 // SyncBillingWithResponse Sync a customer with the billing provider
+//
+// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24049,6 +24623,8 @@ func (c *ClientWithResponses) SyncBillingWithResponse(ctx context.Context, body 
 
 // ListBillingSyncsWithResponse List syncs
 //
+// Newest first. status narrows them, and so does customer.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
@@ -24061,6 +24637,8 @@ func (c *ClientWithResponses) ListBillingSyncsWithResponse(ctx context.Context, 
 }
 
 // GetBillingSyncWithResponse Get a sync
+//
+// How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24195,6 +24773,8 @@ func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, 
 
 // ListCustomersWithResponse List customers
 //
+// In the order in which they were made. Archived ones are left out unless archived=true.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/customers (the `ListCustomers` operationId).
@@ -24207,6 +24787,8 @@ func (c *ClientWithResponses) ListCustomersWithResponse(ctx context.Context, par
 }
 
 // CreateCustomerWithBodyWithResponse Create a customer
+//
+// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24221,6 +24803,8 @@ func (c *ClientWithResponses) CreateCustomerWithBodyWithResponse(ctx context.Con
 
 // CreateCustomerWithResponse Create a customer
 //
+// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/customers (the `CreateCustomer` operationId).
@@ -24233,6 +24817,8 @@ func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, pa
 }
 
 // GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
+//
+// For external IDs that hold a slash, or are . or .., which no path can name.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24247,6 +24833,8 @@ func (c *ClientWithResponses) GetCustomerByExternalIdWithResponse(ctx context.Co
 
 // GetCustomerByIdWithResponse Get a customer by its id
 //
+// By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
@@ -24259,6 +24847,8 @@ func (c *ClientWithResponses) GetCustomerByIdWithResponse(ctx context.Context, p
 }
 
 // GetCustomerWithResponse Get a customer
+//
+// By the external_id under which events name it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24318,6 +24908,8 @@ func (c *ClientWithResponses) EraseCustomerWithResponse(ctx context.Context, ext
 
 // GetCustomerProductWithResponse Get a customer's plan
 //
+// The plan that charges the current billing period, and every assignment in the order in which they hold.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
@@ -24330,6 +24922,8 @@ func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context
 }
 
 // AssignProductWithBodyWithResponse Assign a plan to a customer
+//
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24344,6 +24938,8 @@ func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Cont
 
 // AssignProductWithResponse Assign a plan to a customer
 //
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
@@ -24356,6 +24952,8 @@ func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, ext
 }
 
 // UnarchiveCustomerWithResponse Unarchive a customer
+//
+// It is in lists again. Doing so again changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24415,6 +25013,8 @@ func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params
 
 // IngestEventWithBodyWithResponse Send one event
 //
+// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/events (the `IngestEvent` operationId).
@@ -24427,6 +25027,8 @@ func (c *ClientWithResponses) IngestEventWithBodyWithResponse(ctx context.Contex
 }
 
 // IngestEventWithResponse Send one event
+//
+// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24441,6 +25043,8 @@ func (c *ClientWithResponses) IngestEventWithResponse(ctx context.Context, body 
 
 // IngestEventsWithBodyWithResponse Send up to 1,000 events
 //
+// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
@@ -24453,6 +25057,8 @@ func (c *ClientWithResponses) IngestEventsWithBodyWithResponse(ctx context.Conte
 }
 
 // IngestEventsWithResponse Send up to 1,000 events
+//
+// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24482,6 +25088,8 @@ func (c *ClientWithResponses) GetEventCountsWithResponse(ctx context.Context, pa
 
 // ListHmacSecretsWithResponse List HMAC secrets
 //
+// Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
@@ -24494,6 +25102,8 @@ func (c *ClientWithResponses) ListHmacSecretsWithResponse(ctx context.Context, p
 }
 
 // CreateHmacSecretWithBodyWithResponse Create an HMAC secret
+//
+// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24508,6 +25118,8 @@ func (c *ClientWithResponses) CreateHmacSecretWithBodyWithResponse(ctx context.C
 
 // CreateHmacSecretWithResponse Create an HMAC secret
 //
+// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/hmac-secrets (the `CreateHmacSecret` operationId).
@@ -24520,6 +25132,8 @@ func (c *ClientWithResponses) CreateHmacSecretWithResponse(ctx context.Context, 
 }
 
 // RevokeHmacSecretWithResponse Revoke an HMAC secret
+//
+// Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24534,6 +25148,8 @@ func (c *ClientWithResponses) RevokeHmacSecretWithResponse(ctx context.Context, 
 
 // RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 //
+// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/hmac-secrets/{id}/rotate (the `RotateHmacSecret` operationId).
@@ -24546,6 +25162,8 @@ func (c *ClientWithResponses) RotateHmacSecretWithBodyWithResponse(ctx context.C
 }
 
 // RotateHmacSecretWithResponse Rotate an HMAC secret
+//
+// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24650,6 +25268,8 @@ func (c *ClientWithResponses) FindInvitationWithResponse(ctx context.Context, bo
 
 // ListMetersWithResponse List meters
 //
+// In the order in which they were made. Archived ones are left out unless archived=true.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/meters (the `ListMeters` operationId).
@@ -24662,6 +25282,8 @@ func (c *ClientWithResponses) ListMetersWithResponse(ctx context.Context, params
 }
 
 // CreateMeterWithBodyWithResponse Create a meter
+//
+// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24676,6 +25298,8 @@ func (c *ClientWithResponses) CreateMeterWithBodyWithResponse(ctx context.Contex
 
 // CreateMeterWithResponse Create a meter
 //
+// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/meters (the `CreateMeter` operationId).
@@ -24688,6 +25312,8 @@ func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, param
 }
 
 // GetMeterWithResponse Get a meter
+//
+// With how far the counting of its past has come, while it is backfilling.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24702,6 +25328,8 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 
 // UpdateMeterWithBodyWithResponse Update a meter
 //
+// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
@@ -24714,6 +25342,8 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 }
 
 // UpdateMeterWithResponse Update a meter
+//
+// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24743,6 +25373,8 @@ func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug
 
 // GetPricingWithResponse Get a meter's prices
 //
+// The price that holds now and all versions: past, present and scheduled ones.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
@@ -24756,6 +25388,8 @@ func (c *ClientWithResponses) GetPricingWithResponse(ctx context.Context, slug s
 
 // SetPricingWithBodyWithResponse Set a meter's price
 //
+// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
@@ -24768,6 +25402,8 @@ func (c *ClientWithResponses) SetPricingWithBodyWithResponse(ctx context.Context
 }
 
 // SetPricingWithResponse Set a meter's price
+//
+// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24887,6 +25523,8 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 
 // ListProductsWithResponse List plans
 //
+// In the order in which they were made. Archived ones are left out unless archived=true.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/products (the `ListProducts` operationId).
@@ -24899,6 +25537,8 @@ func (c *ClientWithResponses) ListProductsWithResponse(ctx context.Context, para
 }
 
 // CreateProductWithBodyWithResponse Create a plan
+//
+// A plan has prices of its own for some meters; for others the meters' own prices hold.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -24913,6 +25553,8 @@ func (c *ClientWithResponses) CreateProductWithBodyWithResponse(ctx context.Cont
 
 // CreateProductWithResponse Create a plan
 //
+// A plan has prices of its own for some meters; for others the meters' own prices hold.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/products (the `CreateProduct` operationId).
@@ -24925,6 +25567,8 @@ func (c *ClientWithResponses) CreateProductWithResponse(ctx context.Context, par
 }
 
 // GetProductWithResponse Get a plan
+//
+// By its slug.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -24954,6 +25598,8 @@ func (c *ClientWithResponses) ArchiveProductWithResponse(ctx context.Context, sl
 
 // GetProductPricingWithResponse Get a meter's prices in a plan
 //
+// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
@@ -24967,6 +25613,8 @@ func (c *ClientWithResponses) GetProductPricingWithResponse(ctx context.Context,
 
 // SetProductPricingWithBodyWithResponse Set a meter's price in a plan
 //
+// A new version in this plan, with the rules of a meter's own prices.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
@@ -24979,6 +25627,8 @@ func (c *ClientWithResponses) SetProductPricingWithBodyWithResponse(ctx context.
 }
 
 // SetProductPricingWithResponse Set a meter's price in a plan
+//
+// A new version in this plan, with the rules of a meter's own prices.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25038,6 +25688,8 @@ func (c *ClientWithResponses) WithdrawProductPricingWithResponse(ctx context.Con
 
 // UnarchiveProductWithResponse Unarchive a plan
 //
+// It can be assigned again. Doing so again changes nothing.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
@@ -25050,6 +25702,8 @@ func (c *ClientWithResponses) UnarchiveProductWithResponse(ctx context.Context, 
 }
 
 // ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
+//
+// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25064,6 +25718,8 @@ func (c *ClientWithResponses) ReceiveProviderEventWithBodyWithResponse(ctx conte
 
 // ReceiveProviderEventWithResponse Receive an event from a billing provider
 //
+// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
@@ -25076,6 +25732,8 @@ func (c *ClientWithResponses) ReceiveProviderEventWithResponse(ctx context.Conte
 }
 
 // GetTenantWithResponse Get the tenant's settings
+//
+// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25090,6 +25748,8 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEdit
 
 // UpdateTenantWithBodyWithResponse Update the tenant's settings
 //
+// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /v1/tenant (the `UpdateTenant` operationId).
@@ -25102,6 +25762,8 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 }
 
 // UpdateTenantWithResponse Update the tenant's settings
+//
+// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25131,6 +25793,8 @@ func (c *ClientWithResponses) ListInvitationsWithResponse(ctx context.Context, p
 
 // RevokeInvitationWithResponse Revoke an invitation
 //
+// Its link is worth nothing from the moment of the answer.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
@@ -25158,6 +25822,8 @@ func (c *ClientWithResponses) RenewInvitationWithResponse(ctx context.Context, i
 }
 
 // ListMembersWithResponse List members
+//
+// In the order in which they joined.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25217,6 +25883,8 @@ func (c *ClientWithResponses) RemoveMemberWithResponse(ctx context.Context, id s
 
 // UpdateMemberWithBodyWithResponse Update a member's name or role
 //
+// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
@@ -25230,6 +25898,8 @@ func (c *ClientWithResponses) UpdateMemberWithBodyWithResponse(ctx context.Conte
 
 // UpdateMemberWithResponse Update a member's name or role
 //
+// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /v1/tenant/members/{id} (the `UpdateMember` operationId).
@@ -25242,6 +25912,8 @@ func (c *ClientWithResponses) UpdateMemberWithResponse(ctx context.Context, id s
 }
 
 // MakeOwnerWithResponse Make a member the owner
+//
+// The owner before becomes an admin.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25270,6 +25942,8 @@ func (c *ClientWithResponses) ResetMemberWithResponse(ctx context.Context, id st
 }
 
 // DeleteOidcWithResponse Delete the tenant's OIDC issuer
+//
+// Members who have no password can sign in no more until they are given one, or another issuer is saved.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25344,6 +26018,8 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, params *
 
 // GetUsageComparisonWithResponse Compare usage with the month before
 //
+// The customer's usage of the month so far beside that of the month before, by meter.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
@@ -25356,6 +26032,8 @@ func (c *ClientWithResponses) GetUsageComparisonWithResponse(ctx context.Context
 }
 
 // GetDailyUsageWithResponse Get the usage of every meter by day, of all customers
+//
+// Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25370,6 +26048,8 @@ func (c *ClientWithResponses) GetDailyUsageWithResponse(ctx context.Context, par
 
 // ExportUsageWithResponse Export a customer's events
 //
+// As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
@@ -25382,6 +26062,8 @@ func (c *ClientWithResponses) ExportUsageWithResponse(ctx context.Context, param
 }
 
 // GetUsageSummaryWithResponse Get the usage of every meter
+//
+// One customer's usage of each meter between start and end, this calendar month by default.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25396,6 +26078,8 @@ func (c *ClientWithResponses) GetUsageSummaryWithResponse(ctx context.Context, p
 
 // GetUsageTotalWithResponse Get usage as one number
 //
+// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
@@ -25408,6 +26092,8 @@ func (c *ClientWithResponses) GetUsageTotalWithResponse(ctx context.Context, par
 }
 
 // ListWebhooksWithResponse List webhooks
+//
+// In the order in which they were made, without their secrets.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25452,6 +26138,8 @@ func (c *ClientWithResponses) CreateWebhookWithResponse(ctx context.Context, par
 
 // DeleteWebhookWithResponse Delete a webhook and its deliveries
 //
+// What was not delivered to it is not delivered any more.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
@@ -25464,6 +26152,8 @@ func (c *ClientWithResponses) DeleteWebhookWithResponse(ctx context.Context, id 
 }
 
 // GetWebhookWithResponse Get a webhook
+//
+// Without its secret.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25478,6 +26168,8 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, id str
 
 // UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 //
+// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PATCH /v1/webhooks/{id} (the `UpdateWebhook` operationId).
@@ -25490,6 +26182,8 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 }
 
 // UpdateWebhookWithResponse Update, disable or enable a webhook
+//
+// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25519,6 +26213,8 @@ func (c *ClientWithResponses) ListDeliveriesWithResponse(ctx context.Context, id
 
 // GetDeliveryWithResponse Get a delivery with its body and attempts
 //
+// The body as it was signed and sent, and every attempt with its answer.
+//
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
@@ -25531,6 +26227,8 @@ func (c *ClientWithResponses) GetDeliveryWithResponse(ctx context.Context, id st
 }
 
 // RedeliverWithResponse Redeliver a message
+//
+// The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25545,6 +26243,8 @@ func (c *ClientWithResponses) RedeliverWithResponse(ctx context.Context, id stri
 
 // RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
 //
+// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
@@ -25558,6 +26258,8 @@ func (c *ClientWithResponses) RotateWebhookSecretWithBodyWithResponse(ctx contex
 
 // RotateWebhookSecretWithResponse Rotate a webhook's secret
 //
+// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+//
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/webhooks/{id}/rotate-secret (the `RotateWebhookSecret` operationId).
@@ -25570,6 +26272,8 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 }
 
 // TestWebhookWithResponse Send a test message to a webhook
+//
+// A message of type webhook.test, at most ten times a minute.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -8,7 +8,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Check that the process runs */
+        /**
+         * Check that the process runs
+         * @description Says only that the process answers: it asks neither the database nor Temporal.
+         */
         get: operations["get-health"];
         put?: never;
         post?: never;
@@ -25,7 +28,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Check that requests can be served */
+        /**
+         * Check that requests can be served
+         * @description 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
+         */
         get: operations["get-readiness"];
         put?: never;
         post?: never;
@@ -42,10 +48,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List API keys */
+        /**
+         * List API keys
+         * @description Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+         */
         get: operations["list-api-keys"];
         put?: never;
-        /** Create an API key */
+        /**
+         * Create an API key
+         * @description The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+         */
         post: operations["create-api-key"];
         delete?: never;
         options?: never;
@@ -62,7 +74,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Revoke an API key */
+        /**
+         * Revoke an API key
+         * @description The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
+         */
         post: operations["revoke-api-key"];
         delete?: never;
         options?: never;
@@ -79,7 +94,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Rotate an API key */
+        /**
+         * Rotate an API key
+         * @description The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+         */
         post: operations["rotate-api-key"];
         delete?: never;
         options?: never;
@@ -136,7 +154,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sign out */
+        /**
+         * Sign out
+         * @description Ends this session. Other sessions of the same person go on.
+         */
         post: operations["log-out"];
         delete?: never;
         options?: never;
@@ -153,7 +174,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sign out everywhere */
+        /**
+         * Sign out everywhere
+         * @description Ends all sessions of the member at this tenant, this one included.
+         */
         post: operations["log-out-everywhere"];
         delete?: never;
         options?: never;
@@ -168,7 +192,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Finish signing in at the tenant's OIDC issuer */
+        /**
+         * Finish signing in at the tenant's OIDC issuer
+         * @description The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
+         */
         get: operations["finish-oidc"];
         put?: never;
         post?: never;
@@ -206,7 +233,10 @@ export interface paths {
             cookie?: never;
         };
         get?: never;
-        /** Change your password */
+        /**
+         * Change your password
+         * @description It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+         */
         put: operations["set-password"];
         post?: never;
         delete?: never;
@@ -222,7 +252,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the current session */
+        /**
+         * Get the current session
+         * @description The tenant, who asks, and what they may do.
+         */
         get: operations["get-session"];
         put?: never;
         post?: never;
@@ -284,7 +317,10 @@ export interface paths {
          * @description When customers are synced by themselves, and the last and the next runs.
          */
         get: operations["get-auto-sync"];
-        /** Save the Auto-Sync settings */
+        /**
+         * Save the Auto-Sync settings
+         * @description It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+         */
         put: operations["save-auto-sync"];
         post?: never;
         delete?: never;
@@ -380,7 +416,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a held invoice */
+        /**
+         * Get a held invoice
+         * @description With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+         */
         get: operations["get-invoice-hold"];
         put?: never;
         post?: never;
@@ -417,7 +456,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List a customer's billing periods */
+        /**
+         * List a customer's billing periods
+         * @description Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+         */
         get: operations["list-billing-periods"];
         put?: never;
         post?: never;
@@ -434,7 +476,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Preview the charges of the current billing period */
+        /**
+         * Preview the charges of the current billing period
+         * @description What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
+         */
         get: operations["preview-billing"];
         put?: never;
         post?: never;
@@ -451,7 +496,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the billing provider */
+        /**
+         * Get the billing provider
+         * @description Without its secrets, of which the last four characters are shown.
+         */
         get: operations["get-billing-provider"];
         /**
          * Save the billing provider
@@ -596,7 +644,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get billed and estimated revenue by month and currency */
+        /**
+         * Get billed and estimated revenue by month and currency
+         * @description By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+         */
         get: operations["get-revenue"];
         put?: never;
         post?: never;
@@ -635,7 +686,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Sync a customer with the billing provider */
+        /**
+         * Sync a customer with the billing provider
+         * @description Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+         */
         post: operations["sync-billing"];
         delete?: never;
         options?: never;
@@ -650,7 +704,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List syncs */
+        /**
+         * List syncs
+         * @description Newest first. status narrows them, and so does customer.
+         */
         get: operations["list-billing-syncs"];
         put?: never;
         post?: never;
@@ -667,7 +724,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a sync */
+        /**
+         * Get a sync
+         * @description How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
+         */
         get: operations["get-billing-sync"];
         put?: never;
         post?: never;
@@ -764,10 +824,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List customers */
+        /**
+         * List customers
+         * @description In the order in which they were made. Archived ones are left out unless archived=true.
+         */
         get: operations["list-customers"];
         put?: never;
-        /** Create a customer */
+        /**
+         * Create a customer
+         * @description 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+         */
         post: operations["create-customer"];
         delete?: never;
         options?: never;
@@ -782,7 +848,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a customer by an external ID that does not fit in a path */
+        /**
+         * Get a customer by an external ID that does not fit in a path
+         * @description For external IDs that hold a slash, or are . or .., which no path can name.
+         */
         get: operations["get-customer-by-external-id"];
         put?: never;
         post?: never;
@@ -799,7 +868,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a customer by its id */
+        /**
+         * Get a customer by its id
+         * @description By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+         */
         get: operations["get-customer-by-id"];
         put?: never;
         post?: never;
@@ -816,7 +888,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a customer */
+        /**
+         * Get a customer
+         * @description By the external_id under which events name it.
+         */
         get: operations["get-customer"];
         put?: never;
         post?: never;
@@ -873,9 +948,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a customer's plan */
+        /**
+         * Get a customer's plan
+         * @description The plan that charges the current billing period, and every assignment in the order in which they hold.
+         */
         get: operations["get-customer-product"];
-        /** Assign a plan to a customer */
+        /**
+         * Assign a plan to a customer
+         * @description From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+         */
         put: operations["assign-product"];
         post?: never;
         delete?: never;
@@ -893,7 +974,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Unarchive a customer */
+        /**
+         * Unarchive a customer
+         * @description It is in lists again. Doing so again changes nothing.
+         */
         post: operations["unarchive-customer"];
         delete?: never;
         options?: never;
@@ -934,7 +1018,10 @@ export interface paths {
          */
         get: operations["list-events"];
         put?: never;
-        /** Send one event */
+        /**
+         * Send one event
+         * @description What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+         */
         post: operations["ingest-event"];
         delete?: never;
         options?: never;
@@ -951,7 +1038,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send up to 1,000 events */
+        /**
+         * Send up to 1,000 events
+         * @description Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+         */
         post: operations["ingest-events"];
         delete?: never;
         options?: never;
@@ -986,10 +1076,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List HMAC secrets */
+        /**
+         * List HMAC secrets
+         * @description Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+         */
         get: operations["list-hmac-secrets"];
         put?: never;
-        /** Create an HMAC secret */
+        /**
+         * Create an HMAC secret
+         * @description The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+         */
         post: operations["create-hmac-secret"];
         delete?: never;
         options?: never;
@@ -1006,7 +1102,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Revoke an HMAC secret */
+        /**
+         * Revoke an HMAC secret
+         * @description Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
+         */
         post: operations["revoke-hmac-secret"];
         delete?: never;
         options?: never;
@@ -1023,7 +1122,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Rotate an HMAC secret */
+        /**
+         * Rotate an HMAC secret
+         * @description The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+         */
         post: operations["rotate-hmac-secret"];
         delete?: never;
         options?: never;
@@ -1098,10 +1200,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List meters */
+        /**
+         * List meters
+         * @description In the order in which they were made. Archived ones are left out unless archived=true.
+         */
         get: operations["list-meters"];
         put?: never;
-        /** Create a meter */
+        /**
+         * Create a meter
+         * @description It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+         */
         post: operations["create-meter"];
         delete?: never;
         options?: never;
@@ -1116,14 +1224,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a meter */
+        /**
+         * Get a meter
+         * @description With how far the counting of its past has come, while it is backfilling.
+         */
         get: operations["get-meter"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** Update a meter */
+        /**
+         * Update a meter
+         * @description Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+         */
         patch: operations["update-meter"];
         trace?: never;
     };
@@ -1154,9 +1268,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a meter's prices */
+        /**
+         * Get a meter's prices
+         * @description The price that holds now and all versions: past, present and scheduled ones.
+         */
         get: operations["get-pricing"];
-        /** Set a meter's price */
+        /**
+         * Set a meter's price
+         * @description A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+         */
         put: operations["set-pricing"];
         post?: never;
         delete?: never;
@@ -1272,10 +1392,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List plans */
+        /**
+         * List plans
+         * @description In the order in which they were made. Archived ones are left out unless archived=true.
+         */
         get: operations["list-products"];
         put?: never;
-        /** Create a plan */
+        /**
+         * Create a plan
+         * @description A plan has prices of its own for some meters; for others the meters' own prices hold.
+         */
         post: operations["create-product"];
         delete?: never;
         options?: never;
@@ -1290,7 +1416,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a plan */
+        /**
+         * Get a plan
+         * @description By its slug.
+         */
         get: operations["get-product"];
         put?: never;
         post?: never;
@@ -1327,9 +1456,15 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a meter's prices in a plan */
+        /**
+         * Get a meter's prices in a plan
+         * @description The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+         */
         get: operations["get-product-pricing"];
-        /** Set a meter's price in a plan */
+        /**
+         * Set a meter's price in a plan
+         * @description A new version in this plan, with the rules of a meter's own prices.
+         */
         put: operations["set-product-pricing"];
         post?: never;
         delete?: never;
@@ -1387,7 +1522,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Unarchive a plan */
+        /**
+         * Unarchive a plan
+         * @description It can be assigned again. Doing so again changes nothing.
+         */
         post: operations["unarchive-product"];
         delete?: never;
         options?: never;
@@ -1404,7 +1542,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Receive an event from a billing provider */
+        /**
+         * Receive an event from a billing provider
+         * @description For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+         */
         post: operations["receive-provider-event"];
         delete?: never;
         options?: never;
@@ -1419,14 +1560,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the tenant's settings */
+        /**
+         * Get the tenant's settings
+         * @description Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
+         */
         get: operations["get-tenant"];
         put?: never;
         post?: never;
         delete?: never;
         options?: never;
         head?: never;
-        /** Update the tenant's settings */
+        /**
+         * Update the tenant's settings
+         * @description What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+         */
         patch: operations["update-tenant"];
         trace?: never;
     };
@@ -1460,7 +1607,10 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        /** Revoke an invitation */
+        /**
+         * Revoke an invitation
+         * @description Its link is worth nothing from the moment of the answer.
+         */
         delete: operations["revoke-invitation"];
         options?: never;
         head?: never;
@@ -1494,7 +1644,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List members */
+        /**
+         * List members
+         * @description In the order in which they joined.
+         */
         get: operations["list-members"];
         put?: never;
         /**
@@ -1525,7 +1678,10 @@ export interface paths {
         delete: operations["remove-member"];
         options?: never;
         head?: never;
-        /** Update a member's name or role */
+        /**
+         * Update a member's name or role
+         * @description Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+         */
         patch: operations["update-member"];
         trace?: never;
     };
@@ -1538,7 +1694,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Make a member the owner */
+        /**
+         * Make a member the owner
+         * @description The owner before becomes an admin.
+         */
         post: operations["make-owner"];
         delete?: never;
         options?: never;
@@ -1584,7 +1743,10 @@ export interface paths {
          */
         put: operations["save-oidc"];
         post?: never;
-        /** Delete the tenant's OIDC issuer */
+        /**
+         * Delete the tenant's OIDC issuer
+         * @description Members who have no password can sign in no more until they are given one, or another issuer is saved.
+         */
         delete: operations["delete-oidc"];
         options?: never;
         head?: never;
@@ -1618,7 +1780,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Compare usage with the month before */
+        /**
+         * Compare usage with the month before
+         * @description The customer's usage of the month so far beside that of the month before, by meter.
+         */
         get: operations["get-usage-comparison"];
         put?: never;
         post?: never;
@@ -1635,7 +1800,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the usage of every meter by day, of all customers */
+        /**
+         * Get the usage of every meter by day, of all customers
+         * @description Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
+         */
         get: operations["get-daily-usage"];
         put?: never;
         post?: never;
@@ -1652,7 +1820,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Export a customer's events */
+        /**
+         * Export a customer's events
+         * @description As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+         */
         get: operations["export-usage"];
         put?: never;
         post?: never;
@@ -1669,7 +1840,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get the usage of every meter */
+        /**
+         * Get the usage of every meter
+         * @description One customer's usage of each meter between start and end, this calendar month by default.
+         */
         get: operations["get-usage-summary"];
         put?: never;
         post?: never;
@@ -1686,7 +1860,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get usage as one number */
+        /**
+         * Get usage as one number
+         * @description Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+         */
         get: operations["get-usage-total"];
         put?: never;
         post?: never;
@@ -1703,7 +1880,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List webhooks */
+        /**
+         * List webhooks
+         * @description In the order in which they were made, without their secrets.
+         */
         get: operations["list-webhooks"];
         put?: never;
         /**
@@ -1724,15 +1904,24 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a webhook */
+        /**
+         * Get a webhook
+         * @description Without its secret.
+         */
         get: operations["get-webhook"];
         put?: never;
         post?: never;
-        /** Delete a webhook and its deliveries */
+        /**
+         * Delete a webhook and its deliveries
+         * @description What was not delivered to it is not delivered any more.
+         */
         delete: operations["delete-webhook"];
         options?: never;
         head?: never;
-        /** Update, disable or enable a webhook */
+        /**
+         * Update, disable or enable a webhook
+         * @description What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+         */
         patch: operations["update-webhook"];
         trace?: never;
     };
@@ -1763,7 +1952,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Get a delivery with its body and attempts */
+        /**
+         * Get a delivery with its body and attempts
+         * @description The body as it was signed and sent, and every attempt with its answer.
+         */
         get: operations["get-delivery"];
         put?: never;
         post?: never;
@@ -1782,7 +1974,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Redeliver a message */
+        /**
+         * Redeliver a message
+         * @description The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
+         */
         post: operations["redeliver"];
         delete?: never;
         options?: never;
@@ -1799,7 +1994,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Rotate a webhook's secret */
+        /**
+         * Rotate a webhook's secret
+         * @description The answer shows the new secret. Messages are signed with both for overlap_seconds.
+         */
         post: operations["rotate-webhook-secret"];
         delete?: never;
         options?: never;
@@ -1816,7 +2014,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Send a test message to a webhook */
+        /**
+         * Send a test message to a webhook
+         * @description A message of type webhook.test, at most ten times a minute.
+         */
         post: operations["test-webhook"];
         delete?: never;
         options?: never;

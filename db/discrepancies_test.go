@@ -68,8 +68,8 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			for day := range 3 {
 				_, err = dbtest.Conn(t).Exec(t.Context(), `
 					insert into usage_discrepancies (tenant_id, customer_id, meter_id, day, rollup_sum, rollup_count, event_sum, event_count, found_at)
-					select $1, customer, meter, date '2020-01-01' + $4::int, 1, 1, 2, 2, now() from unnest(array[0, $2::bigint]) customer, unnest($3::bigint[]) meter`,
-					other.ID, list[0].CustomerID, []metering.MeterID{counted.ID, second.ID}, day)
+					select $1, customer, meter, date '2020-01-01' + $4::int, 1, 1, 2, 2, $5::timestamptz from unnest(array[0, $2::bigint]) customer, unnest($3::bigint[]) meter`,
+					other.ID, list[0].CustomerID, []metering.MeterID{counted.ID, second.ID}, day, clock.Now())
 				require.NoError(t, err)
 			}
 			all, err := store.Discrepancies.List(t.Context(), other.ID, nil, 100)

@@ -118,14 +118,14 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 // comes by itself may take a while on a busy machine.
 func (w walk) reread(path, text string) act {
 	return func(ctx context.Context) error {
-		const patience = 5 * time.Second // beyond that a screen may not ask again by itself
+		const mostWait = 5 * time.Second // beyond that a screen may not ask again by itself
 		there := fmt.Sprintf(`document.querySelector("main").innerText.includes(%q)`, text)
 		deadline := time.Now().Add(5 * stepTimeout)
 		for {
 			if err := w.to(path)(ctx); err != nil {
 				return err
 			}
-			_, err := chromedp.Run(ctx, chromedp.Poll[bool](there, chromedp.WithPollingTimeout(patience)))
+			_, err := chromedp.Run(ctx, chromedp.Poll[bool](there, chromedp.WithPollingTimeout(mostWait)))
 			if err == nil || ctx.Err() != nil {
 				return err
 			}

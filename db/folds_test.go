@@ -173,3 +173,32 @@ func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
 	stop()
 	<-ended
 }
+
+// A window of many transactions that are not folded comes in as many rows: pages show
+// every window all the same, however few of them they have.
+func TestPagesShowEveryWindowBeforeItIsFolded(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	tenant := dbtest.Tenant(t, store).ID
+	m := dbtest.Meter(t, store, tenant, "calls", "call", "model")
+	hour := november.Truncate(time.Hour)
+	for n := range 90 {
+		at := hour.Add(-time.Duration(n%3) * time.Hour)
+		ingest(t, store, tenant, dbtest.Event(t, "call", "acme", at, "1.5", "", fmt.Sprintf(`{"model":"%d"}`, n%2)))
+	}
+	require.Equal(t, 90, unfolded(t, conn, tenant))
+	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
+	require.NoError(t, err)
+	for _, limit := range []int{1, 2, 3, 50} {
+		for _, by := range []metering.Granularity{metering.Hour, metering.Day, metering.Month} {
+			for _, end := range []time.Time{hour.Add(time.Hour), hour.Add(time.Minute)} {
+				requireWindowsEqualARecount(t, store, conn, tenant, db.WindowQuery{
+					Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Add(-90 * time.Minute), End: end}, Granularity: by, Limit: limit,
+				})
+			}
+		}
+	}
+}

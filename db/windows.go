@@ -156,11 +156,24 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 	return nil
 }
 
-// windows folds rows, which come by group and time, into at most Limit windows.
+// windows are at most Limit windows. The cursor's own window may come again before
+// the page, and one more after it tells that there is more. What is not folded yet
+// comes in as many more rows of a window as there were transactions.
 func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, err error) {
-	rows, err := r.rows(ctx)
+	for most := (r.Limit + 2) * mostRows(r.Granularity); ; most *= 8 {
+		windows, more, cut, err := r.windowsOf(ctx, most)
+		if err != nil || more || !cut {
+			return windows, more, err
+		}
+	}
+}
+
+// windowsOf folds rows, which come by group and time, into windows; cut says that there
+// may be more than so many rows.
+func (r *windowRead) windowsOf(ctx context.Context, most int) (windows []Window, more, cut bool, err error) {
+	rows, err := r.rows(ctx, most)
 	if err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
 	defer rows.Close()
 	edges, aggregation := r.edges, r.Meter.Version.Aggregation
@@ -185,23 +198,26 @@ func (r *windowRead) windows(ctx context.Context) (windows []Window, more bool, 
 		windows[last].Value, windows[last].LateValue = held.usage(aggregation), held.late(aggregation)
 		return false
 	}
-	for rows.Next() {
+	read := 0
+	for ; rows.Next(); read++ {
 		var part windowPart
 		if err := rows.Scan(append([]any{(*[16]byte)(&part.group), &part.start}, part.fields()...)...); err != nil {
-			return nil, false, err
+			return nil, false, false, err
 		}
 		for len(edges) > 0 && before(edges[0], part) {
 			if add(edges[0]) {
-				return windows, true, nil
+				return windows, true, false, nil
 			}
 			edges = edges[1:]
 		}
 		if add(part) {
-			return windows, true, nil
+			return windows, true, false, nil
 		}
 	}
-	full := slices.ContainsFunc(edges, add)
-	return windows, full, rows.Err()
+	if err := rows.Err(); err != nil || read == most {
+		return nil, false, true, err
+	}
+	return windows, slices.ContainsFunc(edges, add), false, nil
 }
 
 func before(a, b windowPart) bool {
@@ -224,7 +240,7 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 	return w
 }
 
-func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
+func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, r.Granularity != metering.Month)
 	tail := "where " + r.restrict(statement.args)
@@ -232,9 +248,7 @@ func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
 		tail += " and (group_id, start) >= (@after_group, @after_start)"
 		statement.args["after_group"], statement.args["after_start"] = [16]byte(r.After.GroupID), r.After.Start
 	}
-	// The cursor's own window may come again before the page, and one more
-	// after it tells that there is more.
-	statement.args["most"] = (r.Limit + 2) * mostRows(r.Granularity)
+	statement.args["most"] = most
 	return r.q.Query(ctx, `
 		select group_id, start, `+tallyColumns+`
 		from `+statement.rowsInOrder()+`
@@ -243,8 +257,8 @@ func (r *windowRead) rows(ctx context.Context) (pgx.Rows, error) {
 		limit @most`, statement.args)
 }
 
-// mostRows is how many rows make up one window, at most: a day, or a month that
-// the range cuts, is read by the hour, and clocks may change within it.
+// mostRows is how many rows make up one window that is folded, at most: a day, or a
+// month that the range cuts, is read by the hour, and clocks may change within it.
 func mostRows(g metering.Granularity) int {
 	switch g {
 	case metering.Day:

@@ -22,18 +22,17 @@ func sinceWhen(at time.Time) *time.Time {
 }
 
 func (s *server) archives() {
-	huma.Register(s.api, described(post("archive-customer", "/v1/customers/{external_id}/archive", CustomersWrite, "Archive a customer"),
+	huma.Register(s.api, post("archive-customer", "/v1/customers/{external_id}/archive", CustomersWrite, "Archive a customer",
 		"Lists leave it out. What it uses is counted and billed as ever, and its next event has it back."), s.archiveCustomer(true))
-	huma.Register(s.api, described(post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer"),
+	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",
 		"It is in lists again. Doing so again changes nothing."), s.archiveCustomer(false))
-	huma.Register(s.api, described(post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter"),
-		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being "+
-			"counted."), s.archiveMeter)
-	huma.Register(s.api, described(post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter"),
+	huma.Register(s.api, post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
+		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted."), s.archiveMeter)
+	huma.Register(s.api, post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
 		"It counts again, what came meanwhile too: its status is backfilling until that is done."), s.unarchiveMeter)
-	huma.Register(s.api, described(post("archive-product", "/v1/products/{slug}/archive", PricingWrite, "Archive a plan"),
+	huma.Register(s.api, post("archive-product", "/v1/products/{slug}/archive", PricingWrite, "Archive a plan",
 		"Lists leave it out. Who has it keeps it; nobody gets it anew."), s.archiveProduct(true))
-	huma.Register(s.api, described(post("unarchive-product", "/v1/products/{slug}/unarchive", PricingWrite, "Unarchive a plan"),
+	huma.Register(s.api, post("unarchive-product", "/v1/products/{slug}/unarchive", PricingWrite, "Unarchive a plan",
 		"It can be assigned again. Doing so again changes nothing."), s.archiveProduct(false))
 }
 

@@ -14,12 +14,12 @@ import (
 
 func (s *server) holds() {
 	const path = "/v1/billing/holds"
-	huma.Register(s.api, described(get("list-invoice-holds", path, BillingRead, "List held invoices"),
+	huma.Register(s.api, get("list-invoice-holds", path, BillingRead, "List held invoices",
 		"Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. "+
 			"The tenant's invoice_hold turns it on."), s.listHolds)
-	huma.Register(s.api, described(get("get-invoice-hold", path+"/{id}", BillingRead, "Get a held invoice"),
+	huma.Register(s.api, get("get-invoice-hold", path+"/{id}", BillingRead, "Get a held invoice",
 		"With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found."), s.getHold)
-	huma.Register(s.api, described(post("release-invoice-hold", path+"/{id}/release", BillingWrite, "Release a held invoice"),
+	huma.Register(s.api, post("release-invoice-hold", path+"/{id}/release", BillingWrite, "Release a held invoice",
 		"Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, "+
 			"and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. "+
 			"The audit log keeps it with the reason."), s.releaseHold)

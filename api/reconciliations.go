@@ -35,13 +35,13 @@ var reconciliationVerbs = []reconciliationVerb{
 
 func (s *server) reconciliations() {
 	const path = "/v1/billing/reconciliation"
-	huma.Register(s.api, described(get("list-reconciliations", path, BillingRead, "List what invoices bill of closed periods"),
+	huma.Register(s.api, get("list-reconciliations", path, BillingRead, "List what invoices bill of closed periods",
 		"For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its "+
 			"final invoices bill, and how that stands. Those of the newest periods first."), s.listReconciliations)
 	for _, verb := range reconciliationVerbs {
-		op := post(verb.path+"-reconciliation", path+"/{period}/{meter}/"+verb.path, BillingWrite, verb.summary)
-		huma.Register(s.api, described(op, verb.description+" The customer's next sync acts on it. 409 before the period's last invoice is final, and "+
-			"where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason."), s.decide(verb.decision))
+		huma.Register(s.api, post(verb.path+"-reconciliation", path+"/{period}/{meter}/"+verb.path, BillingWrite, verb.summary,
+			verb.description+" The customer's next sync acts on it. 409 before the period's last invoice is final, and "+
+				"where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason."), s.decide(verb.decision))
 	}
 }
 

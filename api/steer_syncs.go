@@ -52,8 +52,8 @@ const runHas = "503 where the workflow engine or its workers do not answer: then
 func (s *server) steerSyncs() {
 	const holds = " It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over."
 	for _, verb := range syncVerbs {
-		op := post(verb.name+"-billing-sync", "/v1/billing/syncs/{id}/"+verb.name, BillingWrite, verb.summary)
-		huma.Register(s.api, described(op, verb.description+holds), s.steerSync(verb))
+		op := post(verb.name+"-billing-sync", "/v1/billing/syncs/{id}/"+verb.name, BillingWrite, verb.summary, verb.description+holds)
+		huma.Register(s.api, op, s.steerSync(verb))
 	}
 }
 

@@ -19,7 +19,7 @@ const groupPrefix = "group."
 // grouping has an operation take parameters that begin with groupPrefix.
 func grouping(op huma.Operation) huma.Operation {
 	op.Metadata["grouping"] = true
-	return described(op, "Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.")
+	return op
 }
 
 // addedTo has an operation ignore parameters that somebody else adds: an OIDC

@@ -55,12 +55,6 @@ var keptAs = map[metering.CredentialKind]keeping{
 	},
 }
 
-// oneAtATime makes those who make credentials of a tenant wait for each other.
-func oneAtATime(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
-	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
-	return err
-}
-
 // refuseMore answers CodeConflict when as many of the tenant's credentials of the kind as
 // may be are live at now.
 func refuseMore(ctx context.Context, tx pgx.Tx, kind metering.CredentialKind, tenant metering.TenantID, most int, now time.Time) error {

@@ -234,6 +234,13 @@ func lockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error 
 	return err
 }
 
+// oneAtATime makes those who change who has access to a tenant, or where it is
+// billed, wait for each other. It keeps nobody from ingest.
+func oneAtATime(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	_, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant)
+	return err
+}
+
 // raiseEpoch parts the events ingested before this transaction from those
 // after it. The caller holds the tenant's lock.
 func raiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch int64, err error) {

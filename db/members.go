@@ -184,8 +184,7 @@ func (s Members) Remove(ctx context.Context, tenant metering.TenantID, actor met
 // there is one, becomes an admin.
 func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.MemberID) (made metering.Member, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		// One at a time for a tenant: two would each demote the same owner.
-		if _, err := tx.Exec(ctx, `select 1 from tenants where id = $1 for no key update`, tenant); err != nil {
+		if err := oneAtATime(ctx, tx, tenant); err != nil { // two would each demote the same owner
 			return err
 		}
 		former, err := lockMember(ctx, tx, tenant, id)

@@ -128,7 +128,7 @@ func storeConnection(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a
 // while there is something that nobody would finish.
 func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, now time.Time) error {
 	err := inTx(ctx, p.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `select from tenants where id = $1 for no key update`, tenant); err != nil {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
 			return err
 		}
 		active, err := activeProvider(ctx, tx, tenant)

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/bench/figure"
 	"github.com/odometer-metering/odometer/metering"
@@ -163,6 +164,8 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	s := newSystem(t)
 	customers := fleetSize(t)
 	changed := customers / 100
+	folder := db.NewFolder(s.store, func(err error) { t.Error(err) }) // as an API has one
+	defer folder.Close()
 	s.useAll(customers - 1)
 	s.work()
 	s.schedule()

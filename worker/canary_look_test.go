@@ -33,7 +33,7 @@ func (c *canary) readBack() {
 	}
 	require.Contains(c, strings.Join(c.read, "\n"), "canary-customer", "what is looked at is what was read")
 	for _, p := range []*proc.Process{c.api, c.worker} {
-		response, err := http.Get(p.URL + "/metrics")
+		response, err := http.Get(p.MetricsURL)
 		require.NoError(c, err)
 		text, err := io.ReadAll(response.Body)
 		response.Body.Close()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/odometer-metering/odometer/api"
@@ -95,11 +96,11 @@ func serveAPI(ctx context.Context, env *environment) error {
 	if err != nil {
 		return err
 	}
-	scraped := promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})
-	if metricsAddress == "" {
-		return serve(ctx, log, endpoint{listen, withMetrics(handler, scraped)})
+	endpoints := []endpoint{{listen, handler}}
+	if metricsAddress != "" {
+		endpoints = append(endpoints, endpoint{metricsAddress, metricsRoutes(metrics)})
 	}
-	return serve(ctx, log, endpoint{listen, handler}, endpoint{metricsAddress, withMetrics(http.NotFoundHandler(), scraped)})
+	return serve(ctx, log, endpoints...)
 }
 
 func defaultBase(listen string) string {
@@ -109,15 +110,15 @@ func defaultBase(listen string) string {
 	return "http://" + listen
 }
 
-func withMetrics(handler, metrics http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/metrics" && r.Method == http.MethodGet {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(metricsTimeout)) // tests have no connection
-			metrics.ServeHTTP(w, r)
-			return
-		}
-		handler.ServeHTTP(w, r)
+// metricsRoutes are never at the API's own address: whoever reaches that is a client.
+func metricsRoutes(registry *prometheus.Registry) *http.ServeMux {
+	scraped := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(metricsTimeout)) // fails where there is no connection
+		scraped.ServeHTTP(w, r)
 	})
+	return mux
 }
 
 type endpoint struct {

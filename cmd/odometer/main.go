@@ -32,7 +32,7 @@ Environment:
   API_ROLE                  for migrate: the role that the API connects as, to which it grants what that needs
   WORKER_ROLE               for migrate: the same for the worker
   LISTEN_ADDRESS            of the API; 127.0.0.1:8080 when unset
-  METRICS_ADDRESS           of /metrics, and of the worker's /readyz; when unset the API serves /metrics itself
+  METRICS_ADDRESS           of /metrics, and of the worker's /readyz; unset: neither
   ODOMETER_SECRET           at least 32 random bytes in base64; API keys, sessions, page tokens and the audit
                             log depend on it; the same for API and worker
   ODOMETER_ENCRYPTION_KEYS  ID:BASE64KEY,… of 32 bytes each; the first seals secrets, all open them

@@ -80,7 +80,7 @@ func (w *watched) folded() {
 // metric is what the worker says of a series, as text; "": nothing.
 func (w *watched) metric(series string) string {
 	w.Helper()
-	_, text := call(w.T, "GET", w.worker.URL+"/metrics", "", "")
+	_, text := call(w.T, "GET", w.worker.MetricsURL, "", "")
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(series) + ` (.*)$`).FindStringSubmatch(text)
 	if found == nil {
 		return ""
@@ -176,7 +176,7 @@ func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 	}
 	require.Empty(t, w.metric("odometer_billing_oldest_outstanding_report_timestamp_seconds"))
 	require.NotEmpty(t, w.metric("go_build_info{checksum=\"\",path=\"github.com/odometer-metering/odometer\",version=\"(devel)\"}"))
-	_, text := call(t, "GET", w.worker.URL+"/metrics", "", "")
+	_, text := call(t, "GET", w.worker.MetricsURL, "", "")
 	require.Regexp(t, `(?m)^temporal_activity_execution_latency_seconds_bucket\{.*activity_type="[A-Za-z]+"`, text)
 	require.Regexp(t, `(?m)^temporal_workflow_task_schedule_to_start_latency_seconds_bucket\{`, text)
 	w.exec(`update billing_reports set state = 'in_doubt', recorded_at = '2026-01-01T00:00:00Z' where number = 1`)

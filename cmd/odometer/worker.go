@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers"
@@ -59,8 +58,7 @@ func runWorker(ctx context.Context, env *environment) error {
 
 // workerRoutes answers for a worker: ready means that it polls its task queues.
 func workerRoutes(started *atomic.Bool, registry *prometheus.Registry) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux := metricsRoutes(registry)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	})

@@ -135,8 +135,9 @@ func (s *System) LimitedTenant(t testing.TB, limit int) (id, key string) {
 
 // Process is one api or worker. It is killed at the end of the test.
 type Process struct {
-	Address string // HOST:PORT of its HTTP server; the same after a restart
-	URL     string // the same as a URL
+	Address    string // HOST:PORT of its HTTP server; the same after a restart
+	URL        string // the same as a URL
+	MetricsURL string // where its metrics are; a worker's are at the same address
 
 	system  *System
 	name    string // the binary's command
@@ -147,16 +148,16 @@ type Process struct {
 
 // API starts an api process and waits until it is ready.
 func (s *System) API(t testing.TB) *Process {
-	return s.start(t, "api", dbtest.Roles.API, "LISTEN_ADDRESS")
+	return s.start(t, "api", dbtest.Roles.API)
 }
 
 // Worker starts a worker process and waits until it is ready.
 func (s *System) Worker(t testing.TB) *Process {
-	return s.start(t, "worker", dbtest.Roles.Worker, "METRICS_ADDRESS")
+	return s.start(t, "worker", dbtest.Roles.Worker)
 }
 
 // start starts a process that connects to the database as the role.
-func (s *System) start(t testing.TB, command, role, variable string) *Process {
+func (s *System) start(t testing.TB, command, role string) *Process {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), command+".log"))
 	if err != nil {
@@ -164,7 +165,12 @@ func (s *System) start(t testing.TB, command, role, variable string) *Process {
 	}
 	p := &Process{Address: FreeAddress(t), name: command, log: log}
 	p.URL = "http://" + p.Address
-	p.system = s.with(variable+"="+p.Address, "DATABASE_URL="+dbtest.As(t, s.database, role))
+	metrics := p.Address
+	if command != "worker" {
+		metrics = FreeAddress(t)
+	}
+	p.MetricsURL = "http://" + metrics + "/metrics"
+	p.system = s.with("LISTEN_ADDRESS="+p.Address, "METRICS_ADDRESS="+metrics, "DATABASE_URL="+dbtest.As(t, s.database, role))
 	t.Cleanup(func() {
 		p.Kill(t)
 		if t.Failed() {

@@ -31,7 +31,7 @@ func (s *server) countEvents(ctx context.Context, result ingestResult) {
 type countsInput struct {
 	Start       time.Time            `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end"`
 	End         time.Time            `query:"end" doc:"The instant after the last; now when absent"`
-	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days and months are those of the tenant's time zone"`
+	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days, weeks and months are those of the tenant's time zone; weeks begin on Monday"`
 }
 
 type countsOutput struct{ Body eventCounts }

@@ -85,7 +85,8 @@ type usageResult struct {
 type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
-	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days and months are those of the tenant's time zone"`
+	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days, weeks and months are those of the tenant's time zone; weeks begin on Monday"`
+	GroupBy     string               `query:"group_by" maxLength:"2048" doc:"Those of the meter's properties, separated by commas, by which groups are told apart; empty: all is one group; when absent: all properties" example:"model"`
 	Span
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Windows per page"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
@@ -112,6 +113,10 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
+	by, err := groupedBy(ctx, m, in.GroupBy)
+	if err != nil {
+		return nil, err
+	}
 	var at usageCursor
 	if at.Range, err = in.Span.within(s.period(ctx)); err != nil {
 		return nil, err
@@ -120,7 +125,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	query := db.WindowQuery{
-		Customer: c.ID, Meter: m, Range: at.Range, Granularity: in.Granularity, Groups: groups,
+		Customer: c.ID, Meter: m, Range: at.Range, Granularity: in.Granularity, Groups: groups, GroupBy: by,
 		After: at.After, Limit: in.PageSize,
 	}
 	page, err := s.Store.Usage.Windows(ctx, principalOf(ctx).Tenant.ID, query)
@@ -183,6 +188,24 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string]string, err
 		filters[key] = values[0]
 	}
 	return filters, nil
+}
+
+// groupedBy reads the query's group_by: nil where it is absent.
+func groupedBy(ctx context.Context, m metering.Meter, given string) (properties []string, err error) {
+	if !exchangeOf(ctx).request.URL.Query().Has("group_by") {
+		return nil, nil
+	}
+	properties = []string{}
+	for name := range strings.SplitSeq(given, ",") {
+		switch {
+		case given == "":
+		case !slices.Contains(m.Version.GroupBy, name):
+			return nil, metering.Invalid("query.group_by", "must name properties that the meter groups by; %s", dimensions(m))
+		case !slices.Contains(properties, name):
+			properties = append(properties, name)
+		}
+	}
+	return properties, nil
 }
 
 // dimensions names what a meter is grouped by.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 )
 
@@ -81,6 +82,33 @@ func TestAGroupFilterNarrowsEverything(t *testing.T) {
 	require.Equal(t, "2", result.Total.String())
 	require.Empty(t, b.usage(t, january+"&group.model=nobody").Groups)
 	b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group.region=eu", "").problem(t, 422, "invalid")
+}
+
+func TestGroupsAreToldApartByTheAskedPropertiesAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call", "model", "region")
+	for at, properties := range map[string]string{
+		"2026-01-05T10:15:00Z": `{"model":"a","region":"eu"}`, "2026-01-05T10:30:00Z": `{"model":"a","region":"us"}`, "2026-01-12T09:00:00Z": `{"model":"b","region":"us"}`,
+	} {
+		a := b.send(t, "POST", "/v1/events", fmt.Sprintf(`{"event_type":"call","customer_id":"acme","timestamp":%q,"value":1,"properties":%s}`, at, properties))
+		require.Equal(t, 200, a.status, a.body)
+	}
+	subtotals := func(query string) map[string]string {
+		shown := make(map[string]string)
+		for _, g := range b.usage(t, january+"&granularity=week&"+query).Groups {
+			shown[fmt.Sprint(g.GroupKey)] = fmt.Sprintf("%s in %d", g.Subtotal, len(g.Windows))
+		}
+		return shown
+	}
+	require.Len(t, subtotals(""), 3)
+	require.Equal(t, map[string]string{"map[model:a]": "2 in 1", "map[model:b]": "1 in 1"}, subtotals("group_by=model"))
+	require.Equal(t, map[string]string{"map[region:eu]": "1 in 1", "map[region:us]": "2 in 2"}, subtotals("group_by=region"))
+	require.Equal(t, map[string]string{"map[region:us]": "1 in 1"}, subtotals("group_by=region&group.model=b"))
+	require.Equal(t, map[string]string{"map[]": "3 in 2"}, subtotals("group_by="))
+	require.Equal(t, subtotals(""), subtotals("group_by=region,model"))
+	refused := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group_by=model,user", "").problem(t, 422, "invalid")
+	require.Equal(t, []api.FieldProblem{{Location: "query.group_by", Message: "must name properties that the meter groups by; available: model, region"}}, refused.Errors)
 }
 
 func TestPagesOfWindowsAreTheWholeInTheEnd(t *testing.T) {

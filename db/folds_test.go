@@ -193,10 +193,13 @@ func TestPagesShowEveryWindowBeforeItIsFolded(t *testing.T) {
 	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
 	require.NoError(t, err)
 	for _, limit := range []int{1, 2, 3, 50} {
-		for _, by := range []metering.Granularity{metering.Hour, metering.Day, metering.Month} {
+		for _, by := range metering.Hour.Values() {
 			for _, end := range []time.Time{hour.Add(time.Hour), hour.Add(time.Minute)} {
 				requireWindowsEqualARecount(t, store, conn, tenant, db.WindowQuery{
 					Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Add(-90 * time.Minute), End: end}, Granularity: by, Limit: limit,
+				})
+				requireWindowsEqualARecount(t, store, conn, tenant, db.WindowQuery{
+					Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Add(-90 * time.Minute), End: end}, Granularity: by, Limit: limit, GroupBy: []string{},
 				})
 			}
 		}

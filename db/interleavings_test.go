@@ -395,7 +395,7 @@ func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {
 		q := db.WindowQuery{
 			Customer:    customers[rapid.SampledFrom(slices.Sorted(maps.Keys(customers))).Draw(t, "customer")],
 			Meter:       rapid.SampledFrom(meters).Draw(t, "meter"),
-			Granularity: rapid.SampledFrom([]metering.Granularity{metering.Hour, metering.Day, metering.Month}).Draw(t, "granularity"),
+			Granularity: rapid.SampledFrom(metering.Hour.Values()).Draw(t, "granularity"),
 			Limit:       rapid.SampledFrom([]int{1, 2, 7, 50, 1000}).Draw(t, "limit"),
 		}
 		q.Range = metering.Range{Start: drawInstant(t), End: drawInstant(t)}
@@ -410,6 +410,9 @@ func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {
 			if rapid.Bool().Draw(t, "region too") {
 				q.Groups["region"] = "eu"
 			}
+		}
+		if rapid.IntRange(0, 2).Draw(t, "group by") == 0 {
+			q.GroupBy = rapid.SampledFrom([][]string{{}, {"model"}, {"region"}, {"region", "model"}}).Draw(t, "by")
 		}
 		return q
 	})

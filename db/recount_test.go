@@ -1,8 +1,11 @@
 package db_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,6 +47,7 @@ const counted = `
 var buckets = map[metering.Granularity][2]string{
 	metering.Hour:  {`ts - (local - date_trunc('hour', local))`, `ts - (local - date_trunc('hour', local)) + interval '1 hour'`},
 	metering.Day:   {`date_trunc('day', local) at time zone timezone`, `(date_trunc('day', local) + interval '1 day') at time zone timezone`},
+	metering.Week:  {`date_trunc('week', local) at time zone timezone`, `(date_trunc('week', local) + interval '1 week') at time zone timezone`},
 	metering.Month: {`date_trunc('month', local) at time zone timezone`, `(date_trunc('month', local) + interval '1 month') at time zone timezone`},
 }
 
@@ -93,14 +97,14 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 	}
 	rows, err := conn.Query(t.Context(), fmt.Sprintf(`
 		with counted as (`+counted+`)
-		select group_id, greatest(%s, @from), least(%s, @until),
+		select group_id, group_key, greatest(%s, @from), least(%s, @until),
 		  coalesce(sum(value) filter (where not late), 0), count(*) filter (where not late),
 		  coalesce(sum(value) filter (where late), 0), count(*) filter (where late)
 		from counted
 		where meter_version_id = @version and @customer::bigint in (customer_id, 0) and ts >= @from and ts < @until
 		  and not exists (select from unnest(@names::text[], @values::text[]) as f (name, value) where group_key ->> name is distinct from value)
-		group by 1, 2, 3
-		order by 1, 2`, bucket[0], bucket[1]),
+		group by 1, 2, 3, 4
+		order by 1, 3`, bucket[0], bucket[1]),
 		pgx.NamedArgs{
 			"tenant": tenant, "version": q.Meter.Version.ID, "customer": q.Customer,
 			"from": q.Range.Start, "until": q.Range.End, "names": names, "values": values,
@@ -109,7 +113,7 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 	var w db.Window
 	var sum, lateSum metering.Decimal
 	var count, lateCount int64
-	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&w.GroupID), &w.Start, &w.End, &sum, &count, &lateSum, &lateCount}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&w.GroupID), &w.GroupKey, &w.Start, &w.End, &sum, &count, &lateSum, &lateCount}, func() error {
 		w.Start, w.End = w.Start.UTC(), w.End.UTC()
 		w.Value = q.Meter.Version.Aggregation.Usage(sum, count)
 		w.LateValue = q.Meter.Version.Aggregation.Usage(lateSum, lateCount)
@@ -117,7 +121,30 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 		return nil
 	})
 	require.NoError(t, err)
-	return windows
+	return windowsBy(t, q.GroupBy, windows)
+}
+
+// windowsBy adds up windows of groups that differ in no property of by.
+func windowsBy(t testing.TB, by []string, windows []db.Window) (joined []db.Window) {
+	t.Helper()
+	if by == nil {
+		return windows
+	}
+	for _, w := range windows {
+		group, err := metering.Group{ID: w.GroupID, Key: w.GroupKey}.By(by)
+		require.NoError(t, err)
+		w.GroupID, w.GroupKey = group.ID, group.Key
+		same := slices.IndexFunc(joined, func(o db.Window) bool { return o.GroupID == w.GroupID && o.Start.Equal(w.Start) })
+		if same < 0 {
+			joined = append(joined, w)
+			continue
+		}
+		joined[same].Value, joined[same].LateValue = joined[same].Value.Add(w.Value), joined[same].LateValue.Add(w.LateValue)
+	}
+	slices.SortFunc(joined, func(a, b db.Window) int {
+		return cmp.Or(bytes.Compare(a.GroupID[:], b.GroupID[:]), a.Start.Compare(b.Start))
+	})
+	return joined
 }
 
 // requireWindowsEqualARecount reads the query page by page and compares every

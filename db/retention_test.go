@@ -91,7 +91,7 @@ func (k *keeper) usage(r metering.Range, customers ...string) (lines []string) {
 			lines = append(lines, fmt.Sprint(name, t.Meter.Slug, t.Sum, t.Count))
 		}
 		for _, m := range meters {
-			for _, g := range []metering.Granularity{metering.Hour, metering.Day, metering.Month} {
+			for _, g := range metering.Hour.Values() {
 				page, err := k.store.Usage.Windows(k.Context(), k.tenant, db.WindowQuery{Customer: id, Meter: m, Range: r, Granularity: g, Limit: 10_000})
 				require.NoError(k, err)
 				lines = append(lines, fmt.Sprint(page.Total))

@@ -141,6 +141,7 @@ type WindowQuery struct {
 	Range       metering.Range
 	Granularity metering.Granularity
 	Groups      map[string]string // property → value as text; only groups that match all
+	GroupBy     []string          // properties of the meter's that keep groups apart: groups that differ in others alone are one; nil: all
 	After       *WindowCursor
 	Limit       int
 }

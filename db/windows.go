@@ -23,9 +23,10 @@ type windowRead struct {
 	zone   *time.Location
 	span   metering.Span
 
-	groups     map[metering.GroupID]json.RawMessage // those that the query asks for
+	groups     map[metering.GroupID]metering.Group  // those that the query asks for, and what each is shown in
+	keys       map[metering.GroupID]json.RawMessage // of the groups that are shown
 	registered map[metering.GroupID]bool            // an event of any other counts in OtherGroup; read where edges are
-	edges      []windowPart                         // raw events at ragged ends, summed by group
+	edges      []windowPart                         // raw events at ragged ends, summed by the groups that are shown
 	closed     closedStreams
 }
 
@@ -88,18 +89,25 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 		return err
 	}
 	defer rows.Close()
-	r.groups, r.registered = make(map[metering.GroupID]json.RawMessage), make(map[metering.GroupID]bool)
+	r.groups, r.keys = make(map[metering.GroupID]metering.Group), make(map[metering.GroupID]json.RawMessage)
+	r.registered = make(map[metering.GroupID]bool)
 	for rows.Next() {
-		var id metering.GroupID
-		var key json.RawMessage
+		var group metering.Group
 		var asked bool
-		if err := rows.Scan((*[16]byte)(&id), &key, &asked); err != nil {
+		if err := rows.Scan((*[16]byte)(&group.ID), &group.Key, &asked); err != nil {
 			return err
 		}
-		r.registered[id] = true
-		if asked {
-			r.groups[id] = key
+		r.registered[group.ID] = true
+		if !asked {
+			continue
 		}
+		shown := group
+		if r.GroupBy != nil {
+			if shown, err = group.By(r.GroupBy); err != nil {
+				return err
+			}
+		}
+		r.groups[group.ID], r.keys[shown.ID] = shown, shown.Key
 	}
 	return rows.Err()
 }
@@ -132,13 +140,14 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 			if !r.registered[id] {
 				id = metering.OtherGroup.ID
 			}
-			if r.groups[id] == nil {
-				return nil // not asked for
+			shown, asked := r.groups[id]
+			if !asked {
+				return nil
 			}
-			part, ok := sums[id]
+			part, ok := sums[shown.ID]
 			if !ok {
-				part = &windowPart{group: id, start: edge.Start}
-				sums[id] = part
+				part = &windowPart{group: shown.ID, start: edge.Start}
+				sums[shown.ID] = part
 			}
 			part.add(value, late)
 			return nil
@@ -189,7 +198,7 @@ func (r *windowRead) windowsOf(ctx context.Context, most int) (windows []Window,
 				return true
 			}
 			windows = append(windows, Window{
-				GroupID: part.group, GroupKey: r.groups[part.group], Start: span.Start, End: span.End,
+				GroupID: part.group, GroupKey: r.keys[part.group], Start: span.Start, End: span.End,
 				Final: r.closed.final(r.Meter.ID, span),
 			})
 			last, held = last+1, tally{}
@@ -243,26 +252,48 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, r.Granularity != metering.Month)
-	tail := "where " + r.restrict(statement.args)
+	from, where := "", ""
+	if r.GroupBy == nil {
+		from, where = statement.rowsInOrder(), r.restrict(statement.args)
+	} else {
+		from, where = r.joined(statement), "true"
+	}
 	if r.After != nil {
-		tail += " and (group_id, start) >= (@after_group, @after_start)"
+		where += " and (group_id, start) >= (@after_group, @after_start)"
 		statement.args["after_group"], statement.args["after_start"] = [16]byte(r.After.GroupID), r.After.Start
 	}
 	statement.args["most"] = most
 	return r.q.Query(ctx, `
 		select group_id, start, `+tallyColumns+`
-		from `+statement.rowsInOrder()+`
-		`+tail+`
+		from `+from+`
+		where `+where+`
 		order by group_id, start
 		limit @most`, statement.args)
 }
 
-// mostRows is how many rows make up one window that is folded, at most: a day, or a
-// month that the range cuts, is read by the hour, and clocks may change within it.
+// joined is what was counted of the groups that the query asks for, where those that are
+// shown as one are one. No index has their order: each page reads all of the range.
+func (r *windowRead) joined(statement *usageStatement) string {
+	groups, shown := make([][16]byte, 0, len(r.groups)), make([][16]byte, 0, len(r.groups))
+	for id, as := range r.groups {
+		groups, shown = append(groups, id), append(shown, as.ID)
+	}
+	statement.args["joined"], statement.args["shown"] = groups, shown
+	return `(
+		select shown, start, ` + mergedTally + `
+		from ` + statement.rows() + `
+		join unnest(@joined::uuid[], @shown::uuid[]) as s (joined, shown) on joined = group_id
+		group by 1, 2) shown (group_id, start, ` + tallyColumns + `)`
+}
+
+// mostRows is how many rows make up one window that is folded, at most: a day, a week, or
+// a month that the range cuts, is read by the hour, and clocks may change within it.
 func mostRows(g metering.Granularity) int {
 	switch g {
 	case metering.Day:
 		return 28
+	case metering.Week:
+		return 28 * 7
 	case metering.Month:
 		return 28 * 31
 	}
@@ -302,7 +333,11 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 		if err := rows.Scan(append([]any{(*[16]byte)(&id)}, t.fields()...)...); err != nil {
 			return nil, metering.Decimal{}, err
 		}
-		tallies[id] = t
+		if shown := r.groups[id].ID; tallies[shown] == nil {
+			tallies[shown] = t
+		} else {
+			tallies[shown].merge(t)
+		}
 	}
 	for _, edge := range r.edges {
 		if tallies[edge.group] == nil {
@@ -313,7 +348,7 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 	var whole tally
 	groups, aggregation := make([]GroupTotal, 0, len(tallies)), r.Meter.Version.Aggregation
 	for id, t := range tallies {
-		groups = append(groups, GroupTotal{id, r.groups[id], t.total(aggregation)})
+		groups = append(groups, GroupTotal{id, r.keys[id], t.total(aggregation)})
 		whole.merge(t)
 	}
 	slices.SortFunc(groups, func(a, b GroupTotal) int { return bytes.Compare(a.GroupID[:], b.GroupID[:]) })

@@ -165,6 +165,15 @@ func newGroup(key []byte) Group {
 	return Group{GroupID(hash[:16]), key}
 }
 
+// By is the group of one that differs from others of its meter version in these of its
+// properties alone. What OtherGroup's events have of them is not known.
+func (g Group) By(properties []string) (Group, error) {
+	if g.ID == OtherGroup.ID && len(properties) > 0 {
+		return g, nil
+	}
+	return MeterVersion{GroupBy: properties}.GroupOf(g.Key)
+}
+
 // GroupOf returns the group that an event with these properties (a JSON object,
 // or nothing) belongs to. This is the only place that makes a group key, for
 // ingest and backfill alike: SQL prints numbers differently. A missing

@@ -11,12 +11,13 @@ type Granularity string
 const (
 	Hour  Granularity = "hour"
 	Day   Granularity = "day"
+	Week  Granularity = "week" // from Monday on
 	Month Granularity = "month"
 )
 
 // Values are all granularities.
 func (Granularity) Values() []Granularity {
-	return []Granularity{Hour, Day, Month}
+	return []Granularity{Hour, Day, Week, Month}
 }
 
 // Range is a half-open span of time, [Start, End).
@@ -53,16 +54,22 @@ func ValidInstant(location string, t time.Time) error {
 
 // WindowOf returns the local window of zone that t lies in. Where the zone's
 // offset changes within a window, the hour is cut at the change, so that
-// windows never overlap and every day and month is a whole number of hours'
-// windows. The bounds are in UTC.
+// windows never overlap and every day, week and month is a whole number of
+// hours' windows. The bounds are in UTC.
 func WindowOf(t time.Time, g Granularity, zone *time.Location) Range {
-	if g != Day && g != Month {
-		return hourOf(t, zone)
-	}
-	y, m, d := t.In(zone).Date()
-	w := Range{firstInstant(y, m, d, zone), firstInstant(y, m, d+1, zone)}
-	if g == Month {
+	local := t.In(zone)
+	y, m, d := local.Date()
+	var w Range
+	switch g {
+	case Day:
+		w = Range{firstInstant(y, m, d, zone), firstInstant(y, m, d+1, zone)}
+	case Week:
+		monday := d - (int(local.Weekday())+6)%7
+		w = Range{firstInstant(y, m, monday, zone), firstInstant(y, m, monday+7, zone)}
+	case Month:
 		w = Range{firstInstant(y, m, 1, zone), firstInstant(y, m+1, 1, zone)}
+	default:
+		return hourOf(t, zone)
 	}
 	if !t.Before(w.End) { // clocks went back over midnight: t's date has ended before
 		return WindowOf(w.End, g, zone)

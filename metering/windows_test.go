@@ -11,7 +11,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-var granularities = []metering.Granularity{metering.Hour, metering.Day, metering.Month}
+var granularities = metering.Hour.Values()
 
 func zone(t require.TestingT, name string) *time.Location {
 	location, err := time.LoadLocation(name)
@@ -74,6 +74,9 @@ func TestWindowOf(t *testing.T) {
 		{"ADayOf25Hours", "America/New_York", "2026-11-01T12:00:00Z", metering.Day, "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"},
 		{"OneOClockComesTwiceTheFirst", "America/New_York", "2026-11-01T05:30:00Z", metering.Hour, "2026-11-01T05:00:00Z", "2026-11-01T06:00:00Z"},
 		{"OneOClockComesTwiceTheSecond", "America/New_York", "2026-11-01T06:30:00Z", metering.Hour, "2026-11-01T06:00:00Z", "2026-11-01T07:00:00Z"},
+		{"AWeekBeginsOnMonday", "UTC", "2026-11-01T23:59:59Z", metering.Week, "2026-10-26T00:00:00Z", "2026-11-02T00:00:00Z"},
+		{"AWeekOverAYearsEnd", "Asia/Kathmandu", "2026-12-31T12:00:00Z", metering.Week, "2026-12-27T18:15:00Z", "2027-01-03T18:15:00Z"},
+		{"AWeekWithAChange", "America/New_York", "2026-11-01T12:00:00Z", metering.Week, "2026-10-26T04:00:00Z", "2026-11-02T05:00:00Z"},
 		{"AMonthWithAChange", "America/New_York", "2026-11-20T00:00:00Z", metering.Month, "2026-11-01T04:00:00Z", "2026-12-01T05:00:00Z"},
 
 		{"LordHoweSpringsHalfAnHourTheHourBefore", "Australia/Lord_Howe", "2026-10-03T15:20:00Z", metering.Hour, "2026-10-03T14:30:00Z", "2026-10-03T15:30:00Z"},

@@ -13,6 +13,11 @@ test("days are those of the timezone, over a change of its clocks, up to now", (
   expect(windows("2026-11-22T00:00:00Z", "2026-12-01T00:00:00Z", "day", "UTC", now)).toHaveLength(2);
 });
 
+test("weeks begin on Monday, where the timezone's clocks change within one too", () => {
+  expect(windows("2026-10-20T22:00:00Z", "2026-11-05T23:00:00Z", "week", "Europe/Zurich", now)).toEqual(["2026-10-25T23:00:00.000Z", "2026-11-01T23:00:00.000Z"]);
+  expect(windowEnd("2026-10-20T22:00:00Z", "week", "Europe/Zurich")).toBe("2026-10-25T23:00:00.000Z");
+});
+
 test("a range that begins within a window has no window from before it", () => {
   expect(windows("2026-11-21T10:30:00Z", "2026-11-23T00:00:00Z", "day", "UTC", now)).toEqual(["2026-11-22T00:00:00.000Z"]);
   expect(windows("2026-11-23T10:30:00Z", "2026-11-24T00:00:00Z", "hour", "UTC", now)).toEqual(["2026-11-23T11:00:00.000Z", "2026-11-23T12:00:00.000Z"]);

@@ -21,12 +21,12 @@ export interface Points {
   former?: Former | undefined;
 }
 
-export type Granularity = "hour" | "day" | "month";
+export type Granularity = Schema<"UsageResult">["granularity"];
 
 const mostSeries = 6;
 const hour = 3_600_000;
 
-/** When the windows of a range begin, up to now: those of a timezone, where they are days or months. */
+/** When the windows of a range begin, up to now: those of a timezone, where they are not hours. */
 export function windows(start: string, end: string, by: Granularity, timezone: string, now: Date): string[] {
   const [first, last] = [Date.parse(start), Math.min(Date.parse(end), now.getTime())];
   const found: string[] = [];
@@ -37,15 +37,21 @@ export function windows(start: string, end: string, by: Granularity, timezone: s
   for (let of = day(start, timezone); ; of = nextDay(of)) {
     const at = startOfDay(of, timezone);
     if (Date.parse(at) >= last) return found;
-    if (Date.parse(at) >= first && (by === "day" || of.endsWith("-01"))) found.push(at);
+    if (Date.parse(at) >= first && begins(of, by)) found.push(at);
   }
+}
+
+/** Whether a window begins with a day: weeks do with Monday, as they do in the API. */
+function begins(of: string, by: Granularity): boolean {
+  if (by === "week") return new Date(of).getUTCDay() === 1;
+  return by === "day" || of.endsWith("-01");
 }
 
 /** When a window that begins at an instant ends, unless its range ends before. */
 export function windowEnd(start: string, by: Granularity, timezone: string): string {
   if (by === "hour") return new Date(Date.parse(start) + hour).toISOString();
   let next = nextDay(day(start, timezone));
-  while (by === "month" && !next.endsWith("-01")) next = nextDay(next);
+  while (!begins(next, by)) next = nextDay(next);
   return startOfDay(next, timezone);
 }
 

@@ -52,6 +52,7 @@ function Ranges() {
         options={[
           ["", "By day"],
           ["hour", "By hour"],
+          ["week", "By week"],
           ["month", "By month"],
         ]}
       />

@@ -26,7 +26,7 @@ interface Props {
 /** One meter's usage of a customer: a chart, and the same as a table and as a file. */
 export function MeterUsage({ customer, meter, by, range }: Props) {
   const { tenant } = useSession();
-  const granularity: Granularity = by === "hour" || by === "month" ? by : "day";
+  const granularity: Granularity = by === "hour" || by === "week" || by === "month" ? by : "day";
   const { data, error, isPlaceholderData, refetch } = useQuery({ ...usage(customer, meter, granularity, range), placeholderData: keepPreviousData });
   const drawn = useMemo(
     () => data && points(data.groups, windows(data.period.start, data.period.end, data.granularity, tenant.timezone, new Date())),
@@ -81,7 +81,7 @@ function Windows({ data, drawn, former, meter }: Shown) {
       </Table>
     );
   }
-  const when = (start: string) => written(start, tenant.timezone, data.granularity === "hour" ? "minute" : data.granularity);
+  const when = (start: string) => written(start, tenant.timezone, named[data.granularity]);
   const many = drawn.series.length > 1;
   const columns = [{ title: "When" }, ...drawn.series.map(({ name }) => ({ title: name, number: true })), ...(many ? [{ title: "All", number: true }] : [])];
   const newest = drawn.starts.map((_, index) => index).reverse();
@@ -116,6 +116,9 @@ function Windows({ data, drawn, former, meter }: Shown) {
 }
 
 const rowsAtFirst = 62;
+
+/** How a window is named: by when it begins. */
+const named = { hour: "minute", day: "day", week: "date", month: "month" } as const;
 
 /** What the API has answered, digit by digit: a row for each window of each group. */
 function rowsOf({ groups }: Schema<"UsageResult">): string[][] {

@@ -19,7 +19,8 @@ export function formerRange(starts: string[], by: Granularity, ofPeriod: boolean
   const first = day(end, timezone);
   if (ofPeriod) return { start: startOfDay(monthsBefore(first, 1), timezone), end };
   if (by === "hour") return { start: new Date(Date.parse(end) - starts.length * hour).toISOString(), end };
-  return { start: startOfDay(by === "month" ? monthsBefore(first, starts.length) : nextDay(first, -starts.length), timezone), end };
+  if (by === "month") return { start: startOfDay(monthsBefore(first, starts.length), timezone), end };
+  return { start: startOfDay(nextDay(first, -starts.length * (by === "week" ? 7 : 1)), timezone), end };
 }
 
 /** What was used in each window of the time before, all groups together; null where it has no window at that place. */

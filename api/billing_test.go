@@ -105,7 +105,7 @@ func TestAProviderIsSavedOnlyAfterASignedPing(t *testing.T) {
 	t.Cleanup(hooks.Close)
 
 	wrong := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q}`, hooks.URL)) // a secret of its own
-	wrong.problem(t, 422, "provider_refused")
+	require.Contains(t, wrong.problem(t, 422, "provider_refused").Detail, "POST /v1/billing/providers/{type}/secret")
 	gone := b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"http://127.0.0.1:1/x"}`).problem(t, 422, "provider_refused")
 	require.Contains(t, gone.Detail, "could not connect: connection refused; it must answer a signed ping with 2xx")
 	b.send(t, "PUT", "/v1/billing/provider", `{"type":"webhook","url":"http://example.com"}`).problem(t, 422, "invalid")
@@ -119,6 +119,26 @@ func TestAProviderIsSavedOnlyAfterASignedPing(t *testing.T) {
 	require.Equal(t, saved.body, got.body)
 	require.NotContains(t, got.body, webhookSecret)
 	require.Contains(t, got.body, `"secret_last_four":"`+webhookSecret[len(webhookSecret)-4:]+`"`)
+}
+
+// The ping of saving is signed with the secret, so a receiver has to have it before.
+func TestAReceiverThatVerifiesIsGivenItsSecretFirst(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.send(t, "POST", "/v1/billing/providers/webhook/secret", "")
+	require.Equal(t, 200, made.status, made.body)
+	var first struct{ Secret string }
+	require.NoError(t, json.Unmarshal([]byte(made.body), &first))
+	require.NotEqual(t, made.body, b.send(t, "POST", "/v1/billing/providers/webhook/secret", "").body)
+	hooks := httptest.NewServer(receiver.New(first.Secret))
+	t.Cleanup(hooks.Close)
+
+	saved := b.send(t, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hooks.URL, first.Secret))
+	require.Equal(t, 200, saved.status, saved.body)
+	require.NotContains(t, saved.body, first.Secret)
+
+	b.send(t, "POST", "/v1/billing/providers/stripe/secret", "").problem(t, 422, "invalid")
+	b.send(t, "POST", "/v1/billing/providers/none/secret", "").problem(t, 422, "invalid")
 }
 
 func TestASecretMadeHereIsShownOnce(t *testing.T) {

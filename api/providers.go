@@ -103,6 +103,29 @@ func (s *server) listConnectable(ctx context.Context, _ *struct{}) (*connectable
 	return out, nil
 }
 
+type makeProviderSecretInput struct {
+	Type metering.ProviderKind `path:"type" example:"webhook"`
+}
+
+type providerSecretOutput struct {
+	Body struct {
+		Secret string `json:"secret" doc:"For the receiver first, and then to be saved as the provider's secret: it is kept nowhere"`
+	}
+}
+
+// makeProviderSecret makes a secret that a receiver can be given before the provider
+// is saved, which asks it to verify a ping.
+func (s *server) makeProviderSecret(_ context.Context, in *makeProviderSecretInput) (*providerSecretOutput, error) {
+	if kind, err := s.Providers.Of(in.Type); err == nil {
+		if setting, _ := kind.Describe().Setting(providers.CallSecret); setting.Make != nil {
+			out := new(providerSecretOutput)
+			out.Body.Secret = setting.Make()
+			return out, nil
+		}
+	}
+	return nil, metering.Invalid("path.type", "must be a type of provider whose secrets are made here")
+}
+
 // show adds what is saved of a setting that is no secret.
 func show(shown map[string]any, setting providers.Setting, saved metering.Provider) {
 	text := func(value string) {
@@ -161,7 +184,7 @@ func (s *server) saveProvider(ctx context.Context, in *saveProviderInput) (*prov
 	}
 	identity, err := kind.Validate(ctx, given.Settings, given.Secrets)
 	if err != nil {
-		return nil, unvalidated(err)
+		return nil, given.unvalidated(err)
 	}
 	if err := given.refuseKept(kind.Describe(), identity); err != nil {
 		return nil, err
@@ -405,12 +428,18 @@ func lastFour(secret string) string {
 }
 
 // unvalidated makes silence a refusal: a provider that cannot be validated now
-// is not saved.
-func unvalidated(err error) error {
-	var silent *metering.Error
-	if !errors.As(err, &silent) || silent.Code != metering.CodeProviderDown {
+// is not saved. Nobody can verify with a secret that was made a moment ago.
+func (in given) unvalidated(err error) error {
+	var refused *metering.Error
+	switch {
+	case !errors.As(err, &refused):
 		return err
+	case refused.Code == metering.CodeProviderDown:
+		return metering.Errorf(metering.CodeProviderRefuse, "the provider could not be validated: %s", refused.Message).
+			Because(fmt.Errorf("validate provider: %w", err))
+	case refused.Code == metering.CodeProviderRefuse && in.made != "":
+		return metering.Errorf(metering.CodeProviderRefuse, "%s. No %[2]s was given: where the receiver verifies, make one by "+
+			"POST /v1/billing/providers/{type}/secret, give it to the receiver, and save it as %[2]s", refused.Message, in.made).Because(err)
 	}
-	return metering.Errorf(metering.CodeProviderRefuse, "the provider could not be validated: %s", silent.Message).
-		Because(fmt.Errorf("validate provider: %w", err))
+	return err
 }

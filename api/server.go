@@ -240,6 +240,9 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-connectable-providers", "/v1/billing/providers", BillingRead, "List the providers that can be connected",
 		"A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are "+
 			"here before anything is saved."), s.listConnectable)
+	huma.Register(s.api, post("make-provider-secret", "/v1/billing/providers/{type}/secret", BillingWrite, "Make a secret for a provider that is not saved yet",
+		"For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the "+
+			"provider makes its secrets itself."), s.makeProviderSecret)
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider",
 		"Without its secrets, of which the last four characters are shown."), s.getProvider)
 	huma.Register(s.api, s.settingsBody(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider",

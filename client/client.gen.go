@@ -551,6 +551,7 @@ const (
 	EventCountsGranularityDay   EventCountsGranularity = "day"
 	EventCountsGranularityHour  EventCountsGranularity = "hour"
 	EventCountsGranularityMonth EventCountsGranularity = "month"
+	EventCountsGranularityWeek  EventCountsGranularity = "week"
 )
 
 // Valid indicates whether the value is a known member of the EventCountsGranularity enum.
@@ -561,6 +562,8 @@ func (e EventCountsGranularity) Valid() bool {
 	case EventCountsGranularityHour:
 		return true
 	case EventCountsGranularityMonth:
+		return true
+	case EventCountsGranularityWeek:
 		return true
 	default:
 		return false
@@ -1967,6 +1970,7 @@ const (
 	UsageResultGranularityDay   UsageResultGranularity = "day"
 	UsageResultGranularityHour  UsageResultGranularity = "hour"
 	UsageResultGranularityMonth UsageResultGranularity = "month"
+	UsageResultGranularityWeek  UsageResultGranularity = "week"
 )
 
 // Valid indicates whether the value is a known member of the UsageResultGranularity enum.
@@ -1977,6 +1981,8 @@ func (e UsageResultGranularity) Valid() bool {
 	case UsageResultGranularityHour:
 		return true
 	case UsageResultGranularityMonth:
+		return true
+	case UsageResultGranularityWeek:
 		return true
 	default:
 		return false
@@ -2135,6 +2141,7 @@ const (
 	GetEventCountsParamsGranularityDay   GetEventCountsParamsGranularity = "day"
 	GetEventCountsParamsGranularityHour  GetEventCountsParamsGranularity = "hour"
 	GetEventCountsParamsGranularityMonth GetEventCountsParamsGranularity = "month"
+	GetEventCountsParamsGranularityWeek  GetEventCountsParamsGranularity = "week"
 )
 
 // Valid indicates whether the value is a known member of the GetEventCountsParamsGranularity enum.
@@ -2145,6 +2152,8 @@ func (e GetEventCountsParamsGranularity) Valid() bool {
 	case GetEventCountsParamsGranularityHour:
 		return true
 	case GetEventCountsParamsGranularityMonth:
+		return true
+	case GetEventCountsParamsGranularityWeek:
 		return true
 	default:
 		return false
@@ -2174,6 +2183,7 @@ const (
 	GetUsageParamsGranularityDay   GetUsageParamsGranularity = "day"
 	GetUsageParamsGranularityHour  GetUsageParamsGranularity = "hour"
 	GetUsageParamsGranularityMonth GetUsageParamsGranularity = "month"
+	GetUsageParamsGranularityWeek  GetUsageParamsGranularity = "week"
 )
 
 // Valid indicates whether the value is a known member of the GetUsageParamsGranularity enum.
@@ -2184,6 +2194,8 @@ func (e GetUsageParamsGranularity) Valid() bool {
 	case GetUsageParamsGranularityHour:
 		return true
 	case GetUsageParamsGranularityMonth:
+		return true
+	case GetUsageParamsGranularityWeek:
 		return true
 	default:
 		return false
@@ -4333,6 +4345,12 @@ type ProviderEvent struct {
 	Received bool `json:"received"`
 }
 
+// ProviderSecret defines model for ProviderSecret.
+type ProviderSecret struct {
+	// Secret For the receiver first, and then to be saved as the provider's secret: it is kept nowhere
+	Secret string `json:"secret"`
+}
+
 // Readiness defines model for Readiness.
 type Readiness struct {
 	Database ReadinessDatabase `json:"database"`
@@ -5681,7 +5699,7 @@ type GetEventCountsParams struct {
 	// End The instant after the last; now when absent
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// Granularity Days and months are those of the tenant's time zone
+	// Granularity Days, weeks and months are those of the tenant's time zone; weeks begin on Monday
 	Granularity *GetEventCountsParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
 }
 
@@ -5804,8 +5822,11 @@ type GetUsageParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Granularity Days and months are those of the tenant's time zone
+	// Granularity Days, weeks and months are those of the tenant's time zone; weeks begin on Monday
 	Granularity *GetUsageParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
+
+	// GroupBy Those of the meter's properties, separated by commas, by which groups are told apart; empty: all is one group; when absent: all properties
+	GroupBy *string `form:"group_by,omitempty" json:"group_by,omitempty"`
 
 	// Start The first instant; the start of the current billing period when absent
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
@@ -6691,6 +6712,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
 	ListConnectableProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// MakeProviderSecret Make a secret for a provider that is not saved yet
+	//
+	// For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+	//
+	// Corresponds with POST /v1/billing/providers/{type}/secret (the `MakeProviderSecret` operationId).
+	MakeProviderSecret(ctx context.Context, pType string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListReconciliations List what invoices bill of closed periods
 	//
@@ -8352,6 +8380,23 @@ func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProvid
 // Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
 func (c *Client) ListConnectableProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListConnectableProvidersRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// MakeProviderSecret Make a secret for a provider that is not saved yet
+//
+// For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+//
+// Corresponds with POST /v1/billing/providers/{type}/secret (the `MakeProviderSecret` operationId).
+func (c *Client) MakeProviderSecret(ctx context.Context, pType string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewMakeProviderSecretRequest(c.Server, pType)
 	if err != nil {
 		return nil, err
 	}
@@ -12027,6 +12072,40 @@ func NewListConnectableProvidersRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewMakeProviderSecretRequest constructs an http.Request for the MakeProviderSecret method
+func NewMakeProviderSecretRequest(server string, pType string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "type", pType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/providers/%s/secret", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListReconciliationsRequest constructs an http.Request for the ListReconciliations method
 func NewListReconciliationsRequest(server string, params *ListReconciliationsParams) (*http.Request, error) {
 	var err error
@@ -15678,6 +15757,18 @@ func NewGetUsageRequest(server string, params *GetUsageParams) (*http.Request, e
 
 		}
 
+		if params.GroupBy != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "group_by", *params.GroupBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Start != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "start", *params.Start, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
@@ -16958,6 +17049,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
 	ListConnectableProvidersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListConnectableProvidersResponse, error)
+
+	// MakeProviderSecretWithResponse Make a secret for a provider that is not saved yet
+	//
+	// For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/providers/{type}/secret (the `MakeProviderSecret` operationId).
+	MakeProviderSecretWithResponse(ctx context.Context, pType string, reqEditors ...RequestEditorFn) (*MakeProviderSecretResponse, error)
 
 	// ListReconciliationsWithResponse List what invoices bill of closed periods
 	//
@@ -19527,6 +19627,54 @@ func (r ListConnectableProvidersResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListConnectableProvidersResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type MakeProviderSecretResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ProviderSecret
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r MakeProviderSecretResponse) GetJSON200() *ProviderSecret {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r MakeProviderSecretResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r MakeProviderSecretResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r MakeProviderSecretResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r MakeProviderSecretResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r MakeProviderSecretResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -24426,6 +24574,21 @@ func (c *ClientWithResponses) ListConnectableProvidersWithResponse(ctx context.C
 	return ParseListConnectableProvidersResponse(rsp)
 }
 
+// MakeProviderSecretWithResponse Make a secret for a provider that is not saved yet
+//
+// For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/providers/{type}/secret (the `MakeProviderSecret` operationId).
+func (c *ClientWithResponses) MakeProviderSecretWithResponse(ctx context.Context, pType string, reqEditors ...RequestEditorFn) (*MakeProviderSecretResponse, error) {
+	rsp, err := c.MakeProviderSecret(ctx, pType, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMakeProviderSecretResponse(rsp)
+}
+
 // ListReconciliationsWithResponse List what invoices bill of closed periods
 //
 // For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
@@ -27336,6 +27499,39 @@ func ParseListConnectableProvidersResponse(rsp *http.Response) (*ListConnectable
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Connectables
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseMakeProviderSecretResponse parses an HTTP response from a MakeProviderSecretWithResponse call
+func ParseMakeProviderSecretResponse(rsp *http.Response) (*MakeProviderSecretResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &MakeProviderSecretResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ProviderSecret
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

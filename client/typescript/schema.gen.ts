@@ -537,6 +537,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/providers/{type}/secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a secret for a provider that is not saved yet
+         * @description For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+         */
+        post: operations["make-provider-secret"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/reconciliation": {
         parameters: {
             query?: never;
@@ -3015,7 +3035,7 @@ export interface components {
              */
             duplicates: number;
             /** @enum {string} */
-            granularity: "hour" | "day" | "month";
+            granularity: "hour" | "day" | "week" | "month";
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: int64
@@ -4167,6 +4187,10 @@ export interface components {
         ProviderEvent: {
             received: boolean;
         };
+        ProviderSecret: {
+            /** @description For the receiver first, and then to be saved as the provider's secret: it is kept nowhere */
+            secret: string;
+        };
         Readiness: {
             /** @enum {string} */
             database: "ok" | "unavailable" | "not_migrated";
@@ -5198,7 +5222,7 @@ export interface components {
             /** @description The customer's external ID */
             customer_id: string;
             /** @enum {string} */
-            granularity: "hour" | "day" | "month";
+            granularity: "hour" | "day" | "week" | "month";
             /** @description The groups with windows on this page */
             groups: components["schemas"]["UsageGroup"][];
             has_more: boolean;
@@ -6527,6 +6551,46 @@ export interface operations {
             };
         };
     };
+    "make-provider-secret": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                type: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProviderSecret"];
+                };
+            };
+            /** @description Why the request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-reconciliations": {
         parameters: {
             query?: {
@@ -7830,8 +7894,8 @@ export interface operations {
                 start?: string;
                 /** @description The instant after the last; now when absent */
                 end?: string;
-                /** @description Days and months are those of the tenant's time zone */
-                granularity?: "hour" | "day" | "month";
+                /** @description Days, weeks and months are those of the tenant's time zone; weeks begin on Monday */
+                granularity?: "hour" | "day" | "week" | "month";
             };
             header?: never;
             path?: never;
@@ -9718,8 +9782,10 @@ export interface operations {
                 meter: string;
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description Days and months are those of the tenant's time zone */
-                granularity?: "hour" | "day" | "month";
+                /** @description Days, weeks and months are those of the tenant's time zone; weeks begin on Monday */
+                granularity?: "hour" | "day" | "week" | "month";
+                /** @description Those of the meter's properties, separated by commas, by which groups are told apart; empty: all is one group; when absent: all properties */
+                group_by?: string;
                 /** @description The first instant; the start of the current billing period when absent */
                 start?: string;
                 /** @description The instant after the last; the end of the current billing period when absent */

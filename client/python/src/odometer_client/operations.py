@@ -244,6 +244,11 @@ class Operations:
         answer: schema.Connectables = self.call("GET", "/v1/billing/providers")
         return answer
 
+    def make_provider_secret(self, type: str) -> schema.ProviderSecret:
+        """Make a secret for a provider that is not saved yet."""
+        answer: schema.ProviderSecret = self.call("POST", "/v1/billing/providers/{type}/secret", path_parameters={"type": type})
+        return answer
+
     def list_reconciliations(
         self,
         *,
@@ -450,7 +455,7 @@ class Operations:
         *,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
-        granularity: Literal["hour", "day", "month"] | None = None,
+        granularity: Literal["hour", "day", "week", "month"] | None = None,
     ) -> schema.EventCounts:
         """Get how many events were accepted, repeated and rejected."""
         answer: schema.EventCounts = self.call("GET", "/v1/events/counts", query={"start": start, "end": end, "granularity": granularity})
@@ -693,7 +698,8 @@ class Operations:
         *,
         meter: str,
         customer: str,
-        granularity: Literal["hour", "day", "month"] | None = None,
+        granularity: Literal["hour", "day", "week", "month"] | None = None,
+        group_by: str | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
         page_size: int | None = None,
@@ -707,6 +713,7 @@ class Operations:
                 "meter": meter,
                 "customer": customer,
                 "granularity": granularity,
+                "group_by": group_by,
                 "start": start,
                 "end": end,
                 "page_size": page_size,

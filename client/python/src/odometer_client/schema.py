@@ -833,6 +833,10 @@ class ProviderEvent(TypedDict):
     received: bool
 
 
+class ProviderSecret(TypedDict):
+    secret: str
+
+
 class Readiness(TypedDict):
     database: Literal["ok", "unavailable", "not_migrated"]
     status: Literal["ok", "unavailable"]
@@ -1253,7 +1257,7 @@ class EventCounter(TypedDict):
 class EventCounts(TypedDict):
     accepted: int
     duplicates: int
-    granularity: Literal["hour", "day", "month"]
+    granularity: Literal["hour", "day", "week", "month"]
     period: UsagePeriod
     rejected: int
     rejections: list[EventRejections]
@@ -1495,7 +1499,7 @@ class UsageGroup(TypedDict):
 
 class UsageResult(TypedDict):
     customer_id: str
-    granularity: Literal["hour", "day", "month"]
+    granularity: Literal["hour", "day", "week", "month"]
     groups: list[UsageGroup]
     has_more: bool
     meter: UsageMeter

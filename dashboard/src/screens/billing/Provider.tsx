@@ -1,10 +1,12 @@
-import { Button, NativeSelect, NumberInput, PasswordInput, Textarea, TextInput } from "@mantine/core";
+import { NativeSelect, NumberInput, PasswordInput, Textarea, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
+import { Refused } from "../../acts/Refused";
 import { Secret } from "../../acts/Secret";
 import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
 import { answer, api, broken, type Schema } from "../../api/client";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
@@ -12,7 +14,7 @@ import { Ago } from "../../values/Ago";
 import { Identifier } from "../../values/Identifier";
 import { State } from "../../values/State";
 import styles from "./billing.module.css";
-import { mappingOf, newWebhookSecret, writtenMapping } from "./providerSettings";
+import { mappingOf, writtenMapping } from "./providerSettings";
 
 type Saved = Schema<"Provider">;
 type Settings = Schema<"SaveProvider">;
@@ -237,6 +239,13 @@ function Webhook({ saved }: { saved: Saved | null }) {
     setSecret("");
     setShown(made);
   });
+  const make = useAct(() => answer(api.POST("/v1/billing/providers/{type}/secret", { params: { path: { type: "webhook" } } })), {
+    changes: [],
+    done: (made) => {
+      setSecret(made.secret);
+      setShown(made.secret);
+    },
+  });
   const submit = () => save.mutate({ type: "webhook", url, ...(secret && { secret }) });
   return (
     <Form act={save} needs="billing:write" submit={saved ? "Save the webhook" : "Connect the webhook"} onSubmit={submit}>
@@ -261,18 +270,11 @@ function Webhook({ saved }: { saved: Saved | null }) {
         onChange={(event) => setSecret(event.currentTarget.value)}
       />
       <div>
-        <Button
-          variant="default"
-          size="xs"
-          onClick={() => {
-            const made = newWebhookSecret();
-            setSecret(made);
-            setShown(made);
-          }}
-        >
+        <Verb needs="billing:write" variant="default" size="xs" loading={make.isPending} onClick={() => make.mutate()}>
           Make a secret
-        </Button>
+        </Verb>
       </div>
+      <Refused error={make.error} />
       <Secret title="The signing secret" secret={shown} leave={() => setShown(undefined)} />
     </Form>
   );

@@ -1,9 +1,3 @@
-/** A secret of Standard Webhooks: whsec_ and 32 random bytes in base64. */
-export function newWebhookSecret(): string {
-  const bytes = crypto.getRandomValues(new Uint8Array(32));
-  return `whsec_${btoa(String.fromCharCode(...bytes))}`;
-}
-
 /** A mapping as it is written: a line each, name and value. */
 export function writtenMapping(mapping: Record<string, string> = {}): string {
   return Object.entries(mapping)

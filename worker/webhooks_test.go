@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
@@ -172,8 +173,14 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 		require.NoError(t, err)
 	}
 	keep := func(name string) {
-		_ = s.awaitClosed(id)
-		histories[name] = s.history(id)
+		dbtest.Eventually(t, 30*time.Second, func() error {
+			histories[name] = s.history(id)
+			last := histories[name].Events[len(histories[name].Events)-1].EventType
+			if last != enumspb.EVENT_TYPE_TIMER_STARTED {
+				return fmt.Errorf("the run is not idle: %s", last)
+			}
+			return nil
+		})
 	}
 	test()
 	l.heard(1)
@@ -206,7 +213,7 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 	test()
 	l.awaitSettled(map[metering.DeliveryStatus]int{metering.DeliveryDelivered: 4, metering.DeliveryFailed: 1})
 	require.ErrorContains(t, s.awaitClosed(id), "it answered 410")
-	keep("deliver_webhooks_gone")
+	histories["deliver_webhooks_gone"] = s.history(id)
 	keepHistories(t, histories)
 }
 

@@ -33,8 +33,8 @@ type DeliverWebhooksResult struct {
 	Failed    int `json:"failed"`    // attempts in vain
 }
 
-// DeliverWebhooks tells one endpoint what happened, until nothing is left to
-// tell. While the endpoint fails, the run waits with it. A message is a
+// DeliverWebhooks tells one endpoint what happened, until nothing was left to
+// tell for idleFor. While the endpoint fails, the run waits with it. A message is a
 // committed row before it is a signal, and rows say when it is due: the run
 // shows it, and lets operators pause it or try at once.
 func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebhooksResult, error) {
@@ -45,6 +45,13 @@ func DeliverWebhooks(ctx workflow.Context, in DeliverWebhooksInput) (DeliverWebh
 	}
 	return d.run(ctx)
 }
+
+// idleFor is how long a run stays when nothing is left to tell: without it each message
+// of an endpoint that is seldom told something would be a run of its own.
+const idleFor = 10 * time.Minute
+
+// errDeleted ends a run whose endpoint is no more.
+var errDeleted = errors.New("the endpoint was deleted")
 
 type deliverWebhooks struct {
 	DeliverWebhooksInput
@@ -57,6 +64,8 @@ func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, erro
 		sent, err := d.send(ctx)
 		err = answered(ctx, err)
 		switch {
+		case errors.Is(err, errDeleted):
+			return d.Result, nil
 		case errors.Is(err, errLongHistory):
 			d.Paused, d.AtOnce = d.paused, d.atOnce
 			return d.Result, workflow.NewContinueAsNewError(ctx, DeliverWebhooks, d.DeliverWebhooksInput)
@@ -65,7 +74,10 @@ func (d *deliverWebhooks) run(ctx workflow.Context) (DeliverWebhooksResult, erro
 		case sent.Disabled != "" && d.due.Len() == 0: // else it has been enabled since
 			return d.Result, temporal.NewNonRetryableApplicationError(disabledText(sent.Disabled), "webhook_disabled", nil)
 		case sent.Next == nil && d.due.Len() == 0:
-			return d.Result, nil
+			more, err := d.idle(ctx)
+			if err != nil || !more {
+				return d.Result, answered(ctx, err)
+			}
 		case sent.Next != nil:
 			if err := d.wait(ctx, sent); err != nil {
 				return d.Result, err
@@ -91,7 +103,7 @@ func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessag
 	d.atOnce = false
 	err = workflow.ExecuteActivity(sending(ctx, "deliver what is due"), do.SendMessages, in).Get(ctx, &sent)
 	if code, _, ok := failureOf(err); ok && code == string(metering.CodeNotFound) {
-		return activities.SendMessagesResult{}, nil // deleted meanwhile
+		return sent, errDeleted
 	}
 	d.Result.Delivered += sent.Delivered
 	d.Result.Failed += sent.Failed
@@ -108,9 +120,19 @@ func (d *deliverWebhooks) wait(ctx workflow.Context, sent activities.SendMessage
 	_, err := workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
 		Timeout:      max(time.Second, sent.Next.Sub(now)), // the rows have the last word on what is due
 		TimerOptions: workflow.TimerOptions{Summary: fmt.Sprintf("%d waiting; %s", sent.Waiting, sent.Problem)},
-	}, func() bool { return d.due.Len() > 0 || d.asked.Len() > 0 || d.paused })
+	}, d.isWanted)
 	return err
 }
+
+// idle waits for one more message, or an operator, and says whether there was one.
+func (d *deliverWebhooks) idle(ctx workflow.Context) (more bool, err error) {
+	return workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+		Timeout:      idleFor,
+		TimerOptions: workflow.TimerOptions{Summary: "nothing is waiting"},
+	}, d.isWanted)
+}
+
+func (d *deliverWebhooks) isWanted() bool { return d.due.Len() > 0 || d.asked.Len() > 0 || d.paused }
 
 func (d *deliverWebhooks) show(ctx workflow.Context, sent activities.SendMessagesResult, state string) {
 	next := ""

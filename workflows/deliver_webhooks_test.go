@@ -92,6 +92,18 @@ func TestARunDeliversWhatIsDueAndEnds(t *testing.T) {
 	require.Equal(t, []activities.SendMessagesInput{{TenantID: 1, EndpointID: 7}}, d.asked)
 }
 
+func TestMessagesThatComeOneByOneAreOneRuns(t *testing.T) {
+	d := newDelivering(t, 0)
+	for after := 9 * time.Minute; after < time.Hour; after += 9 * time.Minute {
+		d.RegisterDelayedCallback(func() {
+			d.due = append(d.due, after)
+			d.SignalWorkflow("messages-due", nil)
+		}, after)
+	}
+	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 7}, d.run(t))
+	require.Equal(t, d.began.Add(54*time.Minute+10*time.Minute).Round(time.Minute), d.Now().Round(time.Minute), "and it ends ten minutes after the last")
+}
+
 func TestARunWaitsVisiblyWithAnEndpointThatFails(t *testing.T) {
 	d := newDelivering(t, 0, 0)
 	d.failing = 12 * time.Minute

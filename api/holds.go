@@ -36,7 +36,7 @@ type invoiceHold struct {
 	InvoiceID    string            `json:"invoice_id" doc:"At the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
 	Period       heldPeriod        `json:"period"`
 	State        billing.HoldState `json:"state" doc:"planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held"`
-	Reasons      []holdReason      `json:"reasons" doc:"What was found when it was looked at last"`
+	Reasons      []holdReason      `json:"reasons" doc:"What was found when it was looked at last; of an invoice that an operator has released, what was found before"`
 	GraceUntil   time.Time         `json:"grace_until" doc:"Nothing is compared before"`
 	Deadline     time.Time         `json:"deadline" doc:"Then the provider makes it final, whoever is alive"`
 	Actions      []string          `json:"actions" doc:"What an operator can ask for: each is a path of its own" example:"[\"release\"]"`

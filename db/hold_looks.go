@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -350,7 +351,7 @@ func (w *holdWriter) decided(l HoldLook, d billing.HoldDecision, frame func() (b
 		}
 		release = send
 	}
-	if err := w.save(l.ID, d, release); err != nil {
+	if err := w.save(l, d, release); err != nil {
 		return send, err
 	}
 	if d.State == billing.HoldDisagrees && l.State != billing.HoldDisagrees {
@@ -359,10 +360,10 @@ func (w *holdWriter) decided(l HoldLook, d billing.HoldDecision, frame func() (b
 	return send, nil
 }
 
-func (w *holdWriter) save(id metering.HoldID, d billing.HoldDecision, release uuid.UUID) error {
-	found := d.Reasons
-	if found == nil {
-		found = []billing.HoldReason{}
+func (w *holdWriter) save(l HoldLook, d billing.HoldDecision, release uuid.UUID) error {
+	found := append([]billing.HoldReason{}, d.Reasons...)
+	if len(found) == 0 && l.Facts.Asked { // it is released all the same: what disagreed stays known
+		found = append(found, slices.DeleteFunc(l.Reasons, func(r billing.HoldReason) bool { return r.Code == billing.HoldNotReleased })...)
 	}
 	_, err := w.tx.Exec(w.ctx, `
 		update billing_holds
@@ -370,7 +371,7 @@ func (w *holdWriter) save(id metering.HoldID, d billing.HoldDecision, release uu
 		  ended_at = case when @ended::boolean then coalesce(ended_at, @now) end
 		where tenant_id = @tenant
 		  and id = @id`, pgx.NamedArgs{
-		"tenant": w.tenant, "id": id, "state": d.State, "reasons": found, "release": release, "now": w.now, "ended": d.State.Ended(),
+		"tenant": w.tenant, "id": l.ID, "state": d.State, "reasons": found, "release": release, "now": w.now, "ended": d.State.Ended(),
 	})
 	return err
 }

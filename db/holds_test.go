@@ -199,6 +199,24 @@ func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 	require.NotContains(t, open, db.OpenHold{Tenant: b.tenant, Customer: b.customer.ID, ID: id})
 }
 
+func TestWhatDisagreedStaysKnownWhereAnOperatorReleasesTheInvoice(t *testing.T) {
+	t.Parallel()
+	b, in := heldBiller(t)
+	id := b.beginHold(in, draftOf(in))
+	found := []billing.HoldReason{{Code: billing.HoldSyncFailed}}
+	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldDisagrees, Reasons: found})
+	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.Held})
+	require.Empty(t, b.lookAt(id).Reasons, "it was put right")
+	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldDisagrees, Reasons: found})
+
+	_, err := b.store.Holds.AskRelease(t.Context(), b.tenant, "key_1", id, "it is right", b.now)
+	require.NoError(t, err)
+	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldReleasing, Release: true})
+	require.Equal(t, found, b.lookAt(id).Reasons)
+	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldReleased})
+	require.Equal(t, found, b.lookAt(id).Reasons)
+}
+
 func TestAnOperatorAsksForAReleaseOnceAndWithAReason(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)

@@ -223,7 +223,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter",
 		"One customer's usage of each meter between start and end, this calendar month by default."), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number",
-		"Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is "+
+		"Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is "+
 			"left out and named."), s.usageTotal)
 	huma.Register(s.api, get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the usage of every meter by day, of all customers",
 		"Days of the tenant's time zone up to today, at most 92. Days without usage are left out."), s.usageDaily)

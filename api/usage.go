@@ -283,6 +283,7 @@ type totalOutput struct {
 	Body struct {
 		Total metering.Decimal `json:"total"`
 
+		Meters      []string `json:"meters,omitempty" doc:"The slugs of the meters whose usage was added up, where they are several: their units may differ"`
 		Backfilling []string `json:"backfilling,omitempty" doc:"The slugs of meters whose past is still being counted: total is without them"`
 	}
 }
@@ -310,7 +311,12 @@ func (s *server) usageTotal(ctx context.Context, in *totalInput) (*totalOutput, 
 			out.Body.Backfilling = append(out.Body.Backfilling, t.Meter.Slug)
 			continue
 		}
-		out.Body.Total = out.Body.Total.Add(t.Usage)
+		if !t.Usage.IsZero() {
+			out.Body.Total, out.Body.Meters = out.Body.Total.Add(t.Usage), append(out.Body.Meters, t.Meter.Slug)
+		}
+	}
+	if len(out.Body.Meters) == 1 {
+		out.Body.Meters = nil
 	}
 	return out, nil
 }

@@ -208,7 +208,7 @@ func TestSummaryHasAnItemPerMeterAndTotalAddsThem(t *testing.T) {
 		got = append(got, item.MeterSlug+" "+item.TotalUsage.String())
 	}
 	require.Equal(t, []string{"calls 3.5", "idle 0", "number 2"}, got)
-	require.Equal(t, `{"total":5.5}`, b.total(t, "acme"))
+	require.Equal(t, `{"total":5.5,"meters":["calls","number"]}`, b.total(t, "acme"), "it says that it added what may differ in units")
 	require.Equal(t, `{"total":2}`, b.total(t, "acme&meter=number"))
 	require.Equal(t, `{"total":0}`, b.total(t, "acme&start=2020-01-01T00:00:00Z&end=2020-02-01T00:00:00Z"))
 	b.send(t, "GET", "/v1/usage/total?customer=acme&meter=nope", "").problem(t, 404, "not_found")

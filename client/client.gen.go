@@ -3445,7 +3445,7 @@ type InvoiceHold struct {
 	Note   string     `json:"note"`
 	Period HeldPeriod `json:"period"`
 
-	// Reasons What was found when it was looked at last
+	// Reasons What was found when it was looked at last; of an invoice that an operator has released, what was found before
 	Reasons []HoldReason `json:"reasons"`
 	Release *HoldReport  `json:"release,omitempty"`
 
@@ -5251,6 +5251,9 @@ type TenantLatePolicy string
 type Total struct {
 	// Backfilling The slugs of meters whose past is still being counted: total is without them
 	Backfilling *[]string `json:"backfilling,omitempty"`
+
+	// Meters The slugs of the meters whose usage was added up, where they are several: their units may differ
+	Meters *[]string `json:"meters,omitempty"`
 
 	// Total An exact decimal number
 	Total json.Number `json:"total"`
@@ -7624,7 +7627,7 @@ type ClientInterface interface {
 
 	// GetUsageTotal Get usage as one number
 	//
-	// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+	// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
 	//
 	// Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 	GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10411,7 +10414,7 @@ func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryPar
 
 // GetUsageTotal Get usage as one number
 //
-// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
 //
 // Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 func (c *Client) GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -18051,7 +18054,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageTotalWithResponse Get usage as one number
 	//
-	// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+	// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26241,7 +26244,7 @@ func (c *ClientWithResponses) GetUsageSummaryWithResponse(ctx context.Context, p
 
 // GetUsageTotalWithResponse Get usage as one number
 //
-// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -1882,7 +1882,7 @@ export interface paths {
         };
         /**
          * Get usage as one number
-         * @description Of one meter, or, without meter, of all meters of the customer added up, whatever their units are. A meter whose past is being counted is left out and named.
+         * @description Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
          */
         get: operations["get-usage-total"];
         put?: never;
@@ -3393,7 +3393,7 @@ export interface components {
             /** @description The reason that the operator gave */
             note: string;
             period: components["schemas"]["HeldPeriod"];
-            /** @description What was found when it was looked at last */
+            /** @description What was found when it was looked at last; of an invoice that an operator has released, what was found before */
             reasons: components["schemas"]["HoldReason"][];
             release?: components["schemas"]["HoldReport"];
             /**
@@ -5076,6 +5076,8 @@ export interface components {
         Total: {
             /** @description The slugs of meters whose past is still being counted: total is without them */
             backfilling?: string[];
+            /** @description The slugs of the meters whose usage was added up, where they are several: their units may differ */
+            meters?: string[];
             /**
              * Format: decimal
              * @description An exact decimal number

@@ -75,7 +75,7 @@ func (w walk) followToTemporal(ctx context.Context, runs string) error {
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1280, 800), chromedp.Navigate(runs)); err != nil {
 		return fmt.Errorf("open the Temporal UI: %w", err)
 	}
-	if err := do(ctx, see("sync-customer/"), press("sync-customer/"), see("Completed")); err != nil {
+	if err := do(ctx, see("sync-customer/"), press("sync-customer/"), see("Back to Workflows"), see("Completed")); err != nil {
 		return fmt.Errorf("find the run: %w", err)
 	}
 	return w.picture(ctx, "newcomer-temporal")

@@ -1074,6 +1074,7 @@ class Tenant(TypedDict):
 
 class Total(TypedDict):
     backfilling: NotRequired[list[str]]
+    meters: NotRequired[list[str]]
     total: Decimal
 
 

@@ -21,17 +21,18 @@ import (
 // watched is a system whose worker says how it is, and a customer with usage.
 type watched struct {
 	*testing.T
-	url, key string
-	worker   *proc.Process
-	conn     *pgx.Conn
-	temporal temporal.Client
+	url, key    string
+	api, worker *proc.Process
+	conn        *pgx.Conn
+	temporal    temporal.Client
 }
 
 func watch(t *testing.T, zone string, env ...string) *watched {
 	_, address := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: address, TemporalAddress: temporalAddress(t), Env: env})
 	_, key := system.Tenant(t)
-	w := &watched{T: t, url: system.API(t).URL, key: key, worker: system.Worker(t)}
+	w := &watched{T: t, key: key, api: system.API(t), worker: system.Worker(t)}
+	w.url = w.api.URL
 	var err error
 	w.conn, err = pgx.Connect(t.Context(), address)
 	require.NoError(t, err)

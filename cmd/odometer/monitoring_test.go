@@ -150,7 +150,7 @@ func startPrometheus(t *testing.T, w *watched) prometheus {
 	folder, address := t.TempDir(), proc.FreeAddress(t)
 	alerts, err := filepath.Abs(monitoring + "alerts.yaml")
 	require.NoError(t, err)
-	api, err := url.Parse(w.url)
+	api, err := url.Parse(w.api.MetricsURL)
 	require.NoError(t, err)
 	config := filepath.Join(folder, "prometheus.yml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `

@@ -252,7 +252,7 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, r.Granularity != metering.Month)
-	from, where := "", ""
+	var from, where string
 	if r.GroupBy == nil {
 		from, where = statement.rowsInOrder(), r.restrict(statement.args)
 	} else {

@@ -175,7 +175,8 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 	keep := func(name string) {
 		dbtest.Eventually(t, 30*time.Second, func() error {
 			histories[name] = s.history(id)
-			last := histories[name].Events[len(histories[name].Events)-1].EventType
+			events := histories[name].GetEvents()
+			last := events[len(events)-1].GetEventType()
 			if last != enumspb.EVENT_TYPE_TIMER_STARTED {
 				return fmt.Errorf("the run is not idle: %s", last)
 			}

@@ -36,7 +36,7 @@ func (w walk) customers(ctx context.Context) error {
 	err = do(ctx,
 		w.to("/overview"), press("Find"), see("screen"), fill("Find", "customer-00"), see("Customer 00"), w.judged("find"), press("Customer 00"), see("Point at the chart"),
 		w.to(usage), choose("Range", "Last 90 days"), choose("Windows", "By hour"), see("Show all 2"), press("Show all 2"), miss("Show all 2"), settled, w.judged("usage-hours"),
-		choose("Windows", "By week"), see("Point at the chart"), w.judged("usage-weeks"),
+		choose("Windows", "By week"), fewRows, settled, w.judged("usage-weeks"),
 		choose("Windows", "By month"), choose("Range", "Days of your choice"), see("Point at the chart"), press("Download CSV"), settled, w.judged("usage-months"),
 		w.to(usage+usageOfHours()), w.pointing,
 		w.to(of+"/bill"), press("api-calls"), see("250.5 × 0.02"), w.here("working", "main tbody td"),
@@ -73,6 +73,11 @@ func (w walk) here(name, part string) act {
 		}
 		return w.look(ctx, screen{name, address, part})
 	}
+}
+
+// fewRows waits until the hours that were listed before give way to weeks.
+func fewRows(ctx context.Context) error {
+	return until(ctx, `document.querySelectorAll("main tbody tr").length < 30`)
 }
 
 // usageOfHours asks for 10,000 hours.

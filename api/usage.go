@@ -195,14 +195,13 @@ func groupedBy(ctx context.Context, m metering.Meter, given string) (properties 
 	if !exchangeOf(ctx).request.URL.Query().Has("group_by") {
 		return nil, nil
 	}
-	properties = []string{}
-	for name := range strings.SplitSeq(given, ",") {
-		switch {
-		case given == "":
-		case !slices.Contains(m.Version.GroupBy, name):
+	if given == "" {
+		return []string{}, nil
+	}
+	properties = strings.Split(given, ",")
+	for _, name := range properties {
+		if !slices.Contains(m.Version.GroupBy, name) {
 			return nil, metering.Invalid("query.group_by", "must name properties that the meter groups by; %s", dimensions(m))
-		case !slices.Contains(properties, name):
-			properties = append(properties, name)
 		}
 	}
 	return properties, nil

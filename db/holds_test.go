@@ -70,6 +70,17 @@ func (b *biller) lookAt(id metering.HoldID) db.HoldLook {
 	return look
 }
 
+// takenHold is a hold that the provider has taken.
+func (b *biller) takenHold(in metering.Invoice) metering.HoldID {
+	b.Helper()
+	id := b.beginHold(in, draftOf(in))
+	look := b.lookAt(id)
+	b.decide(look, billing.HoldDecision{State: billing.HoldPlanned, SendHold: true})
+	b.lease(look.Hold.Hold.ID)
+	b.complete(look.Hold.Hold.ID, billing.Accepted)
+	return id
+}
+
 func (b *biller) decide(look db.HoldLook, d billing.HoldDecision) uuid.UUID {
 	b.Helper()
 	send, err := b.store.Holds.Decided(b.Context(), b.tenant, look, d, frameRelease, b.now)
@@ -160,14 +171,10 @@ func TestDraftsThatAreHeldAreCounted(t *testing.T) {
 func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)
-	id := b.beginHold(in, draftOf(in))
-	look := b.lookAt(id)
-	b.decide(look, billing.HoldDecision{State: billing.HoldPlanned, SendHold: true})
-	b.lease(look.Hold.Hold.ID)
-	b.complete(look.Hold.Hold.ID, billing.Accepted)
+	id := b.takenHold(in)
 
 	agreed := billing.HoldDecision{State: billing.HoldReleasing, Release: true}
-	look = b.lookAt(id)
+	look := b.lookAt(id)
 	release := b.decide(look, agreed)
 	_, err := b.store.Holds.Decided(t.Context(), b.tenant, look, agreed, frameRelease, b.now)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "another has decided on the same look")
@@ -202,11 +209,7 @@ func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 func TestWhatDisagreedStaysKnownWhereAnOperatorReleasesTheInvoice(t *testing.T) {
 	t.Parallel()
 	b, in := heldBiller(t)
-	id := b.beginHold(in, draftOf(in))
-	look := b.lookAt(id)
-	b.decide(look, billing.HoldDecision{State: billing.HoldPlanned, SendHold: true})
-	b.lease(look.Hold.Hold.ID)
-	b.complete(look.Hold.Hold.ID, billing.Accepted)
+	id := b.takenHold(in)
 	found := []billing.HoldReason{{Code: billing.HoldSyncFailed}}
 	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldDisagrees, Reasons: found})
 	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.Held})

@@ -256,7 +256,7 @@ func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	if r.GroupBy == nil {
 		from, where = statement.rowsInOrder(), r.restrict(statement.args)
 	} else {
-		from, where = r.joined(statement), "true"
+		from, where = r.rowsAsShown(statement), "true"
 	}
 	if r.After != nil {
 		where += " and (group_id, start) >= (@after_group, @after_start)"
@@ -271,18 +271,18 @@ func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 		limit @most`, statement.args)
 }
 
-// joined is what was counted of the groups that the query asks for, where those that are
-// shown as one are one. No index has their order: each page reads all of the range.
-func (r *windowRead) joined(statement *usageStatement) string {
+// rowsAsShown is what was counted of the groups that the query asks for, those that are
+// shown as one being one. No index has their order: each page reads all of the range.
+func (r *windowRead) rowsAsShown(statement *usageStatement) string {
 	groups, shown := make([][16]byte, 0, len(r.groups)), make([][16]byte, 0, len(r.groups))
 	for id, as := range r.groups {
 		groups, shown = append(groups, id), append(shown, as.ID)
 	}
-	statement.args["joined"], statement.args["shown"] = groups, shown
+	statement.args["counted_in"], statement.args["shown_in"] = groups, shown
 	return `(
-		select shown, start, ` + mergedTally + `
+		select shown_in, start, ` + mergedTally + `
 		from ` + statement.rows() + `
-		join unnest(@joined::uuid[], @shown::uuid[]) as s (joined, shown) on joined = group_id
+		join unnest(@counted_in::uuid[], @shown_in::uuid[]) as s (counted_in, shown_in) on counted_in = group_id
 		group by 1, 2) shown (group_id, start, ` + tallyColumns + `)`
 }
 

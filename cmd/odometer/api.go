@@ -11,9 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/providers"
@@ -23,7 +20,6 @@ import (
 const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
-	metricsTimeout = 10 * time.Second // to take them
 	headerBytes    = 64 << 10
 	stopTimeout    = 25 * time.Second // longer than the writer's deadline
 	memoryLimit    = 100 << 20        // where GOMEMLIMIT does not say otherwise
@@ -108,17 +104,6 @@ func defaultBase(listen string) string {
 		return "http://localhost" + listen
 	}
 	return "http://" + listen
-}
-
-// metricsRoutes are never at the API's own address: whoever reaches that is a client.
-func metricsRoutes(registry *prometheus.Registry) *http.ServeMux {
-	scraped := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(metricsTimeout)) // fails where there is no connection
-		scraped.ServeHTTP(w, r)
-	})
-	return mux
 }
 
 type endpoint struct {

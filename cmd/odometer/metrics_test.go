@@ -21,7 +21,7 @@ import (
 // watched is a system whose worker says how it is, and a customer with usage.
 type watched struct {
 	*testing.T
-	url, key    string
+	key         string
 	api, worker *proc.Process
 	conn        *pgx.Conn
 	temporal    temporal.Client
@@ -32,7 +32,6 @@ func watch(t *testing.T, zone string, env ...string) *watched {
 	system := proc.New(t, proc.Config{DatabaseURL: address, TemporalAddress: temporalAddress(t), Env: env})
 	_, key := system.Tenant(t)
 	w := &watched{T: t, key: key, api: system.API(t), worker: system.Worker(t)}
-	w.url = w.api.URL
 	var err error
 	w.conn, err = pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
@@ -55,7 +54,7 @@ func (quiet) Error(string, ...any) {}
 
 func (w *watched) call(want int, method, path, body string) string {
 	w.Helper()
-	status, text := call(w.T, method, w.url+path, w.key, body)
+	status, text := call(w.T, method, w.api.URL+path, w.key, body)
 	require.Equal(w, want, status, text)
 	return text
 }

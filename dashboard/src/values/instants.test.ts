@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { dayAfter, offset, range, startOfDay, written } from "./instants";
+import { nextDay, offset, range, startOfDay, written } from "./instants";
 
 test("a period ends with its last day, in the tenant's timezone", () => {
   expect(range("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "UTC")).toBe("1 – 30 Nov 2026");
@@ -29,5 +29,5 @@ test("a day begins when it does in its timezone, also where the offset changes",
 });
 
 test("the day after one may be in another month or year", () => {
-  expect(["2026-11-30", "2026-12-31", "2028-02-28", "2026-03-28"].map(dayAfter)).toEqual(["2026-12-01", "2027-01-01", "2028-02-29", "2026-03-29"]);
+  expect(["2026-11-30", "2026-12-31", "2028-02-28", "2026-03-28"].map((of) => nextDay(of))).toEqual(["2026-12-01", "2027-01-01", "2028-02-29", "2026-03-29"]);
 });

@@ -50,13 +50,6 @@ export function instantOf(minute: string, timezone: string): string {
   return new Date(start).toISOString();
 }
 
-/** The day after one, such as 2026-12-01. */
-export function dayAfter(day: string): string {
-  const next = new Date(`${day}T00:00:00Z`);
-  next.setUTCDate(next.getUTCDate() + 1);
-  return next.toISOString().slice(0, 10);
-}
-
 const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_557_600],
   ["month", 2_629_800],

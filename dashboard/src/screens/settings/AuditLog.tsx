@@ -12,7 +12,7 @@ import { Empty } from "../../states/Empty";
 import { Actor } from "../../values/Actor";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
-import { dayAfter, startOfDay } from "../../values/instants";
+import { nextDay, startOfDay } from "../../values/instants";
 import { List } from "../../values/List";
 import { cell, Table } from "../../values/Table";
 import { changes, readEntries } from "./auditChanges";
@@ -104,7 +104,7 @@ function Entries() {
         ...(resource && { resource }),
         ...(request && { request_id: request }),
         ...(from && { start: startOfDay(from, tenant.timezone) }),
-        ...(until && { end: startOfDay(dayAfter(until), tenant.timezone) }),
+        ...(until && { end: startOfDay(nextDay(until), tenant.timezone) }),
         ...(page && { page_token: page }),
       };
       return readEntries(await answer(api.GET("/v1/audit-log", { params: { query }, parseAs: "text", signal })));

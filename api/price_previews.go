@@ -54,6 +54,9 @@ func (s *server) previewPrice(ctx context.Context, m metering.Meter, product met
 	if err != nil {
 		return nil, err
 	}
+	if m.Version.Status == metering.Backfilling {
+		return nil, errBackfilling
+	}
 	former, err := s.Store.Prices.Versions(ctx, tenant, m.ID, product)
 	if err != nil {
 		return nil, err

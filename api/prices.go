@@ -136,7 +136,7 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, product meterin
 		return nil, err
 	}
 	if !in.ConfirmRetroactive {
-		if err := s.refuseRetroactive(ctx, p); err != nil {
+		if err := s.refuseRetroactive(ctx, m, p); err != nil {
 			return nil, err
 		}
 	}
@@ -173,7 +173,7 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, product metering
 
 // refuseRetroactive refuses a price from an instant that has been, and says
 // what it would change. A first price changes none.
-func (s *server) refuseRetroactive(ctx context.Context, p billing.Price) error {
+func (s *server) refuseRetroactive(ctx context.Context, m metering.Meter, p billing.Price) error {
 	tenant := principalOf(ctx).Tenant.ID
 	if p.EffectiveFrom.After(s.Now()) {
 		return nil
@@ -186,17 +186,26 @@ func (s *server) refuseRetroactive(ctx context.Context, p billing.Price) error {
 	if err != nil {
 		return err
 	}
-	return metering.Retroactive("body.effective_from", "is not in the future, so the price would hold for billing periods that run since then: %s. Send confirm_retroactive: true to set it", changesOf(impact))
+	var uncounted []string
+	if m.Version.Status == metering.Backfilling {
+		uncounted = []string{m.Slug}
+	}
+	return metering.Retroactive("body.effective_from", "is not in the future, so the price would hold for billing periods that run since then: %s. Send confirm_retroactive: true to set it",
+		changesOf(impact, uncounted))
 }
 
-// changesOf says what an impact changes of charges.
-func changesOf(impact []db.PriceImpact) string {
-	if len(impact) == 0 {
-		return "as of now no customer's charges change"
-	}
+// changesOf says what an impact changes of charges, and of which meters it does not
+// know all usage yet.
+func changesOf(impact []db.PriceImpact, uncounted []string) string {
 	var each []string
+	if len(impact) == 0 {
+		each = []string{"as of now no customer's charges change"}
+	}
 	for _, i := range impact {
 		each = append(each, fmt.Sprintf("%s %s now, %s then, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
+	}
+	if len(uncounted) > 0 {
+		each = append(each, "earlier events are still being counted, and not in this, of "+strings.Join(uncounted, ", "))
 	}
 	return strings.Join(each, "; ")
 }

@@ -101,6 +101,15 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":101.75`)
 	require.Equal(t, []int64{1, 3}, versionsOf(b.pricing(t, "PUT", path, `{"overage_rate":0.5`+confirmed)), "what was wrong from the period's start on can be mended")
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":103.5`)
+
+	// What is not counted yet would be left out of what a price changes.
+	b.ingest(t, "/v1/events", `{"customer_id":"a","event_type":"stored","value":4}`)
+	b.meter(t, "storage", "stored")
+	b.pricing(t, "PUT", "/v1/meters/storage/pricing", `{"overage_rate":1}`)
+	stored := `{"overage_rate":2,"effective_from":"` + start + `"}`
+	p := b.send(t, "PUT", "/v1/meters/storage/pricing", stored).problem(t, 422, "invalid")
+	require.Equal(t, rule+"as of now no customer's charges change; earlier events are still being counted, and not in this, of storage"+send, p.Errors[0].Message)
+	b.send(t, "POST", "/v1/meters/storage/pricing/preview", stored).problem(t, 503, "meter_backfilling")
 }
 
 // TestAPriceIsPreviewed: by the rules that charge it, and nothing is set.

@@ -215,9 +215,21 @@ func (s *server) refuseRetroactiveProduct(ctx context.Context, customer metering
 	if a.EffectiveFrom.After(s.Now()) {
 		return nil
 	}
-	impact, err := s.Store.Ledger.AssignmentImpact(ctx, principalOf(ctx).Tenant.ID, customer, a, s.Now())
+	tenant := principalOf(ctx).Tenant.ID
+	impact, err := s.Store.Ledger.AssignmentImpact(ctx, tenant, customer, a, s.Now())
 	if err != nil {
 		return err
 	}
-	return metering.Retroactive("body.effective_from", "is not in the future, so the plan would charge the customer's billing periods that run since then: %s. Send confirm_retroactive: true to assign it", changesOf(impact))
+	totals, err := s.Store.Usage.MeterTotals(ctx, tenant, customer, s.period(ctx))
+	if err != nil {
+		return err
+	}
+	var uncounted []string
+	for _, t := range totals {
+		if t.Backfilling {
+			uncounted = append(uncounted, t.Meter.Slug)
+		}
+	}
+	return metering.Retroactive("body.effective_from", "is not in the future, so the plan would charge the customer's billing periods that run since then: %s. Send confirm_retroactive: true to assign it",
+		changesOf(impact, uncounted))
 }

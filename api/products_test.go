@@ -77,6 +77,10 @@ func TestAPlanFromAnInstantThatHasBeenIsConfirmed(t *testing.T) {
 
 	p = b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
 	require.Contains(t, p.Errors[0].Message, "no customer's charges change")
+	b.ingest(t, "/v1/events", `{"customer_id":"acme","event_type":"stored"}`)
+	b.meter(t, "storage", "stored")
+	p = b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
+	require.Contains(t, p.Errors[0].Message, "no customer's charges change; earlier events are still being counted, and not in this, of storage")
 	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 	require.Equal(t, 200, b.send(t, "PUT", path, `{"product":null,"effective_from":"`+soon+`"}`).status)
 }

@@ -188,7 +188,7 @@ func (a *Activities) DuePeriods(ctx context.Context, in CustomerPageInput) (Cust
 
 // closedAtOnce is how many customers' periods one transaction closes, while
 // the tenant's ingest waits.
-const closedAtOnce = 10
+const closedAtOnce = 3
 
 // CloseBatch closes the due periods of customers, whatever the provider has
 // accepted of them.

@@ -61,12 +61,16 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 // exclusively runs fn at one instant of the database at which nothing is being
 // ingested for the tenant. The lock is taken before the transaction begins,
 // because what a transaction sees is older than the locks that it takes itself.
+// Who does so again and again leaves ingest as much time as it has waited.
 func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn func(tx pgx.Tx) error) error {
 	conn, err := l.pool.Acquire(ctx)
 	if err != nil {
 		return coded(err)
 	}
+	var held time.Duration
+	defer func() { _ = wait(ctx, held) }()
 	defer conn.Release()
+	begun := time.Now()
 	if _, err := conn.Exec(ctx, `select pg_advisory_lock($1)`, tenant); err != nil {
 		return coded(err)
 	}
@@ -74,6 +78,7 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1)`, tenant); unlocked != nil {
 		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // its end lets go of the lock as well
 	}
+	held = time.Since(begun)
 	return err
 }
 

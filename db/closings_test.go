@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -102,6 +103,32 @@ func TestAPeriodIsClosedWhateverTheProviderHasAccepted(t *testing.T) {
 	require.Equal(t, 1, version)
 	require.Equal(t, "10.21", charge.String())
 	require.True(t, billed)
+}
+
+// TestClosingLeavesIngestAsMuchTimeAsItTakes: it waits for what is being ingested, and
+// keeps ingest waiting meanwhile. Somebody who closes again and again would stop it.
+func TestClosingLeavesIngestAsMuchTimeAsItTakes(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("141.75")
+	b.plan(anew)
+	b.now = over(month)
+	slow, err := b.connect().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = slow.Exec(t.Context(), `select pg_advisory_xact_lock_shared($1)`, b.tenant)
+	require.NoError(t, err)
+	ingested := make(chan error, 1)
+	var until time.Time
+	begun := time.Now()
+	go func() {
+		_, err := slow.Exec(t.Context(), `select pg_sleep(0.3)`)
+		until = time.Now()
+		ingested <- errors.Join(err, slow.Commit(t.Context()))
+	}()
+	require.Equal(t, 1, b.closePeriods().Closed)
+	took := time.Since(begun)
+	require.NoError(t, <-ingested)
+	require.Greater(t, took, until.Sub(begun)*3/2, "it waited until then, and leaves nearly as much: the connection was not asked for yet")
 }
 
 func TestAClosedPeriodKeepsWhatItsChargeIsBy(t *testing.T) {

@@ -538,7 +538,8 @@ func (r *factReader) countEvents() error {
 		}
 	}
 	rows, err := r.q.Query(r.ctx, `
-		select x.starts_at, `+countedEvents(addedEvents, "@tenant", "@customer", "x.starts_at", "x.ends_at")+`
+		with added as materialized `+addedEventsOf+`
+		select x.starts_at, `+countedEvents("added", "@tenant", "@customer", "x.starts_at", "x.ends_at")+`
 		from unnest(@starts::timestamptz[], @ends::timestamptz[]) x (starts_at, ends_at)`, pgx.NamedArgs{
 		"tenant": r.tenant, "customer": r.customer, "starts": starts, "ends": ends,
 	})

@@ -183,7 +183,7 @@ func (s *usageStatement) rowsInOrder() string {
 					where %s
 					  and u.meter_version_id = any(@%[5]s_versions::bigint[])
 					  and %[6]s >= @%[5]s_from
-					  and %[6]s < @%[5]s_until`, s.places[p].numbers[i], rollupColumns(start), table, s.ofCustomer("u"), name, start))
+					  and %[6]s < @%[5]s_until`, s.places[p].numbers[i], rollupColumns(start), table, s.ofCustomer("u")+s.transactions(table), name, start))
 			}
 		}
 	}
@@ -210,7 +210,7 @@ func (s *usageStatement) joined(p place) (places []string) {
 		select x.no, `+rollupColumns(start)+`
 		from `+s.unnest(p)+`
 		join `+table+` u on u.meter_version_id = any(x.versions::bigint[]) and `+start+` >= x.from_at and `+start+` < x.until_at
-		where `+s.ofCustomer("u")+s.bounds(p, start))
+		where `+s.ofCustomer("u")+s.transactions(table)+s.bounds(p, start))
 	}
 	return places
 }
@@ -244,6 +244,19 @@ func (s *usageStatement) ofCustomer(of string) string {
 		return of + ".tenant_id = @tenant and " + of + ".customer_id = any(x.customers::bigint[])"
 	}
 	return of + ".tenant_id = @tenant and " + of + ".customer_id = @customer"
+}
+
+// transactions leaves out what other customers' transactions have added, before it is
+// taken apart: there may be thousands in the second before they are folded.
+func (s *usageStatement) transactions(table string) string {
+	switch {
+	case table != unfolded || s.all || s.whole:
+		return ""
+	case s.some:
+		return " and u.customer_ids && x.customers::bigint[]"
+	default:
+		return " and @customer = any(u.customer_ids)"
+	}
 }
 
 // unnest is a place's parts as a table x, of which an array of meter versions,
@@ -298,12 +311,22 @@ func countedEvents(added, tenant, customer, start, end string) string {
 	return `(` + within("usage_monthly") + ` + case when ` + customer + ` in (select customer_id from ` + added + ` a) then ` + within(added) + ` else 0 end)`
 }
 
-// addedEvents are the tenant's events that are not folded yet, as SQL.
-const addedEvents = `(
+// addedEvents are the tenant's events that are not folded yet, and addedEventsOf
+// those of @customer, as SQL.
+const (
+	addedEvents = `(
 	select tenant_id, customer_id, meter_version_id, month, sum(count) as count, sum(late_count) as late_count
 	from usage_unfolded
 	where tenant_id = @tenant
 	group by 1, 2, 3, 4)`
+	addedEventsOf = `(
+	select tenant_id, customer_id, meter_version_id, month, sum(count) as count, sum(late_count) as late_count
+	from usage_unfolded
+	where tenant_id = @tenant
+	  and customer_id = @customer
+	  and @customer = any(customer_ids)
+	group by 1, 2, 3, 4)`
+)
 
 // groupsUsed are the meter versions and groups that customer $2 has usage in, and
 // groupUsedByOthers says that another has some in group g, as SQL. All of the
@@ -334,6 +357,7 @@ const selectLateMonths = `
 	  from usage_unfolded
 	  where tenant_id = @tenant
 	    and customer_id = @customer
+	    and @customer = any(customer_ids)
 	    and late_count > 0) u
 	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id`
 

@@ -255,8 +255,14 @@ func (s *usageStatement) transactions(table string) string {
 	case s.some:
 		return " and u.customer_ids && x.customers::bigint[]"
 	default:
-		return " and @customer = any(u.customer_ids)"
+		return " and " + addedOf("u")
 	}
+}
+
+// addedOf are the rows of usage_unfolded u that @customer's events have added, as SQL,
+// in the words in which the database finds them soonest.
+func addedOf(u string) string {
+	return "@customer = any(" + u + ".customer_ids) and " + u + ".event_customer_id = @customer"
 }
 
 // unnest is a place's parts as a table x, of which an array of meter versions,
@@ -313,20 +319,18 @@ func countedEvents(added, tenant, customer, start, end string) string {
 
 // addedEvents are the tenant's events that are not folded yet, and addedEventsOf
 // those of @customer, as SQL.
-const (
-	addedEvents = `(
-	select tenant_id, customer_id, meter_version_id, month, sum(count) as count, sum(late_count) as late_count
-	from usage_unfolded
-	where tenant_id = @tenant
-	group by 1, 2, 3, 4)`
-	addedEventsOf = `(
-	select tenant_id, customer_id, meter_version_id, month, sum(count) as count, sum(late_count) as late_count
-	from usage_unfolded
-	where tenant_id = @tenant
-	  and customer_id = @customer
-	  and @customer = any(customer_ids)
-	group by 1, 2, 3, 4)`
+var (
+	addedEvents   = selectAdded("")
+	addedEventsOf = selectAdded(" and u.customer_id = @customer and " + addedOf("u"))
 )
+
+func selectAdded(of string) string {
+	return `(
+	select tenant_id, customer_id, meter_version_id, month, sum(count) as count, sum(late_count) as late_count
+	from usage_unfolded u
+	where tenant_id = @tenant` + of + `
+	group by 1, 2, 3, 4)`
+}
 
 // groupsUsed are the meter versions and groups that customer $2 has usage in, and
 // groupUsedByOthers says that another has some in group g, as SQL. All of the
@@ -344,7 +348,7 @@ const (
 
 // selectLateMonths reads the months in which anything of a customer's came for
 // a closed period.
-const selectLateMonths = `
+var selectLateMonths = `
 	select distinct u.month
 	from (
 	  select tenant_id, meter_version_id, month
@@ -354,10 +358,10 @@ const selectLateMonths = `
 	    and late_count > 0
 	  union all
 	  select tenant_id, meter_version_id, month
-	  from usage_unfolded
+	  from usage_unfolded a
 	  where tenant_id = @tenant
 	    and customer_id = @customer
-	    and @customer = any(customer_ids)
+	    and ` + addedOf("a") + `
 	    and late_count > 0) u
 	join meters m on m.tenant_id = u.tenant_id and m.meter_version_id = u.meter_version_id`
 

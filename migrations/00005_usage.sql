@@ -55,13 +55,13 @@ create table usage_added (
 comment on table usage_added is 'What transactions have added to usage_hourly and usage_monthly, and nobody has folded into them yet.';
 
 create view usage_unfolded as
-select a.tenant_id, a.id, a.customer_ids, c.customer_id, f.meter_version_id, f.group_id, f.hour, f.month,
+select a.tenant_id, a.id, a.customer_ids, f.customer_id as event_customer_id, c.customer_id, f.meter_version_id, f.group_id, f.hour, f.month,
   f.sum, f.count, coalesce(f.late_sum, 0) as late_sum, coalesce(f.late_count, 0) as late_count
 from usage_added a
 cross join lateral unnest(a.customer_ids, a.meter_version_ids, a.group_ids, a.hours, a.months, a.sums, a.counts, a.late_sums, a.late_counts)
   f (customer_id, meter_version_id, group_id, hour, month, sum, count, late_sum, late_count)
 cross join lateral (values (f.customer_id), (0)) c (customer_id);
-comment on view usage_unfolded is 'usage_added row by row, those of the tenant itself included. customer_ids has all customers of the transaction: who looks for one of them there leaves out the other transactions at once.';
+comment on view usage_unfolded is 'usage_added row by row, those of the tenant itself included. Who reads one customer looks for it in customer_ids, which has those of the whole transaction, and in event_customer_id as well: the rest is left out before it is joined with anything.';
 
 create view usage_hours as
 select tenant_id, customer_id, meter_version_id, group_id, hour, sum(sum) as sum, sum(count)::bigint as count, sum(late_sum) as late_sum, sum(late_count)::bigint as late_count

@@ -70,7 +70,7 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	var held time.Duration
 	defer func() { _ = wait(ctx, held) }()
 	defer conn.Release()
-	begun := time.Now()
+	began := time.Now()
 	if _, err := conn.Exec(ctx, `select pg_advisory_lock($1)`, tenant); err != nil {
 		return coded(err)
 	}
@@ -78,7 +78,7 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1)`, tenant); unlocked != nil {
 		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // its end lets go of the lock as well
 	}
-	held = time.Since(begun)
+	held = time.Since(began)
 	return err
 }
 

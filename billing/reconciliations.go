@@ -109,7 +109,7 @@ func (f Facts) leavesSubscription(o Open) bool {
 // shareInvoices notes in each series what of it is on final invoices, which it returns.
 func (f *Facts) shareInvoices() (invoices []invoiced) {
 	invoices = f.invoicedPeriods()
-	f.Beside = slices.Clone(f.Beside)
+	f.Reported, f.Beside = slices.Clone(f.Reported), slices.Clone(f.Beside)
 	for r := range f.quantities() {
 		r.Invoiced = nil
 	}

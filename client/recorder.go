@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // Recorder sends events in the background, in batches. It makes each event's
@@ -96,14 +97,15 @@ func NewRecorder(client *ClientWithResponses, options RecorderOptions) *Recorder
 }
 
 // Record takes an event. It does not wait for the network. An event without a
-// timestamp happened now; one without a key gets one.
+// timestamp happened now; one without a key gets one: a UUID of version 7, which the
+// service finds and stores at the least cost, however many it knows.
 func (r *Recorder) Record(e Event) error {
 	if e.Timestamp == nil {
 		now := time.Now().UTC()
 		e.Timestamp = &now
 	}
 	if e.IdempotencyKey == nil {
-		key := rand.Text()
+		key := uuid.Must(uuid.NewV7()).String() // it has no error where crypto/rand has none
 		e.IdempotencyKey = &key
 	}
 	r.mu.Lock()

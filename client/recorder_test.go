@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/odometer-metering/odometer/client"
 )
 
@@ -111,6 +113,27 @@ func TestRecorder(t *testing.T) {
 		for key, times := range s.seen {
 			if times != 4 {
 				t.Fatalf("key %s came %d times, not 4", key, times)
+			}
+		}
+	})
+
+	t.Run("MakesKeysInTheOrderOfTime", func(t *testing.T) {
+		t.Parallel()
+		s := &service{script: []func(http.ResponseWriter) bool{take}}
+		r := client.NewRecorder(serve(t, s), client.RecorderOptions{})
+		before := time.Now().Truncate(time.Millisecond)
+		record(t, r, 1)
+		if err := r.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for key := range s.seen {
+			id, err := uuid.Parse(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			made := time.Unix(id.Time().UnixTime())
+			if id.Version() != 7 || made.Before(before) || made.After(time.Now()) {
+				t.Fatalf("key %s is of version %d, made at %s", key, id.Version(), made)
 			}
 		}
 	})

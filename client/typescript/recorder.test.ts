@@ -199,6 +199,15 @@ test("an event is the one that was recorded", async () => {
   assert.equal(service.keys.get("mine"), 1);
 });
 
+test("keys are in the order of time", async () => {
+  const before = Date.now();
+  await recorded(1).close(30_000);
+  const [key = ""] = service.keys.keys();
+  assert.match(key, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  const made = Number.parseInt(key.replace("-", "").slice(0, 12), 16);
+  assert.ok(before <= made && made <= Date.now());
+});
+
 /** What a program says on stderr that ends without closing its recorder. */
 async function atExit(exitTimeout: number): Promise<string> {
   const program = `

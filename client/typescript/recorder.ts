@@ -1,4 +1,5 @@
 import type { Client } from "openapi-fetch";
+import { v7 as newKey } from "uuid"; // in the order of time: the service finds and stores them at the least cost, however many it knows
 import { serialize } from "./exact.js";
 import type { components, paths } from "./schema.gen.js";
 
@@ -83,7 +84,7 @@ export class Recorder {
     this.#buffer.push({
       ...event,
       timestamp: event.timestamp ?? new Date().toISOString(),
-      idempotency_key: event.idempotency_key ?? crypto.randomUUID(),
+      idempotency_key: event.idempotency_key ?? newKey(),
     });
     this.#pending++;
     if (this.#buffer.length >= this.#options.batch) void this.#work();

@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -144,6 +146,17 @@ def test_waits_as_long_as_it_is_asked_to(service: Service) -> None:
     with pytest.raises(UnsentError):
         recorder.close(0.1)
     assert sum(service.keys.values()) == 1
+
+
+def test_makes_keys_in_the_order_of_time(service: Service) -> None:
+    recorder = recorded(service, 0)
+    before = time.time_ns() // 1_000_000
+    recorder.record(call())
+    recorder.close(30)
+    (key,) = map(uuid.UUID, service.keys)
+    assert key.version == 7
+    assert key.variant == uuid.RFC_4122
+    assert before <= key.int >> 80 <= time.time_ns() // 1_000_000
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])

@@ -39,13 +39,14 @@ type shape struct {
 	former    float64 // what was measured before usage was appended
 	bytes     bool    // are figures too
 	name      string  // of a customer, as a format of its number; customer-%d where empty
+	ordered   bool    // keys are of version 7, in the order of time, and not at random
 }
 
 var (
-	tenCustomers      = shape{"ingest-batch-vs-copy", "request", 10, 1, nil, 0.55, 0.47, false, ""}
-	thousandCustomers = shape{"ingest-batch-1000-customers-vs-copy", "completion", 1000, 1, []string{"model"}, 0.4, 0.24, true, ""}
-	hotCustomer       = shape{"ingest-batch-hot-customer-vs-copy", "call", 1, 1, []string{"model"}, 0.3, 0.46, false, ""}
-	eightMeters       = shape{"ingest-batch-eight-meters-vs-copy", "job", 10, 8, nil, 0.3, 0.44, false, ""}
+	tenCustomers      = shape{"ingest-batch-vs-copy", "request", 10, 1, nil, 0.55, 0.47, false, "", false}
+	thousandCustomers = shape{"ingest-batch-1000-customers-vs-copy", "completion", 1000, 1, []string{"model"}, 0.4, 0.24, true, "", false}
+	hotCustomer       = shape{"ingest-batch-hot-customer-vs-copy", "call", 1, 1, []string{"model"}, 0.3, 0.46, false, "", false}
+	eightMeters       = shape{"ingest-batch-eight-meters-vs-copy", "job", 10, 8, nil, 0.3, 0.44, false, "", false}
 )
 
 var models = []string{"small", "medium", "large", "vision"}
@@ -64,9 +65,16 @@ func (s shape) events(n int) []event {
 	for i := range made {
 		at := now.Add(-time.Duration(n-i) * time.Millisecond).Truncate(time.Microsecond)
 		customer := i % s.customers
-		made[i] = event{s.eventType, models[rand.IntN(len(models))], uuid.NewString(), customer, fmt.Sprintf(cmp.Or(s.name, "customer-%d"), customer), at}
+		made[i] = event{s.eventType, models[rand.IntN(len(models))], s.key(), customer, fmt.Sprintf(cmp.Or(s.name, "customer-%d"), customer), at}
 	}
 	return made
+}
+
+func (s shape) key() string {
+	if s.ordered {
+		return uuid.Must(uuid.NewV7()).String()
+	}
+	return uuid.NewString()
 }
 
 func (e event) fields() map[string]any {

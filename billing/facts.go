@@ -161,6 +161,12 @@ type Usage struct {
 	LateEvents int64
 }
 
+// Equal says whether the other usage is the same, of the same period and meter.
+func (u Usage) Equal(o Usage) bool {
+	return u.Period.Equal(o.Period) && u.MeterID == o.MeterID &&
+		u.Total.Cmp(o.Total) == 0 && u.Events == o.Events && u.Late.Cmp(o.Late) == 0 && u.LateEvents == o.LateEvents
+}
+
 // EventCount is how many events the customer has in the months that a period
 // touches, and late ones in every month: what comes changes it, whatever its
 // value.

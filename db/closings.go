@@ -3,11 +3,13 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
@@ -20,40 +22,121 @@ type Closing struct {
 }
 
 // ClosePeriods closes the periods of these customers that are planned to close: usage
-// that arrives later is kept apart, and nothing falls between. Ingest of the
-// tenant waits meanwhile, so the customers are few.
+// that arrives later is kept apart, and nothing falls between. Ingest of the tenant
+// goes on while they are planned. It waits while they are written down, and is left as
+// much time afterwards, so the customers are few. Where usage has come meanwhile for a
+// period that closes, they are planned again, and ingest waits for that too.
 func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
-	err = l.exclusively(ctx, tenant, func(tx pgx.Tx) error {
-		f = Closing{}
-		epoch, err := raiseEpoch(ctx, tx, tenant)
-		if err != nil {
-			return err
-		}
-		for _, customer := range customers {
-			streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
-			if err != nil {
-				return err
-			}
-			waiting := false
-			for _, p := range streams {
-				for _, closing := range p.Closings {
-					if err := p.close(closing, epoch); err != nil {
+	held := func() time.Duration { return 0 }
+	defer func() { _ = wait(ctx, held()) }()
+	err = l.pool.AcquireTwo(ctx, tenant, func(conn, second *pgxpool.Conn) error {
+		return holding(ctx, second, closingLock, tenant, func() error {
+			return atOneInstantOn(ctx, conn, l.pool, func(tx pgx.Tx) error {
+				plans, err := l.planClosings(ctx, tx, tenant, customers, now)
+				if err != nil {
+					return err
+				}
+				if slices.ContainsFunc(plans, streamPlan.closes) {
+					held = stopwatch()
+					if err := lockTenant(ctx, tx, tenant); err != nil {
+						return err
+					}
+					if err := requireSameUsage(plans, second); err != nil {
 						return err
 					}
 				}
-				if err := p.reconcile(p.Plan); err != nil {
-					return err
-				}
-				f.Closed, waiting = f.Closed+len(p.Closings), waiting || p.Waiting
-			}
-			if waiting {
-				f.Open = append(f.Open, customer)
-			}
-		}
-		return nil
+				f, err = writeClosings(ctx, tx, tenant, plans)
+				return err
+			})
+		})
 	})
+	if errors.Is(err, errUsedMeanwhile) || errors.Is(err, errOneConnection) {
+		err = l.exclusively(ctx, tenant, func(tx pgx.Tx) error {
+			plans, err := l.planClosings(ctx, tx, tenant, customers, now)
+			if err != nil {
+				return err
+			}
+			f, err = writeClosings(ctx, tx, tenant, plans)
+			return err
+		})
+	}
 	if err != nil {
 		return Closing{}, fmt.Errorf("close periods: %w", err)
+	}
+	return f, nil
+}
+
+// closingLock is what one closing of a tenant's at a time has, as SQL: of two, the one that
+// commits later would have to plan again, as each raises the epoch.
+const closingLock = `hashtextextended('close periods', $1)`
+
+func (l Ledger) planClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (all []streamPlan, err error) {
+	for _, customer := range customers {
+		streams, err := l.planIn(ctx, tx, tenant, customer, now, func(f *billing.Facts) { f.MayClose = true })
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, streams...)
+	}
+	return all, nil
+}
+
+func (p streamPlan) closes() bool { return len(p.Closings) > 0 }
+
+// errUsedMeanwhile: usage has come for a period that closes since the transaction that
+// plans it began to see the database.
+var errUsedMeanwhile = errors.New("usage has come since the closing was planned")
+
+// requireSameUsage reads again, by another connection, what the periods that close were
+// found to come to. The caller holds the tenant's lock, so that it stays so.
+func requireSameUsage(plans []streamPlan, by batcher) error {
+	for _, p := range plans {
+		var closing []metering.Range
+		for _, c := range p.Closings {
+			closing = append(closing, c.Period.Range)
+		}
+		again := *p.factReader
+		again.q, again.facts.Usage = by, nil
+		if err := again.totalsOf(closing); err != nil {
+			return err
+		}
+		planned := slices.DeleteFunc(slices.Clone(p.facts.Usage), func(u billing.Usage) bool {
+			return !slices.ContainsFunc(closing, func(r metering.Range) bool { return r.Start.Equal(u.Period) })
+		})
+		if !sameUsage(planned, again.facts.Usage) {
+			return errUsedMeanwhile
+		}
+	}
+	return nil
+}
+
+// sameUsage says whether the same is known of the same periods and meters, in any order.
+func sameUsage(a, b []billing.Usage) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(u billing.Usage) bool { return !slices.ContainsFunc(b, u.Equal) })
+}
+
+// writeClosings writes plans down. Where one of them closes a period, the caller holds
+// the tenant's lock.
+func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, plans []streamPlan) (f Closing, err error) {
+	var epoch int64
+	if slices.ContainsFunc(plans, streamPlan.closes) {
+		if epoch, err = raiseEpoch(ctx, tx, tenant); err != nil {
+			return f, err
+		}
+	}
+	for _, p := range plans {
+		for _, closing := range p.Closings {
+			if err := p.close(closing, epoch); err != nil {
+				return f, err
+			}
+		}
+		if err := p.reconcile(p.Plan); err != nil {
+			return f, err
+		}
+		f.Closed += len(p.Closings)
+		if p.Waiting && !slices.Contains(f.Open, p.customer) {
+			f.Open = append(f.Open, p.customer)
+		}
 	}
 	return f, nil
 }
@@ -67,19 +150,28 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	if err != nil {
 		return coded(err)
 	}
-	var held time.Duration
-	defer func() { _ = wait(ctx, held) }()
+	held := stopwatch()
+	defer func() { _ = wait(ctx, held()) }()
 	defer conn.Release()
-	began := time.Now()
-	if _, err := conn.Exec(ctx, `select pg_advisory_lock($1)`, tenant); err != nil {
+	return holding(ctx, conn, tenantLock, tenant, func() error { return atOneInstantOn(ctx, conn, l.pool, fn) })
+}
+
+// holding has a connection hold one of a tenant's locks while fn runs.
+func holding(ctx context.Context, conn *pgxpool.Conn, lock string, tenant metering.TenantID, fn func() error) error {
+	if _, err := conn.Exec(ctx, `select pg_advisory_lock(`+lock+`)`, tenant); err != nil {
 		return coded(err)
 	}
-	err = atOneInstantOn(ctx, conn, l.pool, fn)
-	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock($1)`, tenant); unlocked != nil {
+	err := fn()
+	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock(`+lock+`)`, tenant); unlocked != nil {
 		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // its end lets go of the lock as well
 	}
-	held = time.Since(began)
 	return err
+}
+
+// stopwatch says how long ago it was made.
+func stopwatch() func() time.Duration {
+	began := time.Now()
+	return func() time.Duration { return time.Since(began) }
 }
 
 func (w *planWriter) close(c billing.Closing, epoch int64) error {

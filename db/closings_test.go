@@ -1,12 +1,15 @@
 package db_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -23,10 +26,27 @@ import (
 func newOldBiller(t *testing.T) (b *biller, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
+	return b, b.old()
+}
+
+// newOldBillerIn is newOldBiller in a database of its own, where whole tables may be
+// locked, and over so many connections.
+func newOldBillerIn(t *testing.T, connections int) (b *biller, month metering.Range) {
+	t.Helper()
+	_, address := dbtest.Fresh(t)
+	store, err := dbtest.Connect(t.Context(), fmt.Sprintf("%s&pool_max_conns=%d", address, connections))
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	b = newBillerAt(t, store, address)
+	return b, b.old()
+}
+
+func (b *biller) old() (month metering.Range) {
+	b.Helper()
 	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
 	b.price("10", "100", "0.005")
-	return b, month
+	return month
 }
 
 func (b *biller) closePeriods() db.Closing {
@@ -129,6 +149,105 @@ func TestClosingLeavesIngestAsMuchTimeAsItTakes(t *testing.T) {
 	took := time.Since(began)
 	require.NoError(t, <-ingested)
 	require.Greater(t, took, waited*3/2, "of its time, what its connection took is not ingest's")
+}
+
+func TestIngestGoesOnWhileClosingsArePlanned(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBillerIn(t, 8)
+	b.use("141.75")
+	b.now = over(month)
+	tx, err := b.connect().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `select from customers where id = $1 for update`, b.customer.ID) // planning takes the customer's turn
+	require.NoError(t, err)
+	closed := make(chan db.Closing, 1)
+	go func() { closed <- b.closePeriods() }()
+	awaitBlocked(t, tx)
+	b.use("1")
+	require.NoError(t, tx.Commit(t.Context()))
+	require.Equal(t, db.Closing{Closed: 1}, <-closed)
+}
+
+// TestWhatComesWhileClosingsArePlannedIsInTheClosing: an event is being written when
+// the closing that does not see it has been planned, and is stored before that is
+// written down. It is counted once: where the period closes, or late.
+func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBillerIn(t, 8)
+	late := month.Start.AddDate(0, 0, 20)
+	b.useAt("141.75", late) // there is a chunk: making one would wait before there is a transaction
+	b.now = over(month)
+	tx, err := b.connect().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `lock table events in share mode`) // COPY waits for it, with the tenant's lock
+	require.NoError(t, err)
+	ingested, closed := make(chan struct{}), make(chan db.Closing, 1)
+	go func() {
+		b.useAt("1", late)
+		close(ingested)
+	}()
+	awaitBlocked(t, tx)
+	go func() { closed <- b.closePeriods() }()
+	dbtest.Eventually(t, 10*time.Second, func() error {
+		var waits bool
+		b.scan(`select exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database()))`, nil, &waits)
+		if !waits {
+			return errors.New("the closing does not wait for the lock")
+		}
+		return nil
+	})
+	require.NoError(t, tx.Rollback(t.Context()))
+	<-ingested
+	require.Equal(t, db.Closing{Closed: 1}, <-closed)
+
+	var usage metering.Decimal
+	b.scan(`select usage from billing_period_totals where tenant_id = $1`, []any{b.tenant}, &usage)
+	require.Equal(t, "142.75", usage.String())
+	var lateEvents int64
+	b.scan(`select sum(late_count) from usage_months where tenant_id = $1`, []any{b.tenant}, &lateEvents)
+	require.Zero(t, lateEvents)
+}
+
+func TestWhoClosesNothingWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.use("141.75")
+	b.now = over(month).Add(-time.Microsecond)
+	conn := b.connect()
+	_, err := conn.Exec(t.Context(), `select pg_advisory_lock($1)`, b.tenant)
+	require.NoError(t, err)
+	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	f, err := b.store.Ledger.ClosePeriods(within, b.tenant, []metering.CustomerID{b.customer.ID}, b.now)
+	require.NoError(t, err)
+	require.Equal(t, db.Closing{}, f, "its grace is not over")
+}
+
+func TestClosingsAtOnceNeedFewConnections(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{1, 2, 3} {
+		t.Run(fmt.Sprint(connections), func(t *testing.T) {
+			t.Parallel()
+			b, month := newOldBillerIn(t, connections)
+			b.use("141.75")
+			b.now = over(month)
+			within, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			closed := make(chan int, 8)
+			for range cap(closed) {
+				go func() {
+					f, err := b.store.Ledger.ClosePeriods(within, b.tenant, []metering.CustomerID{b.customer.ID}, b.now)
+					assert.NoError(t, err)
+					closed <- f.Closed
+				}()
+			}
+			all := 0
+			for range cap(closed) {
+				all += <-closed
+			}
+			require.Equal(t, 1, all, "it closes once")
+		})
+	}
 }
 
 func TestAClosedPeriodKeepsWhatItsChargeIsBy(t *testing.T) {

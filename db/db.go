@@ -231,9 +231,12 @@ func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
 // events are counted: ingest holds the same lock shared. It lasts until the
 // end of the transaction.
 func lockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
-	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, tenant)
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(`+tenantLock+`)`, tenant)
 	return err
 }
+
+// tenantLock is what lockTenant takes, as SQL.
+const tenantLock = `$1`
 
 // oneAtATime makes those who change who has access to a tenant, or where it is
 // billed, wait for each other. It keeps nobody from ingest.

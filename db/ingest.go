@@ -172,7 +172,7 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 
 	var batch pgx.Batch
 	batch.Queue(`begin`)
-	batch.Queue(`select pg_advisory_xact_lock_shared($1)`, a.tenant)
+	batch.Queue(`select pg_advisory_xact_lock_shared(`+tenantLock+`)`, a.tenant)
 	batch.Queue(`select epoch, erasures, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&epoch, &erasures, &a.backend.at)
 	})

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -73,6 +74,21 @@ func (p *pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) er
 	}
 	defer end()
 	return p.Pool.AcquireFunc(ctx, fn)
+}
+
+// errOneConnection: the pool has no second one.
+var errOneConnection = errors.New("the pool has one connection")
+
+// AcquireTwo has fn use two connections in the tenant's turn. Turns are for half of the
+// connections, so all who have one can have a second: nobody who holds the first waits
+// for others who do.
+func (p *pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func(first, second *pgxpool.Conn) error) error {
+	if p.Config().MaxConns < 2 {
+		return errOneConnection
+	}
+	return p.AcquireFunc(For(ctx, tenant), func(first *pgxpool.Conn) error {
+		return p.Pool.AcquireFunc(ctx, func(second *pgxpool.Conn) error { return fn(first, second) })
+	})
 }
 
 // Query begins a statement in its tenant's turn, which lasts until its rows are closed.

@@ -46,6 +46,7 @@ var (
 	tenCustomers      = shape{"ingest-batch-vs-copy", "request", 10, 1, nil, 0.55, 0.47, false, "", false}
 	thousandCustomers = shape{"ingest-batch-1000-customers-vs-copy", "completion", 1000, 1, []string{"model"}, 0.4, 0.24, true, "", false}
 	hotCustomer       = shape{"ingest-batch-hot-customer-vs-copy", "call", 1, 1, []string{"model"}, 0.3, 0.46, false, "", false}
+	keysInOrder       = shape{"ingest-batch-1000-customers-keys-in-order-vs-copy", "answer", 1000, 1, []string{"model"}, 0.4, never, true, "", true}
 	eightMeters       = shape{"ingest-batch-eight-meters-vs-copy", "job", 10, 8, nil, 0.3, 0.44, false, "", false}
 )
 
@@ -77,6 +78,14 @@ func (s shape) key() string {
 	return uuid.NewString()
 }
 
+// suffix tells figures of ordered keys from those of others.
+func (s shape) suffix() string {
+	if s.ordered {
+		return "-keys-in-order"
+	}
+	return ""
+}
+
 func (e event) fields() map[string]any {
 	return map[string]any{
 		"event_type": e.eventType, "customer_id": e.customerName, "timestamp": e.at.Format(time.RFC3339Nano), "value": 1.5,
@@ -105,8 +114,8 @@ func (b *bench) batchAgainstCopy(ctx context.Context, s shape) ([]figure.Figure,
 	figures := []figure.Figure{compare(s.figure, "events/s", ours.rate, copied.rate, s.reach, s.former)}
 	if s.bytes {
 		figures = append(figures,
-			compareBytes("wal-bytes-per-event", ours.wal, copied.wal, 500, 993),
-			compareBytes("disk-bytes-per-event", ours.disk, copied.disk, 370, 501))
+			compareBytes("wal-bytes-per-event"+s.suffix(), ours.wal, copied.wal, 500, 993),
+			compareBytes("disk-bytes-per-event"+s.suffix(), ours.disk, copied.disk, 370, 501))
 	}
 	return figures, nil
 }

@@ -76,7 +76,7 @@ func inItsOwn(ctx context.Context, binary string, measure func(context.Context, 
 
 func batches(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	var figures []figure.Figure
-	for _, s := range []shape{tenCustomers, thousandCustomers, hotCustomer, eightMeters} {
+	for _, s := range []shape{tenCustomers, thousandCustomers, keysInOrder, hotCustomer, eightMeters} {
 		batch, err := b.batchAgainstCopy(ctx, s)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.figure, err)

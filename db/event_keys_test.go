@@ -41,6 +41,25 @@ func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
 	require.Equal(t, [2]int{len(keys), 1}, [2]int{known, itself}, "no two keys are one, and a UUID is itself")
 }
 
+// A row has 24 bytes before its columns, and room for rows is given out in eights.
+func TestAKeyOfADatedEventTakesTheRoomOfKeyDigestAndTenant(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	tenant := dbtest.Tenant(t, store).ID
+	undated := dbtest.Event(t, "call", "acme", november, "1", "undated", "")
+	undated.Dated = false
+	ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", "dated", ""), undated)
+	for _, key := range []struct {
+		name  string
+		bytes int
+	}{{"dated", 24 + 8 + 16 + 8}, {"undated", 24 + 8 + 16 + 8 + 1}} {
+		var bytes int
+		row := conn.QueryRow(t.Context(), `select pg_column_size(k) from event_keys k where tenant_id = $1 and key = event_key($2)`, tenant, key.name)
+		require.NoError(t, row.Scan(&bytes))
+		require.Equal(t, key.bytes, bytes, key.name)
+	}
+}
+
 // PostgreSQL keeps the plan of a statement that is prepared: one made while there were
 // few keys looks each one up when there are many, before anybody has counted them.
 func TestClaimsOfKeysReadNoOthers(t *testing.T) {

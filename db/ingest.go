@@ -238,18 +238,18 @@ func (a *attempt) firstOfEachKey() []keyedEvent {
 // keys reads all of the tenant's.
 func (a *attempt) queueClaims(batch *pgx.Batch, keyed []keyedEvent, claimed map[eventKey]bool) {
 	n := len(keyed)
-	keys, contents, instants, dated, erased := make([]eventKey, n), make([]int64, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
+	keys, contents, instants, undated, erased := make([]eventKey, n), make([]int64, n), make([]time.Time, n), make([]bool, n), make([][]byte, n)
 	for i, e := range keyed {
-		keys[i], contents[i], instants[i], dated[i] = e.key, contentDigest(e.Event), e.At, e.Dated
+		keys[i], contents[i], instants[i], undated[i] = e.key, contentDigest(e.Event), e.At, !e.Dated
 		erased[i] = a.erasedDigest(e.IdempotencyKey)
 	}
 	batch.Queue(`
-		insert into event_keys (tenant_id, key, digest, dated)
-		select $1, key, digest, dated from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bool[], $6::bytea[]) as sent (key, digest, ts, dated, erased)
+		insert into event_keys (tenant_id, key, digest, undated)
+		select $1, key, digest, nullif(undated, false) from unnest($2::uuid[], $3::bigint[], $4::timestamptz[], $5::bool[], $6::bytea[]) as sent (key, digest, ts, undated, erased)
 		where ts >= coalesce((select kept_from from event_retention), '-infinity')
 		  and (select k.key from event_keys k where k.tenant_id = $1 and k.key = sent.key) is null
 		  and not exists (select from erased_event_keys e where e.tenant_id = $1 and e.digest = sent.erased)
-		returning key`, a.tenant, keys, contents, instants, dated, erased).Query(func(rows pgx.Rows) error {
+		returning key`, a.tenant, keys, contents, instants, undated, erased).Query(func(rows pgx.Rows) error {
 		var key eventKey
 		_, err := pgx.ForEachRow(rows, []any{&key}, func() error {
 			claimed[key] = true

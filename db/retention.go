@@ -276,7 +276,7 @@ func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, d
 			  and e.ts < $3
 			  and k.tenant_id = e.tenant_id
 			  and k.key = event_key(`+sentKey+`)
-			  and k.dated`, tenant, day, day.AddDate(0, 0, 1))
+			  and k.undated is null`, tenant, day, day.AddDate(0, 0, 1))
 		return err
 	})
 }

@@ -7,9 +7,10 @@ create table event_keys (
   tenant_id bigint not null,
   key       uuid not null, -- event_key of what was sent
   digest    bigint not null, -- the first 8 bytes of the SHA-256 of the event as it was sent
-  -- Sent with a timestamp, so that a repeat shows its age. Any other key is
-  -- known for ever: its repeat would be an event of today.
-  dated     boolean not null default false,
+  -- Sent without a timestamp: its repeat would be an event of today, so the key is
+  -- known for ever. Any other may be forgotten, as a repeat shows its age, and has
+  -- null here, which takes no room where true or false takes 8 bytes.
+  undated   boolean check (undated),
   primary key (tenant_id, key)
 );
 comment on table event_keys is 'The idempotency keys of events, so that no event is counted twice.';

@@ -35,8 +35,8 @@ with cells as (
   select tenant_id, customer_id, ts, ts, epoch, gen_random_uuid(), key, event_type, 1.5, jsonb_build_object('model', model, 'region', 'eu')
   from made
 ), keyed as (
-  insert into event_keys (tenant_id, key, digest, dated)
-  select tenant_id, key, (random() * 1e18)::bigint, true from made
+  insert into event_keys (tenant_id, key, digest)
+  select tenant_id, key, (random() * 1e18)::bigint from made
 )
 insert into usage_hourly (tenant_id, customer_id, meter_version_id, group_id, hour, sum, count)
 select tenant_id, customer_id, meter_version_id, group_id, hour, 15, 10 from cells

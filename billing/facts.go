@@ -164,7 +164,7 @@ type Usage struct {
 // Equal says whether the other usage is the same, of the same period and meter.
 func (u Usage) Equal(o Usage) bool {
 	return u.Period.Equal(o.Period) && u.MeterID == o.MeterID &&
-		u.Total.Cmp(o.Total) == 0 && u.Events == o.Events && u.Late.Cmp(o.Late) == 0 && u.LateEvents == o.LateEvents
+		u.Total.Equal(o.Total) && u.Events == o.Events && u.Late.Equal(o.Late) && u.LateEvents == o.LateEvents
 }
 
 // EventCount is how many events the customer has in the months that a period

@@ -26,7 +26,20 @@ type Closing struct {
 // goes on while they are planned. It waits while they are written down, and is left as
 // much time afterwards, so the customers are few. Where usage has come meanwhile for a
 // period that closes, they are planned again, and ingest waits for that too.
-func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
+func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (Closing, error) {
+	f, err := l.closeBesideIngest(ctx, tenant, customers, now)
+	if errors.Is(err, errUsedMeanwhile) || errors.Is(err, errOneConnection) {
+		f, err = l.closeWithoutIngest(ctx, tenant, customers, now)
+	}
+	if err != nil {
+		return Closing{}, fmt.Errorf("close periods: %w", err)
+	}
+	return f, nil
+}
+
+// closeBesideIngest takes the tenant's lock once all is planned. errUsedMeanwhile where the
+// plans do not hold any more, errOneConnection where there is no second one to see that by.
+func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
 	held := func() time.Duration { return 0 }
 	defer func() { _ = wait(ctx, held()) }()
 	err = l.pool.AcquireTwo(ctx, tenant, func(conn, second *pgxpool.Conn) error {
@@ -50,20 +63,20 @@ func (l Ledger) ClosePeriods(ctx context.Context, tenant metering.TenantID, cust
 			})
 		})
 	})
-	if errors.Is(err, errUsedMeanwhile) || errors.Is(err, errOneConnection) {
-		err = l.exclusively(ctx, tenant, func(tx pgx.Tx) error {
-			plans, err := l.planClosings(ctx, tx, tenant, customers, now)
-			if err != nil {
-				return err
-			}
-			f, err = writeClosings(ctx, tx, tenant, plans)
+	return f, err
+}
+
+// closeWithoutIngest has the tenant's lock while it plans as well.
+func (l Ledger) closeWithoutIngest(ctx context.Context, tenant metering.TenantID, customers []metering.CustomerID, now time.Time) (f Closing, err error) {
+	err = l.exclusively(ctx, tenant, func(tx pgx.Tx) error {
+		plans, err := l.planClosings(ctx, tx, tenant, customers, now)
+		if err != nil {
 			return err
-		})
-	}
-	if err != nil {
-		return Closing{}, fmt.Errorf("close periods: %w", err)
-	}
-	return f, nil
+		}
+		f, err = writeClosings(ctx, tx, tenant, plans)
+		return err
+	})
+	return f, err
 }
 
 // closingLock is what one closing of a tenant's at a time has, as SQL: of two, the one that

@@ -188,14 +188,8 @@ func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
 	}()
 	awaitBlocked(t, tx)
 	go func() { closed <- b.closePeriods() }()
-	dbtest.Eventually(t, 10*time.Second, func() error {
-		var waits bool
-		b.scan(`select exists (select from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database()))`, nil, &waits)
-		if !waits {
-			return errors.New("the closing does not wait for the lock")
-		}
-		return nil
-	})
+	watch := b.connect()
+	dbtest.Eventually(t, 10*time.Second, func() error { return waiting(watch) }) // the closing
 	require.NoError(t, tx.Rollback(t.Context()))
 	<-ingested
 	require.Equal(t, db.Closing{Closed: 1}, <-closed)

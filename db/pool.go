@@ -83,7 +83,7 @@ var errOneConnection = errors.New("the pool has one connection")
 // connections, so all who have one can have a second: nobody who holds the first waits
 // for others who do.
 func (p *pool) AcquireTwo(ctx context.Context, tenant metering.TenantID, fn func(first, second *pgxpool.Conn) error) error {
-	if p.Config().MaxConns < 2 {
+	if p.Stat().MaxConns() < 2 {
 		return errOneConnection
 	}
 	return p.AcquireFunc(For(ctx, tenant), func(first *pgxpool.Conn) error {

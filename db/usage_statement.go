@@ -202,20 +202,29 @@ func rollupColumns(start string) string {
 	return "u.customer_id, u.meter_version_id, u.group_id, " + start + ", " + tallyColumns
 }
 
-// joined is a rollup's rows in its parts, and what is not in it yet.
-func (s *usageStatement) joined(p place) (places []string) {
+// joined is a rollup's rows in its parts, and what is not in it yet. Each part of a
+// rollup is looked up by itself ("offset 0" keeps it so): a join would read what lies
+// between them as well, which is most of a long range.
+func (s *usageStatement) joined(p place) []string {
 	rollup, start := p.rollup()
-	for _, table := range []string{rollup, unfolded} {
-		places = append(places, `
-		select x.no, `+rollupColumns(start)+`
-		from `+s.unnest(p)+`
-		join `+table+` u on u.meter_version_id = any(x.versions::bigint[]) and `+start+` >= x.from_at and `+start+` < x.until_at
-		where `+s.ofCustomer("u")+s.transactions(table)+s.bounds(p, start))
+	parts, bounds := s.unnest(p), s.bounds(p, start)
+	inPart := `u.meter_version_id = any(x.versions::bigint[]) and ` + start + ` >= x.from_at and ` + start + ` < x.until_at`
+	return []string{`
+		select x.no, ` + rollupColumns(start) + `
+		from ` + parts + `
+		cross join lateral (
+		  select * from ` + rollup + ` u
+		  where ` + s.ofCustomer("u") + ` and ` + inPart + bounds + `
+		  offset 0) u`, `
+		select x.no, ` + rollupColumns(start) + `
+		from ` + parts + `
+		join ` + unfolded + ` u on ` + inPart + `
+		where ` + s.ofCustomer("u") + s.transactions(unfolded) + bounds,
 	}
-	return places
 }
 
-// events are raw events where a range cuts an hour, by the same rule as ingest.
+// events are raw events where a range cuts an hour, by the same rule as ingest, each
+// part looked up by itself like those of a rollup.
 func (s *usageStatement) events() string {
 	customer := "e.customer_id"
 	switch {
@@ -227,11 +236,13 @@ func (s *usageStatement) events() string {
 	return `
 		select x.no, ` + customer + `, g.id, null::uuid, x.from_at, ` + eventTally + `
 		from ` + s.unnest(raw) + `
-		join events e on e.ts >= x.from_at and e.ts < x.until_at
+		cross join lateral (
+		  select * from events e
+		  where ` + s.ofCustomer("e") + ` and e.ts >= x.from_at and e.ts < x.until_at` + s.bounds(raw, "e.ts") + `
+		  offset 0) e
 		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
 		  and (g.until_epoch is null or e.epoch < g.until_epoch)
-		cross join lateral (select ` + isLate("g.meter_id") + ` as late) l
-		where ` + s.ofCustomer("e") + s.bounds(raw, "e.ts")
+		cross join lateral (select ` + isLate("g.meter_id") + ` as late) l`
 }
 
 // ofCustomer restricts rollups u or events e. Only rollups have rows of the

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"time"
 
@@ -54,9 +55,12 @@ func (c *coalescer[K, V]) board(ctx context.Context, key K) *flight[K, V] {
 	return c.next
 }
 
-// fly runs statements until nobody waits for one.
+// fly runs statements until nobody waits for one. Before each it lets the requests that
+// can go on do so, and share it: under load that makes fewer and larger statements,
+// and costs no time when there is none.
 func (c *coalescer[K, V]) fly(ctx context.Context) {
 	for {
+		runtime.Gosched()
 		c.mu.Lock()
 		f := c.next
 		c.next = nil

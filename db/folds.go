@@ -15,20 +15,27 @@ import (
 // run or not, every total is the same.
 type Folds struct{ pool *pool }
 
-// foldedAtOnce bounds how many rows of usage_added, of addedAtOnce tallies at most,
-// one transaction folds.
-const foldedAtOnce = 100
+// What one transaction folds at most: rows of usage_added, and tallies that they have.
+// Single events make many rows of few tallies, and a statement costs more than a row.
+const (
+	rowsFoldedAtOnce    = 2_000
+	talliesFoldedAtOnce = 100 * addedAtOnce
+)
 
 // foldAdded takes the tenant's oldest rows of usage_added into the rollups: hours
 // first, and both in the order of their keys. It is one statement, so that who reads
-// finds them there or here, and never in both or neither.
+// finds them there or here, and never in both or neither. It says whether it took all
+// that it saw.
 var foldAdded = `
-	with last as materialized (select max(id) as id from (select id from usage_added where tenant_id = @tenant order by id limit @most) r),
+	with oldest as materialized (
+	  select id, sum(cardinality(customer_ids)) over (order by id) as tallies
+	  from (select id, customer_ids from usage_added where tenant_id = @tenant order by id limit @rows) r),
+	last as materialized (select max(id) as id from oldest where tallies <= @tallies),
 	added as materialized (select * from usage_unfolded where tenant_id = @tenant and id <= (select id from last)),
 	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
 	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),
 	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)
-	select count(*) from folded`
+	select (select count(*) from folded) = (select count(*) from oldest) and (select count(*) from oldest) < @rows`
 
 // foldLock is what one fold of a tenant's at a time has, until its transaction ends, as SQL.
 const foldLock = `hashtextextended('fold usage', $1)`
@@ -37,19 +44,19 @@ const foldLock = `hashtextextended('fold usage', $1)`
 // that is doing so.
 func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 	for {
-		var folded int
+		all := true
 		err := inTx(ctx, f.pool, func(tx pgx.Tx) (err error) {
 			var free bool
 			if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock(`+foldLock+`)`, tenant).Scan(&free); err != nil || !free {
 				return err
 			}
-			folded, err = foldSome(ctx, tx, tenant)
+			all, err = foldSome(ctx, tx, tenant)
 			return err
 		})
 		if err != nil {
 			return fmt.Errorf("fold usage: %w", err)
 		}
-		if folded < foldedAtOnce {
+		if all {
 			return nil
 		}
 	}
@@ -78,16 +85,17 @@ func foldAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
 		return err
 	}
 	for {
-		folded, err := foldSome(ctx, tx, tenant)
-		if err != nil || folded < foldedAtOnce {
+		all, err := foldSome(ctx, tx, tenant)
+		if err != nil || all {
 			return err
 		}
 	}
 }
 
-func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (folded int, err error) {
-	err = tx.QueryRow(ctx, foldAdded, pgx.NamedArgs{"tenant": tenant, "most": foldedAtOnce}).Scan(&folded)
-	return folded, err
+// foldSome folds as much as one statement may, and says whether that was all.
+func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (all bool, err error) {
+	err = tx.QueryRow(ctx, foldAdded, pgx.NamedArgs{"tenant": tenant, "rows": rowsFoldedAtOnce, "tallies": talliesFoldedAtOnce}).Scan(&all)
+	return all, err
 }
 
 // Folder folds again and again.

@@ -110,15 +110,33 @@ func Open(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, 
 // one costs more than most statements: when many requests come at once, those
 // that need one, and all others beside them, would wait for that.
 func OpenWarm(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
+	return open(ctx, url, secret, read, func(config *pgxpool.Config) { warm(config, url) })
+}
+
+func warm(config *pgxpool.Config, url string) {
+	byDefault(config, url)
+	config.MinConns = shared(config)
+}
+
+// OpenForIngest is OpenWarm for a Writer and a Folder, whose statements look many rows up
+// by their whole keys. PostgreSQL plans them while tables are small, and keeps that plan:
+// it would make a bitmap of pages for each key.
+func OpenForIngest(ctx context.Context, url string, secret []byte, read ReadPrice) (*DB, error) {
 	return open(ctx, url, secret, read, func(config *pgxpool.Config) {
-		byDefault(config, url)
-		config.MinConns = shared(config)
+		warm(config, url)
+		config.ConnConfig.RuntimeParams["enable_bitmapscan"] = "off"
 	})
 }
 
-// OpenSmall is OpenWarm with a few connections, whatever the URL says.
+// OpenSmall is OpenWarm with a few connections, whatever the URL says, for statements
+// that look things up by their keys. Each is planned once for every argument, and by an
+// index however small its table was then: to plan took twice as long as to look up.
 func OpenSmall(ctx context.Context, url string, secret []byte, most int32) (*DB, error) {
-	return open(ctx, url, secret, nil, func(config *pgxpool.Config) { config.MaxConns, config.MinConns = most, most })
+	return open(ctx, url, secret, nil, func(config *pgxpool.Config) {
+		config.MaxConns, config.MinConns = most, most
+		config.ConnConfig.RuntimeParams["plan_cache_mode"] = "force_generic_plan"
+		config.ConnConfig.RuntimeParams["enable_seqscan"] = "off"
+	})
 }
 
 // byDefault bounds the connections where the URL does not.

@@ -60,7 +60,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	defer store.Close()
 	// Ingest has connections of its own: while it waits for a lock, keys are
 	// still checked and usage is still read.
-	ingest, err := db.OpenWarm(ctx, url, secret, all.Price)
+	ingest, err := db.OpenForIngest(ctx, url, secret, all.Price)
 	if err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
 	b.now = over(month)
 	tx, err := b.connect().Begin(t.Context())
 	require.NoError(t, err)
-	_, err = tx.Exec(t.Context(), `lock table events in share mode`) // COPY waits for it, with the tenant's lock
+	_, err = tx.Exec(t.Context(), `lock table events in share mode`) // who stores events waits for it, with the tenant's lock
 	require.NoError(t, err)
 	ingested, closed := make(chan struct{}), make(chan db.Closing, 1)
 	go func() {

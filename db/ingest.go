@@ -123,7 +123,7 @@ type attempt struct {
 	events   []metering.Event
 	outcomes []Outcome
 	keys     []eventKey // of the events that have one
-	written  func()     // told when nothing is left but COMMIT
+	written  func()     // told when nothing is left but the round trip that ends with COMMIT
 
 	backend    backend
 	meters     meterVersions
@@ -156,8 +156,10 @@ func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 	if err != nil {
 		return err
 	}
-	if err := copyEvents(ctx, conn.Conn(), a.tenant, a.meters.epoch, a.fresh); err != nil {
-		return fmt.Errorf("copy events: %w", err)
+	if len(a.fresh) > insertedAtMost {
+		if err := copyEvents(ctx, conn.Conn(), a.tenant, a.meters.epoch, a.fresh); err != nil {
+			return fmt.Errorf("copy events: %w", err)
+		}
 	}
 	return a.finish(ctx, conn, sums)
 }
@@ -432,9 +434,13 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 	return sums, nil
 }
 
-// finish writes what the events come to and commits, in one round trip.
+// finish writes what the events come to, and a few events themselves, and commits, in
+// one round trip.
 func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
 	var batch pgx.Batch
+	if n := len(a.fresh); n > 0 && n <= insertedAtMost {
+		insertEvents(&batch, a.tenant, a.meters.epoch, a.fresh)
+	}
 	if len(a.types) > 0 {
 		batch.Queue(`insert into event_types (tenant_id, event_type) select $1, unnest($2::text[]) on conflict do nothing`, a.tenant, a.types)
 	}
@@ -458,7 +464,7 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	// An error that the server reported in words ended the transaction; a lost
 	// connection leaves open whether COMMIT was carried out.
 	a.unanswered = a.witness != nil && (sqlState(err) == "" || disconnected(err))
-	return fmt.Errorf("add usage: %w", err)
+	return fmt.Errorf("finish: %w", err)
 }
 
 // unarchive has archived customers back who have used something. Where it fails,

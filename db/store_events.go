@@ -6,12 +6,18 @@ import (
 	"encoding/binary"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/odometer-metering/odometer/metering"
 )
+
+// insertedAtMost is how many events an INSERT stores in a round trip that it shares with
+// other statements. More are copied: COPY takes a round trip of its own, and less time
+// and WAL for each event.
+const insertedAtMost = 100
 
 // eventColumns are those of events that COPY writes, and their types.
 var eventColumns = []struct {
@@ -91,4 +97,30 @@ func (c *copyData) row(values ...any) error {
 		binary.BigEndian.PutUint32(c.bytes[start:], uint32(len(c.bytes)-start-4))
 	}
 	return nil
+}
+
+// insertEvents has the batch write the events.
+func insertEvents(batch *pgx.Batch, tenant metering.TenantID, epoch int64, events []*metering.Event) {
+	n := len(events)
+	customers, at, received, ids := make([]int64, n), make([]time.Time, n), make([]time.Time, n), make([][16]byte, n)
+	keyIDs, keys := make([]*[16]byte, n), make([]*string, n)
+	types, values, properties := make([]string, n), make([]string, n), make([]*string, n)
+	for i, e := range events {
+		customers[i], at[i], received[i], ids[i] = int64(e.CustomerID), e.At, e.ReceivedAt, e.ID
+		if id, ok := uuidOf(e.IdempotencyKey); ok {
+			keyIDs[i] = (*[16]byte)(&id)
+		} else if e.IdempotencyKey != "" {
+			keys[i] = &e.IdempotencyKey
+		}
+		types[i], values[i] = e.EventType, e.Value.String()
+		if e.Properties != nil {
+			properties[i] = new(string(e.Properties))
+		}
+	}
+	batch.Queue(`
+		insert into events (tenant_id, customer_id, ts, ingested_at, epoch, id, idempotency_uuid, event_type, value, properties, idempotency_key)
+		select $1, customer_id, ts, ingested_at, $2, id, key_id, event_type, value, properties, key
+		from unnest($3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::uuid[], $7::uuid[], $8::text[], $9::text[]::numeric[], $10::text[]::jsonb[], $11::text[])
+		  sent (customer_id, ts, ingested_at, id, key_id, event_type, value, properties, key)`,
+		tenant, epoch, customers, at, received, ids, keyIDs, types, values, properties, keys)
 }

@@ -213,6 +213,7 @@ func (b *bench) copyRows(batches [][]event) [][][]any {
 
 // copy writes one transaction per batch.
 func (b *bench) copy(ctx context.Context, rows [][][]any) (time.Duration, error) {
+	defer withoutCollecting()()
 	start := time.Now()
 	for _, batch := range rows {
 		if _, err := b.conn.CopyFrom(ctx, pgx.Identifier{"events"}, eventColumns, pgx.CopyFromRows(batch)); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,7 @@ const (
 
 	// workConnections are the worker's to the database, as docs/operating.md has them
 	// where it shares two cores with everything else.
-	workConnections = "3"
+	workConnections = "1"
 )
 
 // latency measures how long 99 of 100 single events take at half of the rate at which
@@ -103,6 +104,7 @@ func pace(address string, connections int, rate float64, requests [][]byte) ([]t
 	var next atomic.Int64
 	var group sync.WaitGroup
 	failures := make(chan error, connections)
+	defer withoutCollecting()()
 	start := time.Now()
 	for range connections {
 		group.Go(func() {
@@ -112,6 +114,7 @@ func pace(address string, connections int, rate float64, requests [][]byte) ([]t
 					return fmt.Errorf("connect: %w", err)
 				}
 				defer conn.Close()
+				reader := bufio.NewReader(conn)
 				for {
 					i := int(next.Add(1)) - 1
 					if i >= len(requests) {
@@ -119,10 +122,7 @@ func pace(address string, connections int, rate float64, requests [][]byte) ([]t
 					}
 					due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
 					time.Sleep(time.Until(due))
-					one := make(chan []byte, 1)
-					one <- requests[i]
-					close(one)
-					if err := send(conn, one); err != nil {
+					if err := send(conn, reader, requests[i]); err != nil {
 						return err
 					}
 					took[i] = time.Since(due)

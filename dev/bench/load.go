@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -32,9 +34,10 @@ func load(address string, connections int, requests [][]byte) (time.Duration, er
 	}
 	var group sync.WaitGroup
 	failures := make(chan error, connections)
+	defer withoutCollecting()()
 	start := time.Now()
 	for _, conn := range conns {
-		group.Go(func() { failures <- send(conn, pending) })
+		group.Go(func() { failures <- sendAll(conn, pending) })
 	}
 	group.Wait()
 	took := time.Since(start)
@@ -47,23 +50,39 @@ func load(address string, connections int, requests [][]byte) (time.Duration, er
 	return took, nil
 }
 
-func send(conn net.Conn, pending <-chan []byte) error {
+// withoutCollecting collects garbage now, and not again until collect is called: it takes
+// the cores from the server that is measured.
+func withoutCollecting() (collect func()) {
+	runtime.GC()
+	percent := debug.SetGCPercent(-1)
+	return func() { debug.SetGCPercent(percent) }
+}
+
+func sendAll(conn net.Conn, pending <-chan []byte) error {
 	reader := bufio.NewReader(conn)
 	for request := range pending {
-		if _, err := conn.Write(request); err != nil {
-			return fmt.Errorf("send: %w", err)
+		if err := send(conn, reader, request); err != nil {
+			return err
 		}
-		response, err := http.ReadResponse(reader, nil)
-		if err != nil {
-			return fmt.Errorf("read answer: %w", err)
-		}
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			return fmt.Errorf("read answer: %w", err)
-		}
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("the server answered %d: %s", response.StatusCode, body)
-		}
+	}
+	return nil
+}
+
+// send returns when the request is answered.
+func send(conn net.Conn, reader *bufio.Reader, request []byte) error {
+	if _, err := conn.Write(request); err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	response, err := http.ReadResponse(reader, nil)
+	if err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the server answered %d: %s", response.StatusCode, body)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ var foldAdded = `
 	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
 	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),
 	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)
-	select (select count(*) from folded) = (select count(*) from oldest) and (select count(*) from oldest) < @rows`
+	select count(*) < @rows and coalesce(bool_and(tallies <= @tallies), true) from oldest, (select count(*) from folded) f`
 
 // foldLock is what one fold of a tenant's at a time has, until its transaction ends, as SQL.
 const foldLock = `hashtextextended('fold usage', $1)`

@@ -81,19 +81,19 @@ func TestAFoldOfMuchAndOfLateUsage(t *testing.T) {
 	b.now = billing.CalendarPeriod(b.now, time.UTC).End.Add(100 * time.Hour)
 	b.plan(anew)
 	b.closePeriods()
-	for range 250 {
+	for range 1_050 {
 		b.useAt("0.5", b.now.Add(-150*time.Hour))
 		b.use("1")
 	}
 	conn := b.connect()
-	require.Greater(t, unfolded(t, conn, b.tenant), 400)
+	require.Greater(t, unfolded(t, conn, b.tenant), 2_000, "more than one transaction folds")
 	requireRollupsEqualARecount(t, conn, b.tenant)
 	require.NoError(t, b.store.Folds.Tenant(t.Context(), b.tenant))
 	require.Zero(t, unfolded(t, conn, b.tenant))
 	requireRollupsEqualARecount(t, conn, b.tenant)
 	var late string
 	b.scan(`select trim_scale(sum(late_sum))::text from usage_monthly where tenant_id = $1 and customer_id = $2`, []any{b.tenant, b.customer.ID}, &late)
-	require.Equal(t, "125", late)
+	require.Equal(t, "525", late)
 }
 
 // A fold that is killed has folded all that it took, or nothing.

@@ -464,7 +464,7 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	// An error that the server reported in words ended the transaction; a lost
 	// connection leaves open whether COMMIT was carried out.
 	a.unanswered = a.witness != nil && (sqlState(err) == "" || disconnected(err))
-	return fmt.Errorf("finish: %w", err)
+	return fmt.Errorf("store events and usage: %w", err)
 }
 
 // unarchive has archived customers back who have used something. Where it fails,

@@ -40,9 +40,6 @@ var copyFromStdin = func() string {
 // copyEvents writes the events in one round trip. pgx's CopyFrom would ask for the
 // columns' types each time.
 func copyEvents(ctx context.Context, conn *pgx.Conn, tenant metering.TenantID, epoch int64, events []*metering.Event) error {
-	if len(events) == 0 {
-		return nil
-	}
 	data := copyData{types: conn.TypeMap(), bytes: []byte(copyHeader)}
 	for _, e := range events {
 		var id, key, properties any

@@ -13,7 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// What a few events are stored with beside other statements, and many by COPY.
+// Few events are inserted beside other statements, and many are copied: the rows are the same.
 func TestFewAndManyEventsAreStoredAlike(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)

@@ -163,8 +163,9 @@ func TestAnInvoiceOfOursIsMadeOnce(t *testing.T) {
 					s.read()
 					s.fake.Advance(s.first.End.Add(73 * time.Hour).Sub(s.fake.Now()))
 					s.closePeriods(nil)
-					trouble.Path = path
-					s.fake.Behave(trouble)
+					here := trouble
+					here.Path = path
+					s.fake.Behave(here)
 					for range 3 {
 						for _, report := range s.planned(true) {
 							s.sent(report)

@@ -36,6 +36,7 @@ require (
 	go.temporal.io/sdk/contrib/opentelemetry v0.8.1 // metrics of Temporal's SDK
 	golang.org/x/crypto v0.58.0 // hashes of passwords, by argon2id
 	golang.org/x/oauth2 v0.37.0 // the code flow and PKCE of OIDC
+	google.golang.org/grpc v1.84.0 // calls of Temporal that it gave up on, again
 	google.golang.org/protobuf v1.36.12 // the durations in what Temporal is asked for
 	pgregory.net/rapid v1.3.0 // tests: properties over random histories
 )
@@ -108,7 +109,6 @@ require (
 	golang.org/x/time v0.14.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20261005182115-fad411399dd8 // indirect
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261005182115-fad411399dd8 // indirect
-	google.golang.org/grpc v1.84.0 // indirect
 )
 
 replace github.com/odometer-metering/odometer/client => ./client

@@ -10,12 +10,18 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // startTimeout bounds how long a caller waits for Temporal to take a start.
 const startTimeout = 5 * time.Second
+
+// askAgainAfter is how long after Temporal gave up it is asked the same again.
+const askAgainAfter = 100 * time.Millisecond
 
 // by has the client begin the run, or join the one that is open, and does not
 // wait for it: no worker has to be alive. Where search attributes are not
@@ -45,6 +51,25 @@ func (s start) once(ctx context.Context, c client.Client) error {
 	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_UNSPECIFIED // a signal joins by itself
 	_, err := c.SignalWithStartWorkflow(ctx, s.id, s.signal, nil, options, s.workflow, s.args()...)
 	return err
+}
+
+// AskAgain is for a client's connection. A server that is busy may give up long
+// before its caller would: it says that a deadline has passed, of its own, and the
+// SDK takes that for the caller's. So it is asked again until the caller's passes
+// or it says something else. What begins or changes something carries a request
+// id, by which Temporal does it once.
+func AskAgain(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, ask grpc.UnaryInvoker, options ...grpc.CallOption) error {
+	for {
+		err := ask(ctx, method, request, answer, conn, options...)
+		if status.Code(err) != codes.DeadlineExceeded {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(askAgainAfter):
+		}
+	}
 }
 
 func unreachable(workflowID string, cause error) error {

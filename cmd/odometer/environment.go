@@ -19,10 +19,12 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/log"
+	"google.golang.org/grpc"
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
 )
 
 // environment reads settings and collects what is wrong with them, so that a
@@ -239,6 +241,7 @@ func (e *environment) temporal(logger *slog.Logger, registry *prometheus.Registr
 		return nil, ""
 	}
 	options.Logger = log.NewStructuredLogger(logger)
+	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(workflows.AskAgain))
 	if registry != nil {
 		if options.MetricsHandler, err = sdkMetrics(registry); err != nil {
 			e.problemf("METRICS_ADDRESS", "%v", err)

@@ -54,12 +54,12 @@ func New(t testing.TB, config Config) *System {
 		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + s.Namespace,
 		"ODOMETER_SECRET=" + randomKey(), "ODOMETER_ENCRYPTION_KEYS=test:" + randomKey(), "ALLOW_LOOPBACK_WEBHOOKS=true",
 	}, config.Env...)
-	s.with("API_ROLE="+dbtest.Roles.API, "WORKER_ROLE="+dbtest.Roles.Worker).Run(t, "migrate")
+	s.With("API_ROLE="+dbtest.Roles.API, "WORKER_ROLE="+dbtest.Roles.Worker).Run(t, "migrate")
 	return s
 }
 
-// with is the system with more in its environment.
-func (s *System) with(env ...string) *System {
+// With is the system with more in the environment of what it starts; of two values, the later holds.
+func (s *System) With(env ...string) *System {
 	return &System{s.Namespace, s.binary, s.database, append(slices.Clip(s.env), env...)}
 }
 
@@ -170,7 +170,7 @@ func (s *System) start(t testing.TB, command, role string) *Process {
 		metrics = FreeAddress(t)
 	}
 	p.MetricsURL = "http://" + metrics + "/metrics"
-	p.system = s.with("LISTEN_ADDRESS="+p.Address, "METRICS_ADDRESS="+metrics, "DATABASE_URL="+dbtest.As(t, s.database, role))
+	p.system = s.With("LISTEN_ADDRESS="+p.Address, "METRICS_ADDRESS="+metrics, "DATABASE_URL="+dbtest.As(t, s.database, role))
 	t.Cleanup(func() {
 		p.Kill(t)
 		if t.Failed() {

@@ -252,7 +252,7 @@ func failureOf(answer *IngestEventsResponse) error {
 		return nil
 	}
 	err := fmt.Errorf("the service answered %s", answer.Status())
-	if p := answer.ApplicationproblemJSONDefault; p != nil {
+	if p := cmp.Or(answer.ApplicationproblemJSON429, answer.ApplicationproblemJSONDefault); p != nil {
 		return fmt.Errorf("%w: %s", err, p.Detail)
 	}
 	return err

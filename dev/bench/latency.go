@@ -19,6 +19,7 @@ import (
 
 const (
 	paceSeconds  = 8 // of a round
+	floorSeconds = 2 // of the same round, without storing anything
 	quietP99     = 10
 	busyP99      = 30
 	busyHistory  = 1_000_000 // events that are exported and backfilled
@@ -44,7 +45,7 @@ func latency(ctx context.Context, b *bench) ([]figure.Figure, error) {
 		return nil, err
 	}
 	fmt.Printf("saturated by %.0f single events a second over %d connections; sent from now on: half of that\n", rate, singleConnections)
-	quiet, err := b.latencies(rate/2, func(int) (func() error, error) { return func() error { return nil }, nil })
+	quiet, quietFloor, err := b.latencies(rate/2, func(int) (func() error, error) { return func() error { return nil }, nil })
 	if err != nil {
 		return nil, err
 	}
@@ -53,13 +54,13 @@ func latency(ctx context.Context, b *bench) ([]figure.Figure, error) {
 		return nil, err
 	}
 	defer work.receiver.Close()
-	busy, err := b.latencies(rate/2, work.begin)
+	busy, busyFloor, err := b.latencies(rate/2, work.begin)
 	if err != nil {
 		return nil, err
 	}
 	return []figure.Figure{
-		within("single-event-p99", "ms", quiet, slices.Repeat([]float64{quietP99}, rounds), 1, never),
-		within("single-event-p99-beside-work", "ms", busy, slices.Repeat([]float64{busyP99}, rounds), 1, never),
+		bounded("single-event-p99", "ms", quiet, quietFloor, quietP99, never),
+		bounded("single-event-p99-beside-work", "ms", busy, busyFloor, busyP99, never),
 	}, nil
 }
 
@@ -79,22 +80,26 @@ func (b *bench) saturation() (float64, error) {
 	return rates[len(rates)/2], nil
 }
 
-// latencies are the p99 of each round, beside what begin starts and its result ends.
-func (b *bench) latencies(rate float64, begin func(round int) (end func() error, err error)) (all []float64, err error) {
+// latencies are the p99 of each round, beside what begin starts and its result ends; floor
+// is that of the same requests at the same rate where a handler does nothing with them.
+func (b *bench) latencies(rate float64, begin func(round int) (end func() error, err error)) (stored, floor []float64, err error) {
+	idle := httptest.NewServer(http.HandlerFunc(doNothing))
+	defer idle.Close()
 	for round := range rounds {
 		end, err := begin(round)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		took, err := pace(b.coalesced, singleConnections, rate, b.singleRequests(int(rate*paceSeconds)))
-		if err := errors.Join(err, end()); err != nil {
-			return nil, err
+		nothing, err1 := pace(idle.Listener.Addr().String(), singleConnections, rate, b.singleRequests(int(rate*floorSeconds)))
+		took, err2 := pace(b.coalesced, singleConnections, rate, b.singleRequests(int(rate*paceSeconds)))
+		if err := errors.Join(err1, err2, end()); err != nil {
+			return nil, nil, err
 		}
-		slow := milliseconds(p99(took)) // sorts them
-		fmt.Printf("round %d: half of the events within %.1f ms, 99 of 100 within %.1f ms\n", round+1, milliseconds(took[len(took)/2]), slow)
-		all = append(all, slow)
+		stored, floor = append(stored, milliseconds(p99(took))), append(floor, milliseconds(p99(nothing))) // which sorts them
+		fmt.Printf("round %d: half of the events within %.1f ms, 99 of 100 within %.1f ms; where a handler does nothing %.1f and %.1f ms\n", round+1,
+			milliseconds(took[len(took)/2]), stored[round], milliseconds(nothing[len(nothing)/2]), floor[round])
 	}
-	return all, nil
+	return stored, floor, nil
 }
 
 // pace sends requests at a rate whether or not those before are answered, as far as there

@@ -98,8 +98,15 @@ func single(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.withoutCoalescing(ctx); err != nil {
 		return nil, err
 	}
-	f, err := b.singleAgainstUncoalesced(ctx)
-	return []figure.Figure{f}, err
+	if err := b.orientation(ctx); err != nil {
+		return nil, err
+	}
+	few, err := b.singleAgainstUncoalesced("ingest-single-vs-uncoalesced", singleConnections, 6.6)
+	if err != nil {
+		return nil, err
+	}
+	many, err := b.singleAgainstUncoalesced("ingest-single-256-connections-vs-uncoalesced", manyConnections, never)
+	return []figure.Figure{few, many}, err
 }
 
 // compare prints each figure with what it is to reach, and what it was once.
@@ -116,10 +123,10 @@ func within(name, unit string, ours, baseline []float64, most, former float64) f
 	return f
 }
 
-// compareBytes prints each figure with its bound, and what it was when bytes were counted first.
-func compareBytes(name string, ours, baseline []float64, most, former float64) figure.Figure {
-	f := figure.Compare(name, "bytes", ours, baseline)
-	fmt.Printf("%s, at most %.0f%s\n", f, most, formerly("%.0f", former))
+// bounded prints each figure with the most that it may be itself, and what it was once.
+func bounded(name, unit string, ours, baseline []float64, most, former float64) figure.Figure {
+	f := figure.Compare(name, unit, ours, baseline)
+	fmt.Printf("%s, at most %.0f %s%s\n", f, most, unit, formerly("%.0f", former))
 	return f
 }
 

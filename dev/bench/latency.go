@@ -20,6 +20,11 @@ import (
 const (
 	paceSeconds  = 8 // of a round
 	floorSeconds = 2 // of the same round, without storing anything
+
+	// pacedConnections are more than are busy at once, so that no event waits for the
+	// load to have one free, and fewer than a process takes requests of one tenant.
+	pacedConnections = 200
+
 	quietP99     = 10
 	busyP99      = 30
 	busyHistory  = 1_000_000 // events that are exported and backfilled
@@ -90,8 +95,8 @@ func (b *bench) latencies(rate float64, begin func(round int) (end func() error,
 		if err != nil {
 			return nil, nil, err
 		}
-		nothing, err1 := pace(idle.Listener.Addr().String(), singleConnections, rate, b.singleRequests(int(rate*floorSeconds)))
-		took, err2 := pace(b.coalesced, singleConnections, rate, b.singleRequests(int(rate*paceSeconds)))
+		nothing, err1 := pace(idle.Listener.Addr().String(), pacedConnections, rate, b.singleRequests(int(rate*floorSeconds)))
+		took, err2 := pace(b.coalesced, pacedConnections, rate, b.singleRequests(int(rate*paceSeconds)))
 		if err := errors.Join(err1, err2, end()); err != nil {
 			return nil, nil, err
 		}

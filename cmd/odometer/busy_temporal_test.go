@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
-	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
 // busy is Temporal behind a server that gives up on the first call of each
@@ -73,9 +71,7 @@ func TestATemporalThatGivesUpIsAskedAgain(t *testing.T) {
 	temporal := newBusy(t, temporalAddress(t))
 	api := system.With("TEMPORAL_ADDRESS=" + temporal.address).API(t)
 	system.Worker(t)
-	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	hook := httptest.NewServer(receiver.New(secret))
-	t.Cleanup(hook.Close)
+	hook, secret := newReceiver(t)
 	for _, request := range []struct{ method, path, body string }{
 		{"POST", "/v1/meters", `{"slug":"calls","event_type":"call"}`},
 		{"POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":1}`},

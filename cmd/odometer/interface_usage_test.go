@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -338,9 +337,7 @@ func billing(t *testing.T, r running) {
 	require.NoError(t, err)
 	require.Equal(t, 409, refused.StatusCode(), string(refused.Body)) // there is no provider
 
-	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	hook := httptest.NewServer(receiver.New(secret))
-	t.Cleanup(hook.Close)
+	hook, secret := newReceiver(t)
 	saved, err := o.SaveBillingProviderWithResponse(t.Context(), client.SaveProvider{Type: "webhook", Url: &hook.URL, Secret: new(secret)})
 	require.NoError(t, err)
 	require.Equal(t, 200, saved.StatusCode(), string(saved.Body))

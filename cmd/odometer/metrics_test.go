@@ -3,7 +3,6 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http/httptest"
 	"regexp"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
-	"github.com/odometer-metering/odometer/dev/receiver"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
@@ -143,9 +141,7 @@ func TestAWrongTotalIsShownUntilItIsRight(t *testing.T) {
 func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "UTC")
-	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	hook := httptest.NewServer(receiver.New(secret))
-	t.Cleanup(hook.Close)
+	hook, secret := newReceiver(t)
 	w.call(200, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hook.URL, secret))
 	w.call(200, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":2.5}`)
 	behave := func(body string) {

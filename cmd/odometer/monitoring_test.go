@@ -18,7 +18,6 @@ import (
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
-	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
 const monitoring = "../../docs/monitoring/"
@@ -97,9 +96,7 @@ func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
 	t.Parallel()
 	w := watch(t, "UTC")
 	p := startPrometheus(t, w)
-	const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	provider := httptest.NewServer(receiver.New(secret))
-	t.Cleanup(provider.Close)
+	provider, secret := newReceiver(t)
 	fails := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) { answer.WriteHeader(http.StatusInternalServerError) }))
 	t.Cleanup(fails.Close)
 	w.call(200, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, provider.URL, secret))

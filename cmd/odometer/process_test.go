@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
 // call makes one request; status 0 means that no answer came.
@@ -34,6 +36,15 @@ func call(t *testing.T, method, url, key, body string) (status int, answer strin
 		return 0, err.Error()
 	}
 	return response.StatusCode, string(text)
+}
+
+// newReceiver is one of webhooks, that verifies them with the secret, until the test ends.
+func newReceiver(t *testing.T) (server *httptest.Server, secret string) {
+	t.Helper()
+	secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
+	server = httptest.NewServer(receiver.New(secret))
+	t.Cleanup(server.Close)
+	return server, secret
 }
 
 // load sends keyed events from many clients until the context of the test or

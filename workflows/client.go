@@ -56,8 +56,9 @@ func (s start) once(ctx context.Context, c client.Client) error {
 // AskAgain is for a client's connection. A server that is busy may give up long
 // before its caller would: it says that a deadline has passed, of its own, and the
 // SDK takes that for the caller's. So it is asked again until the caller's passes
-// or it says something else. What begins or changes something carries a request
-// id, by which Temporal does it once.
+// or it says something else. What begins or changes something carries an id of the
+// request, by which Temporal knows a repeat. Where the run that a signal has begun is
+// over by then, another may begin, which finds nothing to do.
 func AskAgain(ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, ask grpc.UnaryInvoker, options ...grpc.CallOption) error {
 	for {
 		err := ask(ctx, method, request, answer, conn, options...)

@@ -121,7 +121,10 @@ lint: ## formatting, what reads the code for mistakes, and known vulnerabilities
 	$(python) mypy --no-error-summary
 	dev/up shellcheck
 
-check: lint breaking ## what CI runs: lint, compatibility, generated files up to date, tests
+# The dashboard is built before anything else has brought packages that it might lean on.
+check: ## what CI runs: the dashboard's build, lint, compatibility, generated files up to date, tests
+	@dev/up dashboard && [ -e dashboard/dist/built/index.html ]
+	@$(MAKE) --no-print-directory lint breaking
 	@state() { git status --porcelain; git diff; }; before=$$(state) && $(MAKE) --no-print-directory generate && \
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test

@@ -19,8 +19,8 @@ const (
 	// closeEvery is rare, because a period that cannot be closed yet stays due.
 	// Nor does it begin at once: a new customer's first sync comes before it.
 	closeEvery = time.Hour
-	// startOverdue is how long a row may wait for the start that follows it.
-	startOverdue = time.Minute
+	// StartOverdue is how long a row may wait for the start that follows it.
+	StartOverdue = time.Minute
 )
 
 // unfinished is something that is a committed row before it is a run. Whether
@@ -73,7 +73,7 @@ func everything(config Config) []unfinished {
 				return workflows.RestartHoldInvoice(ctx, c, h.Tenant, h.Customer, h.ID)
 			},
 		)},
-		{"billing periods", startOverdue, closeEvery, rows(store.Ledger.DueTenants,
+		{"billing periods", StartOverdue, closeEvery, rows(store.Ledger.DueTenants,
 			func(ctx context.Context, tenant metering.TenantID) error {
 				return workflows.StartClosePeriod(ctx, c, tenant)
 			},
@@ -99,7 +99,7 @@ func rows[Row any](find func(ctx context.Context, now time.Time) ([]Row, error),
 // overdue finds the rows that have waited for so long that their start
 // is not merely under way.
 func overdue[Row any](find func(ctx context.Context, before time.Time) ([]Row, error)) func(context.Context, time.Time) ([]Row, error) {
-	return func(ctx context.Context, now time.Time) ([]Row, error) { return find(ctx, now.Add(-startOverdue)) }
+	return func(ctx context.Context, now time.Time) ([]Row, error) { return find(ctx, now.Add(-StartOverdue)) }
 }
 
 // reconcile has a run begun, again and again, for whatever is unfinished. The

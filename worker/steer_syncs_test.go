@@ -11,13 +11,14 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/worker"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
 // state waits until what is known of the customer's run is as wanted.
 func (s *system) state(wanted func(workflows.SyncState) bool) (state workflows.SyncState) {
 	s.Helper()
-	dbtest.Eventually(s, 30*time.Second, func() (err error) {
+	dbtest.Eventually(s, func() (err error) {
 		state, err = workflows.DescribeSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID)
 		if err == nil && !wanted(state) {
 			err = errors.New("it is not there yet")
@@ -64,7 +65,7 @@ func TestASyncIsSteeredAsTheAPIDoes(t *testing.T) {
 
 	s.work()
 	s.behave(`{"times":0}`)
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		return workflows.RetrySyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID, asks)
 	})
 	require.Equal(t, metering.SyncSucceeded, s.await(sync).Status)
@@ -100,6 +101,27 @@ func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 	s.behave(`{"times":0}`)
 	require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status)
 	require.Equal(t, "5", s.billed()[s.customer.ExternalID])
+}
+
+// Who cancels a sync and asks for another need not wait for the worker to find it.
+func TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.work()
+	for range 5 {
+		s.use("5")
+		s.behave(`{"status":503,"times":1000}`)
+		deliveries := len(s.received())
+		cancelled := s.request()
+		s.awaitDeliveries(deliveries + 1)
+		require.NoError(t, workflows.CancelSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
+		s.behave(`{"times":0}`)
+		sync := s.await(s.request())
+		require.Equal(t, metering.SyncFailed, s.await(cancelled).Status)
+		require.Equal(t, metering.SyncSucceeded, sync.Status)
+		require.Less(t, sync.StartedAt.Sub(sync.RequestedAt), worker.StartOverdue)
+	}
+	require.Equal(t, "25", s.billed()[s.customer.ExternalID])
 }
 
 func (s *system) steering(sync uuid.UUID) db.Steering {

@@ -58,6 +58,10 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 		drain(s.requests) // the pass takes every request row
 		more, err := s.pass(ctx)
 		err = answered(ctx, err)
+		if temporal.IsCanceledError(err) && s.requests.Len() > 0 { // of who cancelled, and then asked for another
+			s.excluded, s.paused = nil, false
+			return s.result, s.leave(ctx)
+		}
 		if err != nil && !errors.Is(err, errLongHistory) {
 			return s.result, err
 		}
@@ -65,11 +69,16 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 			return s.finish(ctx)
 		}
 		if s.result.Passes >= passesPerRun || longHistory(ctx) {
-			drain(s.requests)
-			s.Excluded, s.Paused = s.excluded, s.paused
-			return s.result, workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
+			return s.result, s.leave(ctx)
 		}
 	}
+}
+
+// leave leaves the requests that are open to another run.
+func (s *syncCustomer) leave(ctx workflow.Context) error {
+	drain(s.requests)
+	s.Excluded, s.Paused = s.excluded, s.paused
+	return workflow.NewContinueAsNewError(ctx, SyncCustomer, s.SyncCustomerInput)
 }
 
 type syncCustomer struct {

@@ -451,6 +451,26 @@ func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
 	require.NotNil(t, w.outstanding)
 }
 
+// Who cancels a sync may ask for another before its run has ended.
+func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCancelledToAnotherRun(t *testing.T) {
+	w := newWorld(t)
+	w.total = 5
+	w.deliver = func(int) error { return down() }
+	w.request(0)
+	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
+	w.request(time.Minute)
+	w.ExecuteWorkflow(workflows.SyncCustomer, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2, Paused: true})
+	require.True(t, w.IsWorkflowCompleted())
+	require.Len(t, w.finished, 1)
+	require.Contains(t, w.finished[0].Error, "interrupted")
+	require.Len(t, w.requests, 1)
+	var next *workflow.ContinueAsNewError
+	require.ErrorAs(t, w.GetWorkflowError(), &next)
+	var in workflows.SyncCustomerInput
+	require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(next.Input, &in))
+	require.Equal(t, workflows.SyncCustomerInput{TenantID: 1, CustomerID: 2}, in, "what operators asked of the cancelled run has ended with it")
+}
+
 func TestSyncCustomerContinuesAsNewWhereRequestsKeepComing(t *testing.T) {
 	w := newWorld(t)
 	w.deliver = func(int) error { return nil }

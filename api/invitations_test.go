@@ -344,7 +344,7 @@ func TestWhoMailsLinksIsToldWithoutThem(t *testing.T) {
 	}
 	ask(email("nobody"))
 	ask(strings.ToUpper(ada.Email))
-	dbtest.Eventually(t, 10*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if n := len(messages()); n != 2 {
 			return fmt.Errorf("%d messages", n)
 		}
@@ -353,7 +353,7 @@ func TestWhoMailsLinksIsToldWithoutThem(t *testing.T) {
 	ask(ada.Email)
 	b.ahead.Store(int64(11 * time.Minute))
 	ask(ada.Email)
-	dbtest.Eventually(t, 10*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if n := len(messages()); n != 3 {
 			return fmt.Errorf("%d messages", n)
 		}

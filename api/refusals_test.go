@@ -70,7 +70,7 @@ func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	r.send(t, "POST", "/v1/customers", `{}`, "Authorization: Bearer "+key).problem(t, 403, "forbidden")
 	require.Len(t, b.audited(t, "request.refuse"), 21)
 	close(stopping)
-	dbtest.Eventually(t, 10*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if last := b.audited(t, "request.refuse")[0]; string(last.After) != `{"omitted":13}` {
 			return fmt.Errorf("%s: %s", last.Action, last.After)
 		}

@@ -153,7 +153,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 		_, err := store.Backfills.CountDay(t.Context(), k.tenant, m.Version.ID, day)
 		ended <- err
 	}()
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		if n := k.count(`select count(*) from backfill_hours`); n < 20 {
 			return fmt.Errorf("%d hours are counted", n)
 		}

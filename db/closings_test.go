@@ -189,7 +189,7 @@ func TestWhatComesWhileClosingsArePlannedIsInTheClosing(t *testing.T) {
 	awaitBlocked(t, tx)
 	go func() { closed <- b.closePeriods() }()
 	watch := b.connect()
-	dbtest.Eventually(t, 10*time.Second, func() error { return waiting(watch) }) // the closing
+	dbtest.Eventually(t, func() error { return waiting(watch) }) // the closing
 	require.NoError(t, tx.Rollback(t.Context()))
 	<-ingested
 	require.Equal(t, db.Closing{Closed: 1}, <-closed)

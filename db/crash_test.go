@@ -103,7 +103,7 @@ func (c *crowd) lastError() error {
 func (c *crowd) await(more int) {
 	c.Helper()
 	before, _ := c.counts()
-	dbtest.Eventually(c, time.Minute, func() error {
+	dbtest.Eventually(c, func() error {
 		if now, failed := c.counts(); now < before+more {
 			return fmt.Errorf("%d of %d events are answered, %d failed, the last with %w", now-before, more, failed, c.lastError())
 		}
@@ -193,7 +193,7 @@ func (s *server) crash() {
 			require.ErrorIs(s, err, syscall.ESRCH)
 		}
 	}
-	dbtest.Eventually(s, 10*time.Second, func() error {
+	dbtest.Eventually(s, func() error {
 		for _, word := range processes {
 			if _, err := os.Readlink("/proc/" + word + "/cwd"); err == nil {
 				return fmt.Errorf("process %s is still there", word)
@@ -242,7 +242,7 @@ func TestABackendThatIsTerminatedDuringItsCommitLosesAndRepeatsNothing(t *testin
 	}
 	c.await(200)
 	committing, others := 0, 0
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		for range 50 {
 			committing += terminate(`query = 'commit'`)
 		}

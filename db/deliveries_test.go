@@ -80,7 +80,7 @@ func (h *hooked) begin() pgx.Tx {
 // awaitBlocked returns once somebody waits for the transaction.
 func awaitBlocked(t *testing.T, tx pgx.Tx) {
 	t.Helper()
-	dbtest.Eventually(t, 10*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		var waits bool
 		err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid)))`).Scan(&waits)
 		if err == nil && !waits {

@@ -87,7 +87,7 @@ func TestClaimsOfKeysReadNoOthers(t *testing.T) {
 	send(10, 20)
 	store.Close() // so that its connections say what they did
 	var read int
-	dbtest.Eventually(t, 10*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		var claimed int
 		err := conn.QueryRow(t.Context(), `
 			select t.n_tup_ins, t.seq_tup_read + i.idx_tup_read from pg_stat_user_tables t join pg_stat_user_indexes i using (relid)

@@ -117,7 +117,7 @@ func TestAKilledFoldCountsNothingTwice(t *testing.T) {
 		}
 	}()
 	killed := 0
-	dbtest.Eventually(t, 10*time.Minute, func() error {
+	dbtest.Within(t, 10*time.Minute, func() error {
 		for range 5 {
 			if _, err := w.Ingest(t.Context(), tenant, someEvents(t, 40)); err != nil {
 				return err
@@ -135,7 +135,7 @@ func TestAKilledFoldCountsNothingTwice(t *testing.T) {
 	requireRollupsEqualARecount(t, conn, tenant)
 	stop()
 	<-folded
-	dbtest.Eventually(t, time.Minute, func() error { // the last one's transaction may still end
+	dbtest.Eventually(t, func() error { // the last one's transaction may still end
 		if err := store.Folds.Tenant(t.Context(), tenant); err != nil || unfolded(t, conn, tenant) == 0 {
 			return err
 		}

@@ -104,7 +104,7 @@ func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
 			}
 		})
 	}
-	dbtest.Eventually(t, 4*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		var waiting int
 		err := watcher.QueryRow(t.Context(), `
 			select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).Scan(&waiting)

@@ -39,7 +39,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 			_, _, _ = store.Meters.Update(db.For(ctx, busy.ID), busy.ID, metering.Operator, meter.Slug, db.MeterChange{GroupBy: &groups})
 		})
 	}
-	dbtest.Eventually(t, 20*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		var n int
 		err := lock.QueryRow(t.Context(), `select count(*) from pg_locks where locktype = 'advisory' and not granted`).Scan(&n)
 		if err == nil && n != 4 {
@@ -79,7 +79,7 @@ func TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded(t *testing.T) 
 		return u.String()
 	}
 	awaitOpen := func(name string, want int) {
-		dbtest.Eventually(t, 20*time.Second, func() error {
+		dbtest.Eventually(t, func() error {
 			var n int
 			err := watching.QueryRow(t.Context(), `select count(*) from pg_stat_activity where application_name = $1 and datname = current_database()`, name).Scan(&n)
 			if err == nil && n != want {

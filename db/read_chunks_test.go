@@ -29,7 +29,7 @@ func (c chunk) contains(at time.Time) bool { return !at.Before(c.start) && at.Be
 // when it ends.
 func chunkScansOf(t *testing.T, conn *pgx.Conn) chunkScans {
 	t.Helper()
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		var others int
 		err := conn.QueryRow(t.Context(), `
 			select count(pg_terminate_backend(pid)) from pg_stat_activity

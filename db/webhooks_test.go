@@ -369,7 +369,7 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 			}
 		}
 	}
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		for _, d := range h.deliveries() {
 			if d.Status != metering.DeliveryDelivered {
 				return errors.New(string(d.Status))

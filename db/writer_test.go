@@ -133,10 +133,10 @@ func queued(t testing.TB, w *db.Writer, tenant metering.TenantID, requests [][]m
 	for i, events := range requests {
 		all.Go(func() { outcomes[i], failures[i] = w.Ingest(t.Context(), tenant, events) })
 		if i == 0 {
-			dbtest.Eventually(t, 5*time.Second, func() error { return waiting(observer) })
+			dbtest.Eventually(t, func() error { return waiting(observer) })
 		}
 	}
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if n := w.Queued(tenant); n < len(requests)-1 {
 			return fmt.Errorf("%d requests wait", n)
 		}

@@ -52,7 +52,7 @@ func (s *system) schedule() {
 	require.NoError(s, err)
 	tenant, err := s.store.Tenants.Get(s.Context(), s.tenant)
 	require.NoError(s, err)
-	dbtest.Eventually(s, 30*time.Second, func() error { // a busy server may not answer at once
+	dbtest.Eventually(s, func() error { // a busy server may not answer at once
 		return workflows.ApplyAutoSync(s.Context(), s.temporal, tenant, settings, true)
 	})
 }
@@ -61,12 +61,12 @@ func (s *system) schedule() {
 func (s *system) trigger() (id string) {
 	s.Helper()
 	var before workflows.ScheduleState
-	dbtest.Eventually(s, 30*time.Second, func() (err error) { // a busy server may not answer at once
+	dbtest.Eventually(s, func() (err error) { // a busy server may not answer at once
 		before, err = workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
 		return err
 	})
 	// A schedule names its runs by the second: two within one would be one.
-	dbtest.Eventually(s, 30*time.Second, func() error {
+	dbtest.Eventually(s, func() error {
 		if n := len(before.Last); n > 0 && time.Now().Unix() == before.Last[n-1].StartedAt.Unix() {
 			return errors.New("the last run began within this second")
 		}
@@ -74,7 +74,7 @@ func (s *system) trigger() (id string) {
 	})
 	require.NoError(s, workflows.TriggerAutoSync(s.Context(), s.temporal, s.tenant))
 	// A new namespace's first schedule waits for a worker of Temporal's own.
-	dbtest.Eventually(s, 2*time.Minute, func() error {
+	dbtest.Eventually(s, func() error {
 		now, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
 		if err == nil && len(now.Last) == len(before.Last) {
 			err = fmt.Errorf("no run has begun")
@@ -101,7 +101,7 @@ func (s *system) autoSync() (took time.Duration, result workflows.BulkSyncResult
 // requireShown requires that the schedule tells what has become of the run.
 func (s *system) requireShown(id string, result workflows.BulkSyncResult) {
 	s.Helper()
-	dbtest.Eventually(s, 30*time.Second, func() error { // a busy server may not answer at once
+	dbtest.Eventually(s, func() error { // a busy server may not answer at once
 		state, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
 		if err != nil {
 			return err
@@ -135,11 +135,11 @@ func TestAScheduleThatIsADurationRunsThatOften(t *testing.T) {
 		schedule metering.Schedule
 		every    time.Duration
 	}{{"0 0 29 2 *", 0}, {"15m", 15 * time.Minute}, {"1h30m", 90 * time.Minute}, {"hourly", time.Hour}} {
-		dbtest.Eventually(t, 2*time.Minute, func() error {
+		dbtest.Eventually(t, func() error {
 			settings := metering.AutoSync{TenantID: s.tenant, Enabled: true, Schedule: c.schedule, UpdatedAt: time.Now()}
 			return workflows.ApplyAutoSync(t.Context(), s.temporal, tenant, settings, true)
 		})
-		dbtest.Eventually(t, 2*time.Minute, func() error {
+		dbtest.Eventually(t, func() error {
 			state, err := workflows.DescribeAutoSync(t.Context(), s.temporal, s.tenant)
 			if err != nil || c.every == 0 {
 				return err
@@ -194,7 +194,7 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	if os.Getenv("AUTO_SYNC_CUSTOMERS") != "" {
 		require.NoError(t, figure.Keep("../.dev/bench.json", work))
 	}
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if n := s.runs(); n != rounds+2 {
 			return fmt.Errorf("%d runs", n)
 		}
@@ -212,7 +212,7 @@ func TestACustomerThatFailsOnItsOwnGetsARunOfItsOwn(t *testing.T) {
 	_, result := s.autoSync()
 	require.Equal(t, 1, result.Failed)
 	require.Equal(t, 20, result.Sent)
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		open, err := s.store.Syncs.Open(t.Context(), time.Now())
 		if err == nil && len(open) > 0 {
 			err = fmt.Errorf("%d are open", len(open))
@@ -249,7 +249,7 @@ func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
 	require.NoError(t, err)
 	s.work()
 	conn := s.connect()
-	dbtest.Eventually(t, 2*time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		var closed int
 		err := conn.QueryRow(t.Context(), `select count(*) from billing_periods where tenant_id = $1 and closed_at is not null`, s.tenant).Scan(&closed)
 		if err == nil && closed == 0 {
@@ -257,7 +257,7 @@ func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {
 		}
 		return err
 	})
-	dbtest.Eventually(t, 2*time.Minute, func() error { // by a run of its own
+	dbtest.Eventually(t, func() error { // by a run of its own
 		if len(s.received()) == 0 {
 			return fmt.Errorf("nothing is reported")
 		}

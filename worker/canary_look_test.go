@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -140,7 +139,7 @@ func (c *canary) inspectTemporal() {
 			continue // they answer no query
 		}
 		var metadata sdkpb.WorkflowMetadata
-		dbtest.Eventually(c, time.Minute, func() error { // a worker answers, when it has time
+		dbtest.Eventually(c, func() error { // a worker answers, when it has time
 			answer, err := c.temporal.QueryWorkflow(c.Context(), run.GetWorkflowId(), run.GetRunId(), "__temporal_workflow_metadata")
 			if err != nil {
 				return err

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -56,7 +55,7 @@ func TestAnErasureGoesOnAfterEachKill(t *testing.T) {
 		} else {
 			worker.Start(t)
 		}
-		dbtest.Eventually(t, 2*time.Minute, func() error {
+		dbtest.Eventually(t, func() error {
 			var waiting int
 			err := look.QueryRow(t.Context(), `select count(*) from pg_locks where relation = $1::text::regclass and not granted`, table).Scan(&waiting)
 			if err == nil && waiting == 0 {
@@ -68,7 +67,7 @@ func TestAnErasureGoesOnAfterEachKill(t *testing.T) {
 	}
 	require.NoError(t, former.Rollback(t.Context()))
 	worker.Start(t)
-	dbtest.Eventually(t, 2*time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		var done bool
 		err := look.QueryRow(t.Context(), `select erasure_done_at is not null from customers where external_id = 'erased-' || id`).Scan(&done)
 		if err == nil && !done {

@@ -54,7 +54,7 @@ func TestHistories(t *testing.T) {
 
 	require.NoError(t, workflows.StartBackfillMeter(t.Context(), s.temporal, s.tenant, past.Version.ID))
 	keep("backfill_meter", backfilling)
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		meter, err := s.store.Meters.Get(t.Context(), s.tenant, past.Slug)
 		require.Equal(t, metering.Complete, meter.Version.Status)
 		return err
@@ -71,7 +71,7 @@ func TestHistories(t *testing.T) {
 	s.use("5")
 	s.behave(`{"status":503,"times":1}`)
 	first := s.request()
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if got := len(s.received()); got == delivered { // this one is answered with 503
 			return fmt.Errorf("%d deliveries", got)
 		}

@@ -105,9 +105,9 @@ func TestKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 	for _, name := range customers {
 		api.must(t, 201, http.MethodPost, "/v1/customers", map[string]any{"external_id": name, "billing_provider_id": "cus_" + name})
 		use(name, 100, time.Now())
-		dbtest.Eventually(t, time.Minute, func() error { return api.sync(t, name) })
+		dbtest.Eventually(t, func() error { return api.sync(t, name) })
 	}
-	dbtest.Eventually(t, 2*time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		if !time.Now().After(end.Add(time.Second)) {
 			return errors.New("the period runs")
 		}
@@ -123,7 +123,7 @@ func TestKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 		use(name, 20, end.Add(-time.Second))
 	}
 	for _, in := range fake.State().Accounts[0].Invoices {
-		dbtest.Eventually(t, time.Minute, func() error { // Stripe sends again what was not answered with 2xx
+		dbtest.Eventually(t, func() error { // Stripe sends again what was not answered with 2xx
 			status, err := fake.Deliver(t.Context(), stripetest.Webhook{
 				Type: "invoice.created", Object: in.ID, URL: api.url + "/v1/provider-webhooks/stripe/" + tenant, Secret: webhookSecret,
 			})
@@ -144,7 +144,7 @@ func TestKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 			t.Fatalf("these steps were not reached: %+v", door.points)
 		}
 	}
-	dbtest.Eventually(t, 3*time.Minute, func() error { return released(t, api, len(customers)) })
+	dbtest.Eventually(t, func() error { return released(t, api, len(customers)) })
 
 	state := fake.State()
 	finalized := map[string]int{}

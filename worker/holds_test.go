@@ -43,7 +43,7 @@ func (s *stripeSystem) held() db.Hold {
 // awaitHold waits until the last hold is in a state.
 func (s *stripeSystem) awaitHold(state billing.HoldState) (h db.Hold) {
 	s.Helper()
-	dbtest.Eventually(s, time.Minute, func() error {
+	dbtest.Eventually(s, func() error {
 		holds, err := s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1)
 		if err != nil || len(holds) == 0 {
 			return fmt.Errorf("no hold: %w", err)

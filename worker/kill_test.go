@@ -97,7 +97,7 @@ func TestKillingWorkersLosesAndDoublesNothing(t *testing.T) {
 	far.behave(`{"times":0}`)
 	for c := range customers {
 		customer := fmt.Sprintf("customer-%d", c)
-		dbtest.Eventually(t, 3*time.Minute, func() error { return api.sync(t, customer) })
+		dbtest.Eventually(t, func() error { return api.sync(t, customer) })
 		require.Equal(t, fmt.Sprint(kills), far.billed()[customer])
 	}
 	t.Logf("%d deliveries", len(far.received()))
@@ -114,6 +114,26 @@ func arrived(far farEnd, before int, atMost time.Duration) {
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
+}
+
+// ended is the customer's sync once it has ended, for which a call waits only some seconds.
+func (c caller) ended(t testing.TB, customer string) (sync []byte) {
+	t.Helper()
+	status, sync, err := c.call(t.Context(), http.MethodPost, "/v1/billing/sync", map[string]any{"customer_external_id": customer})
+	require.NoError(t, err)
+	require.Contains(t, []int{http.StatusOK, http.StatusAccepted}, status, "%s", sync)
+	var run struct {
+		StatusURL string `json:"status_url"`
+	}
+	require.NoError(t, json.Unmarshal(sync, &run))
+	dbtest.Eventually(t, func() error {
+		status, sync, err = c.call(t.Context(), http.MethodGet, run.StatusURL, nil)
+		if err == nil && (status != http.StatusOK || !bytes.Contains(sync, []byte(`"finished_at":"`))) {
+			err = fmt.Errorf("%d: %s", status, sync)
+		}
+		return err
+	})
+	return sync
 }
 
 // sync says why the customer is not synced yet.

@@ -26,7 +26,7 @@ func TestAWorkerMakesRunsFindableAndKeepsThemForAQuarter(t *testing.T) {
 	require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status)
 	query := fmt.Sprintf("OdometerCustomer = '%s' and OdometerTenant = '%s' and OdometerOutcome = 'succeeded' and OdometerTrigger = 'manual' and OdometerPeriod = '%s'",
 		s.customer.ID, s.tenant, billing.CalendarPeriod(time.Now(), time.UTC).Start.Format(time.DateOnly))
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		found, err := s.temporal.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Namespace: s.namespace, Query: query})
 		if err == nil && len(found.GetExecutions()) != 1 {
 			err = fmt.Errorf("%d runs", len(found.GetExecutions()))

@@ -168,7 +168,7 @@ func (s *system) update(run, name string, args ...any) error {
 // awaitDetails waits until operators see the text.
 func (s *system) awaitDetails(run, text string) {
 	s.Helper()
-	dbtest.Eventually(s, 20*time.Second, func() error {
+	dbtest.Eventually(s, func() error {
 		details, err := currentDetails(s.Context(), s.temporal, run)
 		if err == nil && !strings.Contains(details, text) {
 			err = fmt.Errorf("operators see %q", details)
@@ -189,7 +189,7 @@ func currentDetails(ctx context.Context, c client.Client, run string) (string, e
 
 func (s *system) awaitDeliveries(atLeast int) {
 	s.Helper()
-	dbtest.Eventually(s, 30*time.Second, func() error {
+	dbtest.Eventually(s, func() error {
 		if got := len(s.received()); got < atLeast {
 			return fmt.Errorf("%d deliveries", got)
 		}
@@ -200,7 +200,7 @@ func (s *system) awaitDeliveries(atLeast int) {
 // awaitIdle waits until the run waits for nobody but the operators.
 func (s *system) awaitIdle(run string) {
 	s.Helper()
-	dbtest.Eventually(s, 30*time.Second, func() error {
+	dbtest.Eventually(s, func() error {
 		described, err := s.temporal.DescribeWorkflowExecution(s.Context(), run, "")
 		if err == nil && len(described.GetPendingActivities()) > 0 {
 			err = fmt.Errorf("%d activities are open", len(described.GetPendingActivities()))

@@ -55,14 +55,14 @@ func TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync(t *testing.T)
 
 	_, result := s.autoSync()
 	require.Equal(t, 3, result.Missed, "the renewal, its invoice, and that it is final")
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		found, err := s.reconciled()
 		if err == nil && found.State != billing.ReconciliationAgreed {
 			err = fmt.Errorf("%+v", found)
 		}
 		return err
 	})
-	dbtest.Eventually(t, time.Minute, func() error { _, err := s.handled(); return err })
+	dbtest.Eventually(t, func() error { _, err := s.handled(); return err })
 	events, err := s.handled()
 	require.NoError(t, err)
 	require.Equal(t, 3, events)

@@ -31,7 +31,7 @@ func TestAWorkerTakesUpARunThatWasTerminated(t *testing.T) {
 	stop := s.work()
 	s.behave(`{"status":503,"times":1000}`)
 	id := s.request()
-	dbtest.Eventually(t, 20*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if len(s.received()) == 0 {
 			return fmt.Errorf("nothing was sent yet")
 		}
@@ -57,7 +57,7 @@ func TestAWorkerTakesUpABackfillThatNobodyStarted(t *testing.T) {
 	meter := dbtest.Meter(t, s.store, s.tenant, "storage", "stored")
 	require.Equal(t, metering.Backfilling, meter.Version.Status)
 	s.work()
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		now, err := s.store.Meters.Get(t.Context(), s.tenant, "storage")
 		if err == nil && now.Version.Status != metering.Complete {
 			err = fmt.Errorf("the meter version is %s", now.Version.Status)

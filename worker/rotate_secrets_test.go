@@ -99,7 +99,7 @@ func TestAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 		ended <- outcome{done, err}
 	}()
 	watcher := connect(t, url)
-	dbtest.Eventually(t, 20*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		var held bool
 		err := watcher.QueryRow(t.Context(), `
 			select exists (

@@ -68,7 +68,7 @@ func (s *system) outcomeBy(conn *pgx.Conn, r metering.Rotation) (outcome meterin
 func (s *system) awaitRotation(r metering.Rotation, want metering.RotationOutcome) {
 	s.Helper()
 	conn := s.connect()
-	dbtest.Eventually(s, time.Minute, func() error {
+	dbtest.Eventually(s, func() error {
 		if got := s.outcomeBy(conn, r); got != want {
 			return fmt.Errorf("its outcome is %q", got)
 		}
@@ -166,7 +166,7 @@ func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 	late := r.CreatedAt.Add(overlap * 5 / 8)
 	require.NoError(t, s.store.HMACSecrets.Used(t.Context(), []db.SecretUse{{Tenant: s.tenant, Secret: metering.HMACSecretID(r.OldID)}}, late))
 	require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if got := s.lastAudit(); got != "schedule hmac_secret.still_used "+r.Old() {
 			return fmt.Errorf("the audit log says %s", got)
 		}
@@ -190,7 +190,7 @@ func TestARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
 	require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
 	s.awaitDetails(run, "are both valid until")
 	worker.Kill(t)
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		key, err := s.store.APIKeys.Get(t.Context(), s.tenant, metering.KeyID(r.OldID))
 		if err == nil && key.Live(time.Now()) {
 			err = fmt.Errorf("it is valid")

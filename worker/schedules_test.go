@@ -26,7 +26,7 @@ func TestAScheduleThatCannotBeAppliedKeepsNoOtherFromIt(t *testing.T) {
 	_, err := s.connect().Exec(t.Context(), `update auto_syncs set schedule = 'no schedule at all' where tenant_id = $1`, s.tenant)
 	require.NoError(t, err)
 	s.work()
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		state, err := workflows.DescribeAutoSync(t.Context(), s.temporal, other)
 		if err == nil && len(state.Next) == 0 {
 			err = fmt.Errorf("no run is planned")

@@ -174,7 +174,7 @@ func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 4})
 	_, result := s.autoSync()
 	require.Equal(t, 1, result.Failed)
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		open, err := s.store.Syncs.Open(t.Context(), time.Now())
 		if err == nil && len(open) > 0 {
 			err = fmt.Errorf("%d are open", len(open))

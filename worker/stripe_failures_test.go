@@ -130,7 +130,7 @@ func TestWhatIsUncertainForADayIsLookedForAndNotSentAgain(t *testing.T) {
 			stop := s.work()
 			s.fake.Behave(stripetest.Behaviour{Mode: stripetest.Hang, Done: c.taken, Times: 1000, Path: "/v1/billing/meter_events"})
 			id := s.request()
-			dbtest.Eventually(t, 30*time.Second, func() error {
+			dbtest.Eventually(t, func() error {
 				if len(s.writes()) == 0 {
 					return fmt.Errorf("nothing was sent yet")
 				}
@@ -284,7 +284,7 @@ func TestAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 		want = want.Add(metering.MustDecimal("1.6"))
 	}
 	use()
-	dbtest.Eventually(t, time.Minute, func() error { return api.sync(t, "acme") })
+	dbtest.Eventually(t, func() error { return api.sync(t, "acme") })
 
 	locked := func(statement string) func(t *testing.T) func() {
 		return func(t *testing.T) func() {
@@ -349,7 +349,7 @@ func TestAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 			cancel()
 			worker.Restart(t)
 			goOn()
-			dbtest.Eventually(t, 2*time.Minute, func() error { return api.sync(t, "acme") })
+			dbtest.Eventually(t, func() error { return api.sync(t, "acme") })
 			requireBilled(t, fake, billing.Units(want, 0).String())
 		})
 	}

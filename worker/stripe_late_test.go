@@ -35,7 +35,7 @@ func (s *stripeSystem) subscribeUntil(end time.Time, prices ...string) {
 
 func (s *stripeSystem) awaitEnd(end time.Time) {
 	s.Helper()
-	dbtest.Eventually(s, 2*time.Minute, func() error {
+	dbtest.Eventually(s, func() error {
 		if time.Now().Before(end.Add(time.Second)) {
 			return fmt.Errorf("the period runs")
 		}
@@ -135,7 +135,7 @@ func TestLateUsageIsBilledOnceWhateverStripeAnswers(t *testing.T) {
 		s.fake.Behave(stripetest.Behaviour{Mode: stripetest.Hang, Done: taken, Times: 1000, Path: "/v1/invoiceitems"})
 		calls := len(s.writes())
 		id := s.request()
-		dbtest.Eventually(t, 30*time.Second, func() error {
+		dbtest.Eventually(t, func() error {
 			if len(s.writes()) == calls {
 				return fmt.Errorf("nothing was sent yet")
 			}
@@ -169,7 +169,7 @@ func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	calls := len(s.writes())
 	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 1000, Path: "/v1/billing/meter_events"})
 	waiting := s.request()
-	dbtest.Eventually(t, 30*time.Second, func() error {
+	dbtest.Eventually(t, func() error {
 		if len(s.writes()) == calls {
 			return fmt.Errorf("nothing was sent yet")
 		}

@@ -346,7 +346,7 @@ func TestAWorkerTakesUpAnEventThatNobodyHandles(t *testing.T) {
 	}, time.Now().Add(-2*time.Minute))
 	require.NoError(t, err)
 	s.work()
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		if got := s.quantity("delta"); got != "3" {
 			return fmt.Errorf("Stripe has %s", got)
 		}

@@ -128,14 +128,14 @@ func TestAWorkerBeginsWhateverIsUnfinishedThoughOtherStartsFail(t *testing.T) {
 	require.NoError(t, err)
 
 	s.work()
-	dbtest.Eventually(t, 20*time.Second, func() error { return refused.missing(want) })
+	dbtest.Eventually(t, func() error { return refused.missing(want) })
 	for run, customer := range customers {
 		require.Equal(t, customer.String(), refused.customerOf(run), run)
 	}
 	for _, id := range []string{workflows.SyncCustomerID(s.tenant, s.customer.ID), workflows.RotateCredentialID(s.tenant, young.ID)} {
 		require.Error(t, refused.missing([]string{id}), "its start may be under way")
 	}
-	dbtest.Eventually(t, 90*time.Second, func() error { return refused.missing(closing) })
+	dbtest.Eventually(t, func() error { return refused.missing(closing) })
 }
 
 // holdOf is the hold of a customer's draft, written down at an instant.

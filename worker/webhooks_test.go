@@ -44,7 +44,7 @@ func (s *system) listen(kinds ...metering.MessageKind) *listener {
 func (l *listener) heard(want int) map[string]string {
 	l.Helper()
 	heard := map[string]string{}
-	dbtest.Eventually(l, time.Minute, func() error {
+	dbtest.Eventually(l, func() error {
 		for _, d := range l.farEnd.received() {
 			require.True(l, d.SignatureValid)
 			id := d.Headers["Webhook-Id"]
@@ -74,7 +74,7 @@ func (l *listener) settled() (statuses map[metering.DeliveryStatus]int) {
 
 func (l *listener) awaitSettled(want map[metering.DeliveryStatus]int) {
 	l.Helper()
-	dbtest.Eventually(l, time.Minute, func() error {
+	dbtest.Eventually(l, func() error {
 		if got := l.settled(); fmt.Sprint(got) != fmt.Sprint(want) {
 			return fmt.Errorf("%v", got)
 		}
@@ -110,7 +110,7 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, run.Get(t.Context(), nil))
 	kinds := map[string]int{}
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		clear(kinds)
 		for _, d := range l.farEnd.received() {
 			kind, _, _ := strings.Cut(d.Body, `","timestamp"`)
@@ -152,7 +152,7 @@ func TestMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
 			l.farEnd.behave(`{"status":503,"times":2}`)
 		}
 	}
-	dbtest.Eventually(t, 2*time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		if got := l.settled()[metering.DeliveryDelivered]; got != messages {
 			return fmt.Errorf("%d delivered", got)
 		}
@@ -173,7 +173,7 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 		require.NoError(t, err)
 	}
 	keep := func(name string) {
-		dbtest.Eventually(t, 30*time.Second, func() error {
+		dbtest.Eventually(t, func() error {
 			histories[name] = s.history(id)
 			events := histories[name].GetEvents()
 			last := events[len(events)-1].GetEventType()
@@ -196,7 +196,7 @@ func TestHistoriesOfWebhooks(t *testing.T) {
 
 	l.farEnd.behave(`{"status":503,"times":1000}`)
 	test()
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		e, err := s.store.Webhooks.Get(t.Context(), s.tenant, l.hook.ID)
 		if err == nil && e.FailingSince == nil {
 			err = errors.New("it has not failed yet")
@@ -235,7 +235,7 @@ func (c *canary) messages() {
 	far.behave(`{"status":503,"times":1}`)
 	status := c.must(202, "POST", path+"/test", nil)["status_url"].(string)
 	await := func(want string) {
-		dbtest.Eventually(c, time.Minute, func() error {
+		dbtest.Eventually(c, func() error {
 			if got := c.must(200, "GET", status, nil)["status"]; got != want {
 				return fmt.Errorf("it is %v", got)
 			}
@@ -245,7 +245,7 @@ func (c *canary) messages() {
 	await("delivered")
 	c.must(200, "PATCH", path, object{"url": server.URL + "/canary-nobody"})
 	status = c.must(202, "POST", path+"/test", nil)["status_url"].(string)
-	dbtest.Eventually(c, time.Minute, func() error {
+	dbtest.Eventually(c, func() error {
 		if c.must(200, "GET", path, nil)["failing_since"] == nil {
 			return errors.New("it does not fail yet")
 		}

@@ -153,7 +153,7 @@ func (s *system) request() uuid.UUID {
 	s.Helper()
 	sync, err := s.store.Syncs.Request(s.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, time.Now())
 	require.NoError(s, err)
-	dbtest.Eventually(s, 30*time.Second, func() error { // a busy server may not answer at once
+	dbtest.Eventually(s, func() error { // a busy server may not answer at once
 		return workflows.StartSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID, metering.Manual)
 	})
 	return sync.ID
@@ -162,7 +162,7 @@ func (s *system) request() uuid.UUID {
 func (s *system) await(id uuid.UUID) metering.Sync {
 	s.Helper()
 	var sync metering.Sync
-	dbtest.Eventually(s, 60*time.Second, func() (err error) {
+	dbtest.Eventually(s, func() (err error) {
 		if sync, err = s.store.Syncs.Get(s.Context(), s.tenant, id); err == nil && !sync.Status.Done() {
 			err = fmt.Errorf("the sync is %s", sync.Status)
 		}
@@ -173,7 +173,7 @@ func (s *system) await(id uuid.UUID) metering.Sync {
 
 func (s *system) awaitClosed(workflowID string) error {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(s.Context(), dbtest.Patience)
 	defer cancel()
 	return s.temporal.GetWorkflow(ctx, workflowID, "").Get(ctx, nil)
 }

@@ -48,7 +48,7 @@ func TestAKilledAPILosesNoAnsweredEvent(t *testing.T) {
 		})
 	}
 	for n := range kills {
-		dbtest.Eventually(t, 30*time.Second, func() error {
+		dbtest.Eventually(t, func() error {
 			mu.Lock()
 			defer mu.Unlock()
 			if len(answered) < (n+1)*200 {

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,7 +24,7 @@ func erasedCustomers(t *testing.T, r running) {
 	}
 	ask("POST", "/v1/events", ofBob, http.StatusOK)
 	ask("POST", "/v1/customers/bob/erase", `{"confirm":"bob","reason":"he has asked for it"}`, http.StatusAccepted)
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		_, left := call(t, "GET", o.url+"/v1/events", o.key, "")
 		if strings.Contains(left, "bob") {
 			return errors.New(left)

@@ -122,7 +122,7 @@ func TestRollupsEqualARecount(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	dbtest.Eventually(t, time.Minute, func() error {
+	dbtest.Eventually(t, func() error {
 		var backfilling int
 		if err := conn.QueryRow(t.Context(), `select count(*) from meter_versions where status = 'backfilling'`).Scan(&backfilling); err != nil || backfilling == 0 {
 			return err

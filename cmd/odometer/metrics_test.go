@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,6 +58,19 @@ func (w *watched) call(want int, method, path, body string) string {
 	return text
 }
 
+// sync has a customer synced, well or not; a call waits for that only some seconds.
+func (w *watched) sync(customer string) {
+	w.Helper()
+	status, text := call(w.T, "POST", w.api.URL+"/v1/billing/sync", w.key, fmt.Sprintf(`{"customer_external_id":%q}`, customer))
+	require.Contains(w, []int{200, 202}, status, text)
+	dbtest.Eventually(w, func() error {
+		if page := w.call(200, "GET", "/v1/billing/syncs?page_size=1", ""); !strings.Contains(page, `"finished_at":"`) {
+			return fmt.Errorf("it has not ended: %s", page)
+		}
+		return nil
+	})
+}
+
 func (w *watched) exec(sql string, args ...any) {
 	w.Helper()
 	_, err := w.conn.Exec(w.Context(), sql, args...)
@@ -66,7 +80,7 @@ func (w *watched) exec(sql string, args ...any) {
 // folded waits until all usage is in the rollups.
 func (w *watched) folded() {
 	w.Helper()
-	dbtest.Eventually(w, time.Minute, func() error {
+	dbtest.Eventually(w, func() error {
 		var left int
 		if err := w.conn.QueryRow(w.Context(), `select count(*) from usage_added`).Scan(&left); err != nil || left == 0 {
 			return err
@@ -154,7 +168,7 @@ func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 	require.Empty(t, w.metric(`odometer_provider_last_failure_timestamp_seconds{provider="webhook"}`))
 
 	behave(`{"status":503,"times":1}`)
-	w.call(200, "POST", "/v1/billing/sync", `{"customer_external_id":"acme"}`)
+	w.sync("acme")
 	require.Equal(t, "1", calls("unavailable"))
 	require.Equal(t, "1", calls("answered"))
 	require.NotEmpty(t, w.metric(`odometer_provider_last_failure_timestamp_seconds{provider="webhook"}`))
@@ -163,7 +177,7 @@ func TestAWorkerShowsWhatItReportsToProviders(t *testing.T) {
 
 	behave(`{"status":410,"times":1}`)
 	w.call(200, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":1}`)
-	w.call(200, "POST", "/v1/billing/sync", `{"customer_external_id":"acme"}`)
+	w.sync("acme")
 	require.Equal(t, "1", calls("refused"))
 	require.Equal(t, "1", w.metric(`odometer_billing_reports_total{kind="statement",state="rejected"}`))
 	require.Equal(t, "1", w.metric(`odometer_syncs_total{outcome="failed"}`))

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,7 +104,7 @@ func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
 	p.scraped(`odometer_syncs_total{outcome="failed"}`) // what comes next has to be an increase
 	status, text := call(t, "POST", provider.URL+"/behave", "", `{"status":410,"times":1}`)
 	require.Less(t, status, 300, text)
-	w.call(200, "POST", "/v1/billing/sync", `{"customer_external_id":"acme"}`)
+	w.sync("acme")
 	w.exec(`update billing_reports set state = 'in_doubt'`)
 
 	dashboard := dashboardOfGrafana(t)
@@ -188,7 +187,7 @@ func (p prometheus) get(path string, data any) {
 // scraped waits until the expression has a value.
 func (p prometheus) scraped(expression string) {
 	p.Helper()
-	dbtest.Eventually(p.T, 20*time.Second, func() error {
+	dbtest.Eventually(p.T, func() error {
 		status, text := call(p.T, "GET", p.url+"/api/v1/query?query="+url.QueryEscape(expression), "", "")
 		if status == http.StatusBadRequest || status == http.StatusUnprocessableEntity {
 			require.Fail(p, text, expression)

@@ -110,7 +110,7 @@ func (p *protectedUI) let(file string, names ...string) {
 func (p *protectedUI) start() {
 	p.Helper()
 	serve(p.T, "nginx", "-p", p.folder, "-e", "stderr", "-c", p.folder+"/nginx.conf")
-	dbtest.Eventually(p.T, 10*time.Second, func() error {
+	dbtest.Eventually(p.T, func() error {
 		conn, err := net.Dial("tcp", p.ports["443"])
 		if err == nil {
 			err = conn.Close()

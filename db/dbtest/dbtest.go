@@ -184,7 +184,7 @@ func Copy(t testing.TB, address string) string {
 	require.NoError(t, err)
 	defer conn.Close(context.Background())
 	from, to := strings.TrimPrefix(source.Path, "/"), strings.TrimPrefix(parsed.Path, "/")
-	Eventually(t, 30*time.Second, func() error { // the extension's own workers come and go
+	Eventually(t, func() error { // the extension's own workers come and go
 		_, err := conn.Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity where datname = $1`, from)
 		if err == nil {
 			_, err = conn.Exec(t.Context(), "create database "+to+" template "+from)
@@ -279,9 +279,20 @@ func Event(t testing.TB, eventType, customer string, at time.Time, value, key, p
 	return event
 }
 
+// Patience is how long a test waits for what takes a moment on an idle machine,
+// and costs nothing where it comes about. A busy machine may take a hundred times
+// as long.
+const Patience = 5 * time.Minute
+
 // Eventually calls check until it returns nil, and fails with its last error
-// when the deadline has passed.
-func Eventually(t testing.TB, deadline time.Duration, check func() error) {
+// when Patience is at its end.
+func Eventually(t testing.TB, check func() error) {
+	t.Helper()
+	Within(t, Patience, check)
+}
+
+// Within is Eventually with another deadline.
+func Within(t testing.TB, deadline time.Duration, check func() error) {
 	t.Helper()
 	end := time.After(deadline)
 	for {

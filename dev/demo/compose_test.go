@@ -236,7 +236,7 @@ func (h *hand) awaitHealth(name string) {
 	service, err := h.project.GetService(name)
 	require.NoError(h, err)
 	require.Equal(h, "CMD", service.HealthCheck.Test[0])
-	dbtest.Eventually(h, 30*time.Second, func() error {
+	dbtest.Eventually(h, func() error {
 		check := h.command(h.Context(), service, service.HealthCheck.Test[1:])
 		if err := check.Run(); err != nil {
 			return fmt.Errorf("%s: %w: %s", name, err, check.Stdout)

@@ -43,9 +43,6 @@ type drill struct {
 	months  [3]time.Time
 }
 
-// timeLimit is how long anything may take to come about.
-const timeLimit = 3 * time.Minute
-
 func newDrill(t testing.TB, out io.Writer) *drill {
 	t.Helper()
 	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
@@ -123,7 +120,7 @@ func (d *drill) deliver(t *tenant) {
 			continue
 		}
 		var status int
-		dbtest.Eventually(d, timeLimit, func() (err error) {
+		dbtest.Eventually(d, func() (err error) {
 			status, err = d.fake.Deliver(d.Context(), stripetest.Webhook{Event: event})
 			if err == nil && status >= http.StatusInternalServerError {
 				err = fmt.Errorf("the event is answered with %d", status)
@@ -137,7 +134,7 @@ func (d *drill) deliver(t *tenant) {
 // await waits until every event of Stripe's is handled and every sync answered.
 func (d *drill) await() {
 	d.Helper()
-	dbtest.Eventually(d, timeLimit, func() error {
+	dbtest.Eventually(d, func() error {
 		var events, syncs int
 		err := d.conn.QueryRow(d.Context(), `
 			select (select count(*) from provider_events where handled_at is null),

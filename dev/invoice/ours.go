@@ -151,7 +151,7 @@ func (d *drill) trigger(t *tenant) (run string) {
 		return found.JSON200.LastRuns[0]
 	}
 	before := last()
-	dbtest.Eventually(d, timeLimit, func() error {
+	dbtest.Eventually(d, func() error {
 		if time.Now().Unix() == before.StartedAt.Unix() {
 			return errors.New("a schedule names its runs by the second: two within one would be one")
 		}
@@ -159,7 +159,7 @@ func (d *drill) trigger(t *tenant) (run string) {
 	})
 	begun, err := t.api.TriggerAutoSyncWithResponse(d.Context())
 	require.NoError(d, expect.Status("begin Auto-Sync", begun, err, http.StatusAccepted))
-	dbtest.Eventually(d, 2*timeLimit, func() error {
+	dbtest.Eventually(d, func() error {
 		if run = last().WorkflowId; run == "" || run == before.WorkflowId { // none is known while Temporal does not answer
 			return errors.New("no run has begun")
 		}
@@ -187,7 +187,7 @@ func (d *drill) alarmed(rows []row) {
 		if r.State != client.ReconciliationStateDisputed {
 			continue
 		}
-		dbtest.Eventually(d, timeLimit, func() error {
+		dbtest.Eventually(d, func() error {
 			request, err := http.NewRequestWithContext(d.Context(), http.MethodGet, d.hooksURL+"/received", nil)
 			if err != nil {
 				return err

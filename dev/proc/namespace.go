@@ -11,6 +11,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
 var namespaces atomic.Int64
@@ -20,7 +22,7 @@ var namespaces atomic.Int64
 // same workflow. Where Temporal does not answer, it returns "default".
 func Namespace(t testing.TB, address string) string {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", address, time.Second)
+	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
 	if err != nil {
 		return client.DefaultNamespace
 	}
@@ -44,20 +46,13 @@ func Namespace(t testing.TB, address string) string {
 // awaitNamespace waits until the server's caches know the namespace.
 func awaitNamespace(t testing.TB, address, name string) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
-	for {
+	dbtest.Eventually(t, func() error {
 		c, err := client.Dial(client.Options{HostPort: address, Namespace: name})
-		if err == nil {
-			_, err = c.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: name})
-			c.Close()
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline:
-			t.Fatalf("namespace %s is not ready: %v", name, err)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+		defer c.Close()
+		_, err = c.CountWorkflow(t.Context(), &workflowservice.CountWorkflowExecutionsRequest{Namespace: name})
+		return err
+	})
 }

@@ -213,24 +213,22 @@ func (p *Process) Start(t testing.TB) {
 
 func (p *Process) awaitReady(t testing.TB) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
-	for {
-		response, err := http.Get(p.URL + "/readyz")
-		if err == nil {
-			response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return
-			}
-			err = fmt.Errorf("/readyz answers %d", response.StatusCode)
-		}
+	dbtest.Eventually(t, func() error {
 		select {
 		case <-p.ended:
 			t.Fatalf("%s has ended:\n%s", p.name, p.Log(t))
-		case <-deadline:
-			t.Fatalf("%s is not ready: %v\n%s", p.name, err, p.Log(t))
-		case <-time.After(20 * time.Millisecond):
+		default:
 		}
-	}
+		response, err := http.Get(p.URL + "/readyz")
+		if err != nil {
+			return fmt.Errorf("%s is not ready: %w", p.name, err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("/readyz of %s answers %d", p.name, response.StatusCode)
+		}
+		return nil
+	})
 }
 
 // Kill ends the process at once, as a crash would.
@@ -246,7 +244,7 @@ func (p *Process) Stop(t testing.TB) {
 	p.signal(t, syscall.SIGTERM)
 	select {
 	case <-p.ended:
-	case <-time.After(60 * time.Second):
+	case <-time.After(dbtest.Patience):
 		t.Fatalf("%s does not stop:\n%s", p.name, p.Log(t))
 	}
 }

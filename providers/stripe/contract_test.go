@@ -262,7 +262,7 @@ func (c *contract) advance(to time.Time) {
 
 func (c *contract) eventually(check func() error) {
 	c.Helper()
-	dbtest.Eventually(c, c.timeout, func() error {
+	dbtest.Within(c, c.timeout, func() error {
 		<-time.After(c.pause) // Stripe's limit of calls is shared by all who use the account
 		return check()
 	})

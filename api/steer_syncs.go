@@ -134,14 +134,18 @@ func (s *server) retrySync(ctx context.Context, by db.Steering, _ []uuid.UUID) e
 	return s.steered(ctx, by, "retry", workflows.RetrySyncCustomer(ctx, s.Temporal, tenant, by.Customer, asked(by.Actor, by.Reason)))
 }
 
-// cancelSync cancels the run, which answers the requests that it has taken. The
-// others are answered here.
+// cancelSync cancels the run, and answers the requests that it was to bring.
 func (s *server) cancelSync(ctx context.Context, by db.Steering, open []uuid.UUID) error {
 	tenant := principalOf(ctx).Tenant.ID
-	if err := workflows.CancelSyncCustomer(ctx, s.Temporal, tenant, by.Customer); err != nil {
-		return s.steered(ctx, by, cancelVerb, err)
+	var unanswered error
+	err := s.Store.Syncs.Cancel(ctx, tenant, by, open, workflows.Interrupted, s.Now(), func() error {
+		unanswered = workflows.CancelSyncCustomer(ctx, s.Temporal, tenant, by.Customer)
+		return unanswered
+	})
+	if unanswered != nil {
+		return s.steered(ctx, by, cancelVerb, unanswered)
 	}
-	return s.Store.Syncs.Cancel(ctx, tenant, by, open, workflows.Interrupted, s.Now())
+	return err
 }
 
 // steered has the audit log keep what the run was asked, unless it refused.

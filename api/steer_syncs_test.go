@@ -177,7 +177,7 @@ func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
 	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs}, time.Now())
 	require.NoError(t, err)
 	by := db.Steering{Actor: metering.Operator, Sync: begun.Syncs[0], Customer: acme.ID}
-	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, begun.Syncs, "cancelled", time.Now()))
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, begun.Syncs, "cancelled", time.Now(), func() error { return nil }))
 	read := b.readSync(t, run)
 	require.EqualValues(t, "succeeded", read.Status)
 	require.Nil(t, read.Attempts)

@@ -99,7 +99,7 @@ func TestCancellingEndsAPause(t *testing.T) {
 	b := newBiller(t)
 	sync := b.request()
 	b.pause("for a while")
-	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{sync}, "cancelled", b.now))
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{sync}, "cancelled", b.now, func() error { return nil }))
 	read, err := b.store.Syncs.Get(t.Context(), b.tenant, sync)
 	require.NoError(t, err)
 	require.Equal(t, metering.SyncFailed, read.Status)

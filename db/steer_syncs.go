@@ -93,9 +93,11 @@ func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steerin
 	return nil
 }
 
-// Cancel fails those of the syncs that are not over, because somebody has
-// cancelled the run that one of them waited for, and ends the customer's pause.
-func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering, open []uuid.UUID, failure string, now time.Time) error {
+// Cancel fails those of the syncs that are not over, because somebody cancels the
+// run that one of them waits for, and ends the customer's pause. cancelRun is called
+// once nobody can take the syncs any more: the run that comes next finds only what
+// was requested since. Its error leaves everything as it was, and is returned.
+func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering, open []uuid.UUID, failure string, now time.Time, cancelRun func() error) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := endPause(ctx, tx, tenant, by, now); err != nil {
 			return err
@@ -115,6 +117,9 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering
 			Customer metering.CustomerID
 		}])
 		if err != nil {
+			return err
+		}
+		if err := cancelRun(); err != nil {
 			return err
 		}
 		for _, f := range failed {

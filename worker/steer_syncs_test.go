@@ -88,8 +88,7 @@ func TestASyncIsCancelledAsTheAPIDoes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []uuid.UUID{first, second}, open)
 
-	require.NoError(t, workflows.CancelSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
-	require.NoError(t, s.store.Syncs.Cancel(t.Context(), s.tenant, s.steering(second), open, workflows.Interrupted, time.Now()))
+	s.cancel(second, open)
 	for _, id := range open {
 		sync := s.await(id)
 		require.Equal(t, metering.SyncFailed, sync.Status)
@@ -114,7 +113,7 @@ func TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce(t *testing.T) {
 		deliveries := len(s.received())
 		cancelled := s.request()
 		s.awaitDeliveries(deliveries + 1)
-		require.NoError(t, workflows.CancelSyncCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
+		s.cancel(cancelled, []uuid.UUID{cancelled})
 		s.behave(`{"times":0}`)
 		sync := s.await(s.request())
 		require.Equal(t, metering.SyncFailed, s.await(cancelled).Status)
@@ -122,6 +121,14 @@ func TestASyncThatIsRequestedAsACancelledRunEndsBeginsAtOnce(t *testing.T) {
 		require.Less(t, sync.StartedAt.Sub(sync.RequestedAt), worker.StartOverdue)
 	}
 	require.Equal(t, "25", s.billed()[s.customer.ExternalID])
+}
+
+// cancel cancels syncs as the API does.
+func (s *system) cancel(sync uuid.UUID, open []uuid.UUID) {
+	s.Helper()
+	require.NoError(s, s.store.Syncs.Cancel(s.Context(), s.tenant, s.steering(sync), open, workflows.Interrupted, time.Now(), func() error {
+		return workflows.CancelSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID)
+	}))
 }
 
 func (s *system) steering(sync uuid.UUID) db.Steering {

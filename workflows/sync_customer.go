@@ -47,7 +47,8 @@ type SyncCustomerResult struct {
 //
 // A request is a committed row before it is a signal. A pass takes all rows
 // first and plans after that, so that every answer comes from a pass that began
-// after its request; the run ends only when no row and no signal is left.
+// after its request; the run ends only when no row and no signal is left. One that
+// is cancelled answers what it has taken, and leaves what came since to another.
 func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResult, error) {
 	s := syncCustomer{SyncCustomerInput: in, requests: workflow.GetSignalChannel(ctx, syncRequested)}
 	s.excluded, s.paused = in.Excluded, in.Paused
@@ -58,7 +59,7 @@ func SyncCustomer(ctx workflow.Context, in SyncCustomerInput) (SyncCustomerResul
 		drain(s.requests) // the pass takes every request row
 		more, err := s.pass(ctx)
 		err = answered(ctx, err)
-		if temporal.IsCanceledError(err) && s.requests.Len() > 0 { // of who cancelled, and then asked for another
+		if temporal.IsCanceledError(err) && (more || s.requests.Len() > 0) {
 			s.excluded, s.paused = nil, false
 			return s.result, s.leave(ctx)
 		}
@@ -114,6 +115,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	}
 	if s.failure = passed.Failure; interrupted != nil {
 		s.failure = Interrupted
+		drain(s.requests) // whether their rows are open still is found here
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 	}
 	var finished activities.FinishSyncResult

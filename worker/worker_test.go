@@ -173,7 +173,7 @@ func (s *system) await(id uuid.UUID) metering.Sync {
 
 func (s *system) awaitClosed(workflowID string) error {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), dbtest.Patience)
+	ctx, cancel := context.WithTimeout(s.Context(), dbtest.Deadline)
 	defer cancel()
 	return s.temporal.GetWorkflow(ctx, workflowID, "").Get(ctx, nil)
 }

@@ -279,16 +279,16 @@ func Event(t testing.TB, eventType, customer string, at time.Time, value, key, p
 	return event
 }
 
-// Patience is how long a test waits for what takes a moment on an idle machine,
+// Deadline is how long a test waits for what takes a moment on an idle machine,
 // and costs nothing where it comes about. A busy machine may take a hundred times
 // as long.
-const Patience = 5 * time.Minute
+const Deadline = 5 * time.Minute
 
 // Eventually calls check until it returns nil, and fails with its last error
-// when Patience is at its end.
+// when Deadline is at its end.
 func Eventually(t testing.TB, check func() error) {
 	t.Helper()
-	Within(t, Patience, check)
+	Within(t, Deadline, check)
 }
 
 // Within is Eventually with another deadline.

@@ -244,7 +244,7 @@ func (p *Process) Stop(t testing.TB) {
 	p.signal(t, syscall.SIGTERM)
 	select {
 	case <-p.ended:
-	case <-time.After(dbtest.Patience):
+	case <-time.After(dbtest.Deadline):
 		t.Fatalf("%s does not stop:\n%s", p.name, p.Log(t))
 	}
 }

@@ -64,7 +64,7 @@ dashboard/dist/built/index.html: dashboard/node_modules $(shell find dashboard c
 
 # Those that take longest, and mostly wait, are begun first.
 test-go:
-	$(call each,go test $(RACE) -timeout 30m $$(ls -d ./worker ./activities 2>/dev/null) ./...)
+	$(call each,go test $(RACE) -timeout 60m $$(ls -d ./worker ./activities 2>/dev/null) ./...)
 
 test-dates: ## the tests of the rules on twelve other days: each weekday, and where months, years and offsets change
 	dev/up test dev/test-dates

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -177,7 +178,9 @@ func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
 	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs}, time.Now())
 	require.NoError(t, err)
 	by := db.Steering{Actor: metering.Operator, Sync: begun.Syncs[0], Customer: acme.ID}
-	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, begun.Syncs, "cancelled", time.Now(), func() error { return nil }))
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, begun.Syncs, "cancelled", time.Now(), func() error {
+		return errors.New("the run may be another sync's by now")
+	}))
 	read := b.readSync(t, run)
 	require.EqualValues(t, "succeeded", read.Status)
 	require.Nil(t, read.Attempts)

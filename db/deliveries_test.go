@@ -3,6 +3,7 @@ package db_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -85,6 +86,21 @@ func awaitBlocked(t *testing.T, tx pgx.Tx) {
 		err := tx.QueryRow(t.Context(), `select exists (select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid)))`).Scan(&waits)
 		if err == nil && !waits {
 			err = errors.New("nobody waits")
+		}
+		return err
+	})
+}
+
+// awaitLockWaiters returns once so many wait for locks in the database that conn is
+// connected to, which is the test's own.
+func awaitLockWaiters(t *testing.T, conn *pgx.Conn, atLeast int) {
+	t.Helper()
+	dbtest.Eventually(t, func() error {
+		var n int
+		err := conn.QueryRow(context.Background(), `
+			select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).Scan(&n)
+		if err == nil && n < atLeast {
+			err = fmt.Errorf("%d wait", n)
 		}
 		return err
 	})

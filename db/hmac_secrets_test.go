@@ -1,7 +1,6 @@
 package db_test
 
 import (
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -104,15 +103,7 @@ func TestSecretsMadeAtOnceAreTwoAtMost(t *testing.T) {
 			}
 		})
 	}
-	dbtest.Eventually(t, func() error {
-		var waiting int
-		err := watcher.QueryRow(t.Context(), `
-			select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).Scan(&waiting)
-		if err == nil && waiting < makers {
-			err = fmt.Errorf("%d wait", waiting)
-		}
-		return err
-	})
+	awaitLockWaiters(t, watcher, makers)
 	_, err = conn.Exec(t.Context(), `rollback`)
 	require.NoError(t, err)
 	all.Wait()

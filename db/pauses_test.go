@@ -2,11 +2,13 @@ package db_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
@@ -105,6 +107,36 @@ func TestCancellingEndsAPause(t *testing.T) {
 	require.Equal(t, metering.SyncFailed, read.Status)
 	require.Nil(t, read.Pause)
 	require.False(t, b.resume("again"))
+}
+
+// The run that a cancelled one leaves to another, and any other, may look for
+// syncs before the cancel is committed.
+func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := newBillerAt(t, store, address)
+	watch := b.connect()
+	cancelled, taken := b.request(), make(chan db.Begun, 1)
+	cancel := func(run func() error) error {
+		return b.store.Syncs.Cancel(t.Context(), b.tenant, b.steering("never mind"), []uuid.UUID{cancelled}, "cancelled", b.now, run)
+	}
+	down := errors.New("Temporal does not answer")
+	require.ErrorIs(t, cancel(func() error { return down }), down)
+	read, err := b.store.Syncs.Get(t.Context(), b.tenant, cancelled)
+	require.NoError(t, err)
+	require.Equal(t, metering.SyncRequested, read.Status)
+
+	require.NoError(t, cancel(func() error {
+		go func() {
+			begun, err := b.store.Syncs.Begin(context.WithoutCancel(t.Context()), b.tenant, b.customer.ID, b.now)
+			assert.NoError(t, err)
+			taken <- begun
+		}()
+		awaitLockWaiters(t, watch, 1)
+		return nil
+	}))
+	require.Empty(t, (<-taken).Syncs)
+	require.Equal(t, []uuid.UUID{b.request()}, b.begin().Syncs)
 }
 
 // Whoever plans while another pauses has planned before, or not at all.

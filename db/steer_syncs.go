@@ -95,8 +95,9 @@ func (s Syncs) Steered(ctx context.Context, tenant metering.TenantID, by Steerin
 
 // Cancel fails those of the syncs that are not over, because somebody cancels the
 // run that one of them waits for, and ends the customer's pause. cancelRun is called
-// once nobody can take the syncs any more: the run that comes next finds only what
-// was requested since. Its error leaves everything as it was, and is returned.
+// once nobody can take the syncs any more, unless they are over: the run that comes
+// next finds only what was requested since. Its error leaves everything as it was,
+// and is returned.
 func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering, open []uuid.UUID, failure string, now time.Time, cancelRun func() error) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := endPause(ctx, tx, tenant, by, now); err != nil {
@@ -119,8 +120,10 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering
 		if err != nil {
 			return err
 		}
-		if err := cancelRun(); err != nil {
-			return err
+		if len(failed) > 0 {
+			if err := cancelRun(); err != nil {
+				return err
+			}
 		}
 		for _, f := range failed {
 			if err := publishSync(ctx, tx, tenant, f.Customer, f.ID, failure, now); err != nil {

@@ -52,7 +52,7 @@ func TestHistories(t *testing.T) {
 		histories[name] = s.history(workflowID)
 	}
 
-	require.NoError(t, workflows.StartBackfillMeter(t.Context(), s.temporal, s.tenant, past.Version.ID))
+	dbtest.Eventually(t, func() error { return workflows.StartBackfillMeter(t.Context(), s.temporal, s.tenant, past.Version.ID) })
 	keep("backfill_meter", backfilling)
 	dbtest.Eventually(t, func() error {
 		meter, err := s.store.Meters.Get(t.Context(), s.tenant, past.Slug)
@@ -109,7 +109,7 @@ func TestHistories(t *testing.T) {
 	require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status, "who owes something is not erased")
 	_, err = s.store.Erasures.Begin(t.Context(), s.tenant, metering.Operator, s.customer.ExternalID, "it was asked for", time.Now())
 	require.NoError(t, err)
-	require.NoError(t, workflows.StartEraseCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID))
+	dbtest.Eventually(t, func() error { return workflows.StartEraseCustomer(t.Context(), s.temporal, s.tenant, s.customer.ID) })
 	keep("erase_customer", workflows.EraseCustomerID(s.tenant, s.customer.ID))
 	require.Equal(t, []string{"EraseGroups", "EraseEvents", "EraseMessages", "FinishErasure"}, activitiesOf(histories["erase_customer"]))
 

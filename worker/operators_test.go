@@ -105,12 +105,12 @@ func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {
 	s.use("5")
 	s.behave(`{"status":503,"times":1000}`)
 	sync := s.request()
-	s.awaitDeliveries(3) // the next pause is of eight seconds
+	s.awaitDeliveries(4) // the next pause is of sixteen seconds
 	s.behave(`{"times":0}`)
 	asked := time.Now()
 	require.NoError(t, s.update(run, "retry-now"))
 	require.Equal(t, metering.SyncSucceeded, s.await(sync).Status)
-	require.Less(t, time.Since(asked), 6*time.Second)
+	require.Less(t, time.Since(asked), 12*time.Second)
 	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED), "the attempt that waited gave way")
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
-	"github.com/odometer-metering/odometer/workflows"
 )
 
 // reconciled is how the one closed period's meter stands; an error while it is open.
@@ -85,11 +84,4 @@ func (s *stripeSystem) rowsOf(table string) (n int) {
 	s.Helper()
 	require.NoError(s, s.connect().QueryRow(s.Context(), `select count(*) from `+table+` where tenant_id = $1`, s.tenant).Scan(&n))
 	return n
-}
-
-func (s *stripeSystem) lastAutoSync() string {
-	s.Helper()
-	now, err := workflows.DescribeAutoSync(s.Context(), s.temporal, s.tenant)
-	require.NoError(s, err)
-	return now.Last[len(now.Last)-1].WorkflowID
 }

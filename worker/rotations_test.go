@@ -115,7 +115,7 @@ func TestAnOldCredentialEndsWithItsOverlapAtOnceOrNotAtAll(t *testing.T) {
 	} {
 		r := s.rotated(c.kind, c.overlap)
 		run := workflows.RotateCredentialID(s.tenant, r.ID)
-		require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
+		dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 		c.end(run)
 		require.NoError(t, s.awaitClosed(run))
 		require.Equal(t, c.want, s.rotationOutcome(r), name)
@@ -150,7 +150,7 @@ func TestARunSeesThatTheOldCredentialWasRevoked(t *testing.T) {
 	s.work()
 	r := s.rotated(metering.APIKeyCredential, time.Hour)
 	run := workflows.RotateCredentialID(s.tenant, r.ID)
-	require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
+	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 	s.awaitDetails(run, "are both valid until")
 	require.NoError(t, s.store.APIKeys.Revoke(t.Context(), s.tenant, metering.Operator, metering.KeyID(r.OldID)))
 	require.NoError(t, s.awaitClosed(run))
@@ -165,7 +165,7 @@ func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 	r := s.rotated(metering.HMACSecretCredential, overlap)
 	late := r.CreatedAt.Add(overlap * 5 / 8)
 	require.NoError(t, s.store.HMACSecrets.Used(t.Context(), []db.SecretUse{{Tenant: s.tenant, Secret: metering.HMACSecretID(r.OldID)}}, late))
-	require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
+	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 	dbtest.Eventually(t, func() error {
 		if got := s.lastAudit(); got != "schedule hmac_secret.still_used "+r.Old() {
 			return fmt.Errorf("the audit log says %s", got)
@@ -187,7 +187,7 @@ func TestARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
 	worker := system.Worker(t)
 	r := s.rotated(metering.APIKeyCredential, 15*time.Second)
 	run := workflows.RotateCredentialID(s.tenant, r.ID)
-	require.NoError(t, workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID))
+	dbtest.Eventually(t, func() error { return workflows.StartRotateCredential(t.Context(), s.temporal, s.tenant, r.ID) })
 	s.awaitDetails(run, "are both valid until")
 	worker.Kill(t)
 	dbtest.Eventually(t, func() error {

@@ -223,7 +223,9 @@ func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEv
 	}, time.Now())
 	require.NoError(s, err)
 	require.False(s, handled)
-	require.NoError(s, workflows.StartHandleProviderEvent(s.Context(), s.temporal, s.tenant, kept.Customer, kept.Row))
+	dbtest.Eventually(s, func() error {
+		return workflows.StartHandleProviderEvent(s.Context(), s.temporal, s.tenant, kept.Customer, kept.Row)
+	})
 	return kept.Row
 }
 

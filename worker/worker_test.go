@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"google.golang.org/grpc"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -53,7 +54,10 @@ func newSystem(t testing.TB) *system {
 	t.Cleanup(s.writer.Close)
 	address := temporalAddress(t)
 	s.namespace = proc.Namespace(t, address)
-	temporal, err := client.Dial(client.Options{HostPort: address, Namespace: s.namespace, Identity: "test", Logger: quiet()})
+	temporal, err := client.Dial(client.Options{
+		HostPort: address, Namespace: s.namespace, Identity: "test", Logger: quiet(),
+		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(workflows.AskAgain)}},
+	})
 	require.NoError(t, err)
 	t.Cleanup(temporal.Close)
 	s.temporal = temporal

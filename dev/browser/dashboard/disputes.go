@@ -23,7 +23,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 	if err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
-	const inAPeriod = 45 * time.Second // for what has to be done before the period ends, on a busy machine
+	const inAPeriod = 90 * time.Second // for what has to be done before the period ends, on a busy machine
 	end := time.Now().Add(inAPeriod).Truncate(time.Second)
 	err = do(ctx,
 		w.subscribeAtOldPrice(customer, mark, end),

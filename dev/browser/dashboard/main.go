@@ -30,7 +30,7 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // a busy machine takes ten times as long as an idle one
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute) // a busy machine takes ten times as long as an idle one
 	defer cancel()
 	w := walk{
 		email: os.Getenv("ODOMETER_EMAIL"), password: os.Getenv("ODOMETER_PASSWORD"), pictures: os.Getenv("PICTURES"), only: os.Getenv("ONLY"),

@@ -14,7 +14,7 @@ import (
 // act is a step of a walk.
 type act func(context.Context) error
 
-const stepTimeout = 30 * time.Second // for one step, on a busy machine
+const stepTimeout = 2 * time.Minute // for one step, on a busy machine
 
 // do takes steps, one after another.
 func do(ctx context.Context, acts ...act) error {

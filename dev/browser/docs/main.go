@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	if len(os.Args) != 2 || os.Getenv("ODOMETER_KEY") == "" {
 		fmt.Fprintln(os.Stderr, "usage: ODOMETER_KEY=KEY docs URL")

@@ -117,7 +117,7 @@ func TestAKilledFoldCountsNothingTwice(t *testing.T) {
 		}
 	}()
 	killed := 0
-	dbtest.Within(t, 10*time.Minute, func() error {
+	dbtest.Within(t, 20*time.Minute, func() error {
 		for range 5 {
 			if _, err := w.Ingest(t.Context(), tenant, someEvents(t, 40)); err != nil {
 				return err

@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -437,4 +440,26 @@ func TestACookieIsForThisSiteAlone(t *testing.T) {
 	a := https.send(t, "GET", "/v1/auth/session", "", "Authorization: ", "Cookie: "+plain.Name+"="+plain.Value)
 	a.problem(t, 401, "unauthorized")
 	require.Equal(t, 200, https.send(t, "GET", "/v1/auth/session", "", "Authorization: ", "Cookie: "+secure.Name+"="+secure.Value).status)
+}
+
+// Nobody's e-mail has a NUL, for which the database cannot even look.
+func TestASignInWithWhatIsNoEmailIsRefusedAndNotLookedFor(t *testing.T) {
+	t.Parallel()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	b := setup(t).replica(t, func(d *api.Deps) { d.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
+	for _, as := range []string{"a\x00da@example.com", ada.Email} {
+		b.send(t, "POST", "/v1/auth/login", logInBody(as, "a wrong password", ""), "Authorization: ").problem(t, 401, "unauthorized")
+	}
+	dbtest.Eventually(t, func() error {
+		if n := len(b.audited(t, "session.refuse")); n != 1 {
+			return fmt.Errorf("%d refusals", n)
+		}
+		return nil
+	})
+	require.NoError(t, log.Close())
+	written, err := os.ReadFile(log.Name())
+	require.NoError(t, err)
+	require.NotContains(t, string(written), "not in the audit log")
 }

@@ -133,7 +133,7 @@ type refusedSignIn struct {
 // auditSignIn has recorded that somebody did not sign in. Nobody waits for it:
 // it would take longer where the e-mail is a member's. What is no e-mail is nobody's.
 func (s *server) auditSignIn(ctx context.Context, email string) {
-	if possible := metering.ValidEmail("body.email", email) == nil; !possible {
+	if !mayBeAMembers(email) {
 		return
 	}
 	s.notSignedIn.board(ctx, refusedSignIn{email, db.Origin{Address: s.addressOf(ctx), RequestID: exchangeOf(ctx).id}})

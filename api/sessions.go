@@ -168,11 +168,15 @@ func (s *server) memberships(ctx context.Context, email string, passwordHash []b
 			return nil, nil
 		}
 	}
-	if possible := metering.ValidEmail("body.email", email) == nil; !possible {
+	if !mayBeAMembers(email) {
 		return nil, nil
 	}
 	return s.Store.People.Memberships(ctx, id, email, passwordHash)
 }
+
+// mayBeAMembers says whether text is an e-mail. What is none may have what the
+// database cannot even look for, such as a NUL.
+func mayBeAMembers(text string) bool { return metering.ValidEmail("body.email", text) == nil }
 
 // beginSession begins a session of a member, and ends the one whose cookie it
 // replaces in the browser that asks.

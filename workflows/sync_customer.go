@@ -115,7 +115,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	}
 	if s.failure = passed.Failure; interrupted != nil {
 		s.failure = Interrupted
-		drain(s.requests) // whether their rows are open still is found here
+		drain(s.requests) // FinishSync says whether their rows are still open
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 	}
 	var finished activities.FinishSyncResult

@@ -454,8 +454,6 @@ func TestSyncCustomerAnswersTheRequestsWhenCancelled(t *testing.T) {
 // Who cancels a sync may ask for another before its run has ended.
 func TestSyncCustomerLeavesWhatIsRequestedWhileItIsCancelledToAnotherRun(t *testing.T) {
 	w := newWorld(t)
-	w.total = 5
-	w.deliver = func(int) error { return down() }
 	w.request(0)
 	w.RegisterDelayedCallback(w.CancelWorkflow, time.Minute)
 	w.request(time.Minute)

@@ -51,8 +51,8 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionN
 			  delete from sessions
 			  where tenant_id = @tenant and member_id = @member and expires_at < @now::timestamptz - interval '30 days'
 			)
-			insert into sessions as s (tenant_id, id, member_id, expires_at)
-			select @tenant, @id, @member, @expires
+			insert into sessions as s (tenant_id, id, member_id, created_at, expires_at)
+			select @tenant, @id, @member, @now, @expires
 			from unchanged
 			returning `+sessionColumns, pgx.NamedArgs{
 			"tenant": m.TenantID, "member": m.ID, "person": m.PersonID, "id": uuid.New(), "expires": expires, "now": now,

@@ -50,7 +50,7 @@ func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID,
 					return err
 				}
 				if slices.ContainsFunc(plans, streamPlan.closes) {
-					held = stopwatch()
+					held = l.pool.stopwatch()
 					if err := lockTenant(ctx, tx, tenant); err != nil {
 						return err
 					}
@@ -163,7 +163,7 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	if err != nil {
 		return coded(err)
 	}
-	held := stopwatch()
+	held := l.pool.stopwatch()
 	defer func() { _ = wait(ctx, held()) }()
 	defer conn.Release()
 	return holding(ctx, conn, tenantLock, tenant, func() error { return atOneInstantOn(ctx, conn, l.pool, fn) })
@@ -181,7 +181,7 @@ func holding(ctx context.Context, conn *pgxpool.Conn, lock string, tenant meteri
 	return err
 }
 
-// stopwatch says how long ago it was made.
+// stopwatch returns a function that returns the time since this call.
 func stopwatch() func() time.Duration {
 	began := time.Now()
 	return func() time.Duration { return time.Since(began) }

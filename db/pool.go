@@ -23,10 +23,12 @@ type pool struct {
 
 	shares *Shares[metering.TenantID]
 	audit  auditKey
+
+	stopwatch func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
 }
 
 func newPool(of *pgxpool.Pool) *pool {
-	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config())))}
+	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config()))), stopwatch: stopwatch}
 }
 
 // shared is how many connections tenants share. Half of them are left to what is

@@ -106,7 +106,7 @@ func (w *sharedWindows) look(key string, limit int) allowance { return w.local.l
 func (w *sharedWindows) due() (due, again bool) {
 	w.outage.mu.Lock()
 	defer w.outage.mu.Unlock()
-	now := time.Now()
+	now := w.local.now()
 	if !w.outage.down {
 		return true, false
 	}
@@ -124,7 +124,7 @@ func (w *sharedWindows) learn(again bool, err error) {
 	defer w.outage.mu.Unlock()
 	switch {
 	case err != nil && !w.outage.down:
-		w.outage.down, w.outage.retryAt = true, time.Now().Add(redisRetry)
+		w.outage.down, w.outage.retryAt = true, w.local.now().Add(redisRetry)
 		w.log.Warn("Redis does not answer: rate limits are per replica until it does", "error", err)
 	case err == nil && again:
 		w.outage.down = false

@@ -45,7 +45,8 @@ type bundle struct {
 	url      string
 	client   *client.ClientWithResponses
 	temporal *fakeTemporal
-	ahead    atomic.Int64 // how far the server's clock is ahead of ours
+	clock    *testClock
+	ahead    atomic.Int64 // nanoseconds that this server's clock is ahead of clock
 	deps     api.Deps
 	contract func() (routers.Router, error) // the document that answers are held to
 }
@@ -100,7 +101,7 @@ func setup(t testing.TB, zone ...string) *bundle {
 
 func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	t.Helper()
-	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), temporal: &fakeTemporal{started: make(chan string, 100)}, contract: contract}
+	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), clock: newTestClock(), temporal: &fakeTemporal{started: make(chan string, 100)}, contract: contract}
 	b.temporal.schedules.fake, b.temporal.schedules.all = b.temporal, map[string]*temporal.ScheduleDescription{}
 	b.temporal.runs.paused, b.temporal.runs.ended = map[string]bool{}, map[string]any{}
 	secret := make([]byte, 32)
@@ -142,7 +143,7 @@ func (b *bundle) serve(t testing.TB) {
 // replica is another server beside this one.
 func (b *bundle) replica(t testing.TB, change func(*api.Deps)) *bundle {
 	t.Helper()
-	r := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: b.tenant, key: b.key, temporal: b.temporal, deps: b.deps, contract: b.contract}
+	r := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: b.tenant, key: b.key, temporal: b.temporal, clock: b.clock, deps: b.deps, contract: b.contract}
 	r.deps.Metrics = prometheus.NewRegistry()
 	r.deps.Now, r.deps.BaseURL = r.now, ""
 	change(&r.deps)
@@ -150,7 +151,21 @@ func (b *bundle) replica(t testing.TB, change func(*api.Deps)) *bundle {
 	return r
 }
 
-func (b *bundle) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
+// testClock begins at the real time and advances by a microsecond each time it is read:
+// a slow machine changes no result.
+type testClock struct {
+	began time.Time
+	reads atomic.Int64
+}
+
+func newTestClock() *testClock { return &testClock{began: time.Now().UTC().Truncate(time.Microsecond)} }
+
+func (c *testClock) now() time.Time {
+	return c.began.Add(time.Duration(c.reads.Add(1)) * time.Microsecond)
+}
+
+// now returns the time of this server.
+func (b *bundle) now() time.Time { return b.clock.now().Add(time.Duration(b.ahead.Load())) }
 
 func (b *bundle) authorized(_ context.Context, r *http.Request) error {
 	r.Header.Set("Authorization", "Bearer "+b.key)

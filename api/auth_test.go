@@ -133,8 +133,8 @@ func TestAnotherTenantsThingsAreNotFound(t *testing.T) {
 
 func TestWhenAKeyWasLastUsedIsNotedOnceAMinute(t *testing.T) {
 	t.Parallel()
-	began := time.Now().Truncate(time.Second)
 	b := setup(t)
+	began := b.now().Truncate(time.Second)
 	used := func() *time.Time {
 		var page struct {
 			Data []struct {

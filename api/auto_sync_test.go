@@ -102,11 +102,11 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 	for _, x := range []*bundle{b, other} {
 		c := dbtest.Customer(t, x.store, x.tenant.ID, "acme")
 		_, err := x.store.Providers.Save(t.Context(), x.tenant.ID, metering.Operator, metering.Provider{
-			Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+			Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now(),
 		})
 		require.NoError(t, err)
 		for range 3 {
-			_, err := x.store.Syncs.Request(t.Context(), x.tenant.ID, metering.Operator, c.ID, metering.Manual, time.Now())
+			_, err := x.store.Syncs.Request(t.Context(), x.tenant.ID, metering.Operator, c.ID, metering.Manual, b.now())
 			require.NoError(t, err)
 		}
 	}
@@ -145,18 +145,18 @@ func TestPeriodsAndRevenueAreEstimatedUntilClosed(t *testing.T) {
 	})
 	require.NoError(t, err)
 	_, err = b.writer.Ingest(t.Context(), b.tenant.ID, []metering.Event{
-		dbtest.Event(t, "call", "acme", time.Now(), "141.75", "", ""), dbtest.Event(t, "call", "globex", time.Now(), "1", "", ""),
+		dbtest.Event(t, "call", "acme", b.now(), "141.75", "", ""), dbtest.Event(t, "call", "globex", b.now(), "1", "", ""),
 	})
 	require.NoError(t, err)
 	_, err = b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+		Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now(),
 	})
 	require.NoError(t, err)
 	c, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
 	a := b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "")
 	require.Equal(t, 200, a.status, a.body)
-	_, err = b.store.Ledger.Plan(t.Context(), b.tenant.ID, c.ID, db.Pass{}, dbtest.Frame, time.Now())
+	_, err = b.store.Ledger.Plan(t.Context(), b.tenant.ID, c.ID, db.Pass{}, dbtest.Frame, b.now())
 	require.NoError(t, err)
 	stored := b.send(t, http.MethodGet, "/v1/billing/periods?customer=acme", "").body
 	require.Regexp(t, `"id":"per_\d+"`, stored)

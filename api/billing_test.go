@@ -22,7 +22,7 @@ func TestAPreviewChargesByTheRule(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	b.meter(t, "free", "nothing")
-	now := time.Now().UTC().Format(time.RFC3339)
+	now := b.now().UTC().Format(time.RFC3339)
 	b.at(t, now, "a", "100.5")
 	set := b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":19.99,"included_units":100,"overage_rate":0.000123}`)
 	require.Equal(t, 200, set.status, set.body)
@@ -65,7 +65,7 @@ func TestALaterPriceHoldsFromTheNextPeriod(t *testing.T) {
 	require.Len(t, pricing.JSON200.Versions, 2)
 	require.Equal(t, "1", pricing.JSON200.Current.BasePrice.String())
 	require.Nil(t, pricing.JSON200.Versions[0].EffectiveFrom)
-	now := time.Now().UTC()
+	now := b.now().UTC()
 	require.Equal(t, time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC), *pricing.JSON200.Versions[1].EffectiveFrom)
 	require.Equal(t, "CHF", pricing.JSON200.Versions[1].Currency)
 
@@ -219,11 +219,11 @@ func TestASyncAnswersWithItsRun(t *testing.T) {
 		if err != nil {
 			return
 		}
-		pass, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, customer.ID, time.Now())
+		pass, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, customer.ID, b.now())
 		if err != nil {
 			return
 		}
-		_, _ = b.store.Syncs.Finish(t.Context(), b.tenant.ID, customer.ID, db.Answer{Syncs: pass.Syncs, Error: "save the provider again"}, time.Now())
+		_, _ = b.store.Syncs.Finish(t.Context(), b.tenant.ID, customer.ID, db.Answer{Syncs: pass.Syncs, Error: "save the provider again"}, b.now())
 	}()
 	a := b.send(t, "POST", "/v1/billing/sync", syncAcme)
 	require.Equal(t, 200, a.status, a.body)
@@ -245,7 +245,7 @@ func TestASyncThatCannotBeStartedIsTakenBack(t *testing.T) {
 	require.NotEmpty(t, a.header.Get("Retry-After"))
 	customer, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
-	pass, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, customer.ID, time.Now())
+	pass, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, customer.ID, b.now())
 	require.NoError(t, err)
 	require.Empty(t, pass.Syncs)
 }

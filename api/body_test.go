@@ -122,7 +122,7 @@ func TestABodyThatIsTooSlowEnds(t *testing.T) {
 	}
 	for i, conn := range conns {
 		head := heads[i]
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(20*time.Second)))
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(dbtest.Deadline)))
 		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		require.NoError(t, err, head[0])
 		require.GreaterOrEqual(t, response.StatusCode, 400, head[0])
@@ -137,7 +137,7 @@ func (b *bundle) replicaWithin(t testing.TB, bodyTime time.Duration) *bundle {
 // of is another tenant at the same server, with an admin key.
 func (b *bundle) of(t testing.TB, tenant metering.Tenant) *bundle {
 	t.Helper()
-	other := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: tenant, url: b.url, temporal: b.temporal, deps: b.deps, contract: b.contract}
+	other := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: tenant, url: b.url, temporal: b.temporal, clock: b.clock, deps: b.deps, contract: b.contract}
 	other.key = other.newKey(t, metering.ScopeAdmin)
 	return other
 }

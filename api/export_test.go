@@ -20,7 +20,7 @@ func TestAnExportWalksEveryEventOnceInOrder(t *testing.T) {
 	var events []string
 	for i := range 1000 {
 		events = append(events, fmt.Sprintf(`{"event_type":"call","customer_id":"acme","value":%d,"timestamp":%q}`,
-			i, time.Now().UTC().Add(-time.Duration(i%7)*time.Hour).Format(time.RFC3339)))
+			i, b.now().UTC().Add(-time.Duration(i%7)*time.Hour).Format(time.RFC3339)))
 	}
 	for range 5 { // more than one chunk of the server's
 		b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`)
@@ -101,7 +101,7 @@ func TestAnExportCoversThirtyDaysUnlessTold(t *testing.T) {
 	b := setup(t)
 	b.ingest(t, "/v1/events/batch", fmt.Sprintf(`{"events":[
 		{"event_type":"old","customer_id":"acme","timestamp":%q},{"event_type":"new","customer_id":"acme","timestamp":%q},{"event_type":"now","customer_id":"acme"}
-	]}`, time.Now().UTC().Add(-31*24*time.Hour).Format(time.RFC3339), time.Now().UTC().Add(-29*24*time.Hour).Format(time.RFC3339)))
+	]}`, b.now().UTC().Add(-31*24*time.Hour).Format(time.RFC3339), b.now().UTC().Add(-29*24*time.Hour).Format(time.RFC3339)))
 	a := b.send(t, "GET", "/v1/usage/export?customer=acme", "")
 	require.NotContains(t, a.body, `"old"`)
 	require.Contains(t, a.body, `"new"`)

@@ -194,7 +194,7 @@ func TestAnExpiredSecretSignsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	s := b.newSigner(t, metering.ScopeAdmin)
-	_, err := dbtest.Conn(t).Exec(t.Context(), `update hmac_secrets set expires_at = now() + interval '1 hour' where tenant_id = $1`, b.tenant.ID)
+	_, err := dbtest.Conn(t).Exec(t.Context(), `update hmac_secrets set expires_at = $2 where tenant_id = $1`, b.tenant.ID, b.now().Add(time.Hour))
 	require.NoError(t, err)
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", s.sign("")...).status)
 	b.ahead.Store(int64(time.Hour + time.Second))
@@ -267,7 +267,7 @@ func TestARequestIDIsFreeAgainAfterItsSignature(t *testing.T) {
 	s := b.newSigner(t, metering.ScopeAdmin)
 	signed := b.now()
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", s.signAt(signed, "an-id", "")...).status)
-	b.ahead.Store(int64(290 * time.Second)) // its clock runs on: ten seconds are enough anywhere
+	b.ahead.Store(int64(290 * time.Second))
 	b.send(t, "GET", "/v1/meters", "", s.signAt(b.now(), "an-id", "")...).problem(t, 401, "unauthorized")
 	b.ahead.Store(int64(301 * time.Second))
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", s.signAt(b.now(), "an-id", "")...).status)

@@ -25,9 +25,9 @@ func (b *bundle) held(t *testing.T) metering.HoldID {
 	calls, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
 	require.NoError(t, err)
 	connection := dbtest.Provider(t, b.store, b.tenant.ID, metering.Provider{
-		Kind: metering.Stripe, Invoices: true, Account: "acct_1", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: time.Now(),
+		Kind: metering.Stripe, Invoices: true, Account: "acct_1", SealedSecret: []byte("sealed"), LastFour: "abcd", ValidatedAt: b.now(),
 	}).ID
-	end := time.Now().UTC().Truncate(time.Second)
+	end := b.now().UTC().Truncate(time.Second)
 	in := metering.Invoice{
 		ID: "in_1", Connection: connection, Customer: "cus_1", Subscription: "sub_1", Status: "draft", Renewal: true, Currency: "USD",
 		Period: metering.Range{Start: end.AddDate(0, -1, 0), End: end}, CreatedAt: end,
@@ -36,14 +36,14 @@ func (b *bundle) held(t *testing.T) metering.HoldID {
 	id, err := b.store.Holds.Begin(t.Context(), b.tenant.ID, db.NewHold{
 		Customer: acme.ID, Invoice: in, Draft: billing.Draft{Automatic: true, Lines: []billing.DraftLine{{ID: "il_1", MeterID: calls.ID}}},
 		Frame: func(time.Time) (billing.Framed, error) { return billing.Framed{Body: []byte(`{}`)}, nil },
-	}, time.Now())
+	}, b.now())
 	require.NoError(t, err)
-	look, err := b.store.Holds.Look(t.Context(), b.tenant.ID, id, [16]byte{}, time.Now())
+	look, err := b.store.Holds.Look(t.Context(), b.tenant.ID, id, [16]byte{}, b.now())
 	require.NoError(t, err)
 	ten, nine := metering.Whole(10), metering.Whole(9)
 	_, err = b.store.Holds.Decided(t.Context(), b.tenant.ID, look, billing.HoldDecision{
 		State: billing.HoldDisagrees, Reasons: []billing.HoldReason{{Code: billing.HoldNotCounted, MeterID: calls.ID, Ours: &ten, Theirs: &nine}},
-	}, nil, time.Now())
+	}, nil, b.now())
 	require.NoError(t, err)
 	return id
 }
@@ -107,9 +107,9 @@ func TestAHeldInvoiceIsReleasedWithAReason(t *testing.T) {
 	b.temporal.down.Store(true)
 	b.send(t, "POST", path, `{"reason":"again"}`).problem(t, 503, "unavailable")
 	b.temporal.down.Store(false)
-	look, err := b.store.Holds.Look(t.Context(), b.tenant.ID, id, [16]byte{}, time.Now())
+	look, err := b.store.Holds.Look(t.Context(), b.tenant.ID, id, [16]byte{}, b.now())
 	require.NoError(t, err)
-	_, err = b.store.Holds.Decided(t.Context(), b.tenant.ID, look, billing.HoldDecision{State: billing.HoldReleased}, nil, time.Now())
+	_, err = b.store.Holds.Decided(t.Context(), b.tenant.ID, look, billing.HoldDecision{State: billing.HoldReleased}, nil, b.now())
 	require.NoError(t, err)
 	b.send(t, "POST", path, `{"reason":"again"}`).problem(t, 409, "conflict")
 	b.send(t, "POST", "/v1/billing/holds/hld_999999/release", `{"reason":"none"}`).problem(t, 404, "not_found")

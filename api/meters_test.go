@@ -45,10 +45,10 @@ func TestAnotherUsageScaleCountsNothingAnewAndPutsCustomersOutOfSync(t *testing.
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1.2345")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "1.2345")
 	acme := b.reported(t)
 	outOfSync := func() []metering.CustomerID {
-		page, err := b.store.Ledger.OutOfSync(t.Context(), b.tenant.ID, 0, 10, time.Now())
+		page, err := b.store.Ledger.OutOfSync(t.Context(), b.tenant.ID, 0, 10, b.now())
 		require.NoError(t, err)
 		return page.Customers
 	}
@@ -72,7 +72,7 @@ func TestAnotherUsageScaleCountsNothingAnewAndPutsCustomersOutOfSync(t *testing.
 func (b *bundle) reported(t *testing.T) metering.CustomerID {
 	t.Helper()
 	planned := b.planned(t)
-	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Leased.ReportID, billing.Accepted, "tested", time.Now()))
+	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Leased.ReportID, billing.Accepted, "tested", b.now()))
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
 	return acme.ID

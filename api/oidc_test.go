@@ -294,7 +294,7 @@ func TestTheIssuersWordIsCheckedBeforeAnybodyIsSignedIn(t *testing.T) {
 		"another issuer":        claiming(func(c *mockoidc.IDTokenClaims) { c.Issuer = "https://accounts.example.com" }),
 		"another audience":      claiming(func(c *mockoidc.IDTokenClaims) { c.Audience = jwt.ClaimStrings{"another"} }),
 		"expired": claiming(func(c *mockoidc.IDTokenClaims) {
-			c.ExpiresAt = jwt.NewNumericDate(time.Now().Add(-time.Minute))
+			c.ExpiresAt = jwt.NewNumericDate(b.now().Add(-time.Minute))
 		}),
 	} {
 		with := newBrowser(t)

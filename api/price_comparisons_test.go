@@ -59,7 +59,7 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	require.Equal(t, shown.PriceComparison.Differences, again.PriceComparison.Differences)
 	require.NotNil(t, again.PriceComparison.ComparedAt)
 
-	r.at(t, time.Now().UTC().Format(time.RFC3339), "a", "142")
+	r.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
 	var items []client.PreviewItem
 	preview := r.send(t, "GET", "/v1/billing/preview?customer=acme", "")
 	require.NoError(t, json.Unmarshal([]byte(preview.body), &items), preview.body)
@@ -86,7 +86,7 @@ func TestAPlansFirstPriceInAnotherCurrencyIsRefused(t *testing.T) {
 	} {
 		require.Less(t, b.send(t, call[0], call[1], call[2]).status, 300, call)
 	}
-	_, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant.ID, 0, 10, time.Now()) // stores the running period
+	_, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant.ID, 0, 10, b.now()) // stores the running period
 	require.NoError(t, err)
 	refused := b.send(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`)
 	refused.problem(t, 422, "invalid")

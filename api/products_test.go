@@ -30,7 +30,7 @@ func TestAProductsPriceTakesTheMetersPlace(t *testing.T) {
 		require.Equal(t, status, answer.status, "%s %s: %s", method, path, answer.body)
 		return answer.body
 	}
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "142")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
 	must(200, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
 	must(201, "POST", "/v1/products", `{"slug":"pro","name":"Pro"}`)
 	must(409, "POST", "/v1/products", `{"slug":"pro"}`)
@@ -62,7 +62,7 @@ func TestAPlanFromAnInstantThatHasBeenIsConfirmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "142")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
 	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
 	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
 	b.pricing(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":2}`)
@@ -81,6 +81,6 @@ func TestAPlanFromAnInstantThatHasBeenIsConfirmed(t *testing.T) {
 	b.meter(t, "storage", "stored")
 	p = b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
 	require.Contains(t, p.Errors[0].Message, "no customer's charges change; earlier events are still being counted, and not in this, of storage")
-	soon := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	soon := b.now().Add(time.Hour).UTC().Format(time.RFC3339)
 	require.Equal(t, 200, b.send(t, "PUT", path, `{"product":null,"effective_from":"`+soon+`"}`).status)
 }

@@ -162,7 +162,7 @@ func TestAnotherKeyOfTheSameAccountTakesTheFormersPlace(t *testing.T) {
 	require.NotContains(t, got, "mapping", "the mapping is saved with the rest")
 	payload := delivery("evt_1", subscriptionUpdated, "")
 	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 400, "malformed")
-	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, stripetest.Sign([]byte(payload), "whsec_another-endpoint", time.Now())).status)
+	require.Equal(t, 200, b.deliver(t, b.eventsPath(), payload, stripetest.Sign([]byte(payload), "whsec_another-endpoint", b.now())).status)
 }
 
 func TestStripesSecretsAreKeptWhereNoneAreGiven(t *testing.T) {
@@ -302,14 +302,15 @@ func TestAnEventIsSignedByteForByte(t *testing.T) {
 	b := setup(t).striped(t)
 	odd := "\n { \"type\" : \"customer.created\",\r\n\t\"id\":\"evt_\\u0031\", \"note\":\"<&\u2028>\" }\n"
 	require.Equal(t, 200, b.deliver(t, b.eventsPath(), odd, signature(odd)).status)
-	rolled := stripetest.Sign([]byte(odd), "whsec_the-former-one", time.Now()) + "," + strings.Split(signature(odd), ",")[1]
+	now := b.now()
+	rolled := stripetest.Sign([]byte(odd), "whsec_the-former-one", now) + "," + strings.Split(stripetest.Sign([]byte(odd), stripeSecret, now), ",")[1]
 	require.Equal(t, 200, b.deliver(t, b.eventsPath(), odd, rolled).status, "signed with two secrets while one replaces the other")
 
 	for name, header := range map[string]string{
 		"tidied up":      signature(strings.TrimSpace(odd)),
-		"another secret": stripetest.Sign([]byte(odd), "whsec_another-secret", time.Now()),
-		"too long ago":   stripetest.Sign([]byte(odd), stripeSecret, time.Now().Add(-301*time.Second)),
-		"too far ahead":  stripetest.Sign([]byte(odd), stripeSecret, time.Now().Add(302*time.Second)),
+		"another secret": stripetest.Sign([]byte(odd), "whsec_another-secret", b.now()),
+		"too long ago":   stripetest.Sign([]byte(odd), stripeSecret, b.now().Add(-301*time.Second)),
+		"too far ahead":  stripetest.Sign([]byte(odd), stripeSecret, b.now().Add(302*time.Second)),
 		"no signature":   "t=1",
 		"nothing":        "",
 	} {
@@ -338,7 +339,7 @@ func TestNobodyLearnsWhoIsBilledThroughStripe(t *testing.T) {
 		require.Equal(t, refused, said(path, signature(payload)), path)
 	}
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Address: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(time.Now()),
+		Kind: metering.Webhook, Statements: true, Address: "https://example.com", SealedSecret: []byte("x"), LastFour: "xxxx", ValidatedAt: metering.Instant(b.now()),
 	})
 	require.NoError(t, err)
 	require.Equal(t, refused, said(b.eventsPath(), signature(payload)))
@@ -353,11 +354,9 @@ func TestStripeIsAskedToComeAgainWhenTemporalDoesNotTakeAnEvent(t *testing.T) {
 	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable")
 
 	b.temporal.hangs.Store(true)
-	asked := time.Now()
-	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable")
-	require.Less(t, time.Since(asked), 8*time.Second, "Stripe does not wait for ever")
+	b.deliver(t, b.eventsPath(), payload, signature(payload)).problem(t, 503, "unavailable") // though Temporal never answers
 
-	open, err := b.store.ProviderEvents.Open(t.Context(), time.Now().Add(time.Hour))
+	open, err := b.store.ProviderEvents.Open(t.Context(), b.now().Add(time.Hour))
 	require.NoError(t, err)
 	require.Contains(t, tenantsOf(open), b.tenant.ID, "it is kept, and started when Temporal is back")
 }

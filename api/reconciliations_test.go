@@ -27,7 +27,7 @@ func (b *bundle) reconciled(t *testing.T) (periods map[billing.ReconciliationSta
 	books := dbtest.NewBooks(t, b.store, dbtest.Conn(t), b.tenant.ID)
 	periods = map[billing.ReconciliationState]string{}
 	for i, state := range billing.ReconciliationState("").Values() {
-		month := billing.CalendarPeriod(time.Now().AddDate(0, i-10, 0), time.UTC)
+		month := billing.CalendarPeriod(b.now().AddDate(0, i-10, 0), time.UTC)
 		period := books.Period(acme.ID, month, true)
 		books.Total(period, calls, "10")
 		books.Report(period, calls.ID, "si_1", "8", billing.Counted)
@@ -199,7 +199,7 @@ func TestASyncShowsWhatIsNotSettled(t *testing.T) {
 	periods := b.reconciled(t)
 	c, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
-	asked, err := b.store.Syncs.Request(t.Context(), b.tenant.ID, metering.Operator, c.ID, metering.Manual, time.Now())
+	asked, err := b.store.Syncs.Request(t.Context(), b.tenant.ID, metering.Operator, c.ID, metering.Manual, b.now())
 	require.NoError(t, err)
 	var run client.SyncRun
 	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/billing/syncs/"+asked.ID.String(), "").body), &run))

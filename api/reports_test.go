@@ -20,17 +20,17 @@ import (
 func (b *bundle) inDoubt(t *testing.T) (sync metering.Sync, report uuid.UUID) {
 	t.Helper()
 	b.meter(t, "calls", "call")
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1.5")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "1.5")
 	planned := b.planned(t)
 	report = planned.Leased.ReportID
-	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, report, billing.InDoubt, "nobody knows", time.Now()))
+	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, report, billing.InDoubt, "nobody knows", b.now()))
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
-	sync, err = b.store.Syncs.Request(t.Context(), b.tenant.ID, metering.Operator, acme.ID, metering.Manual, time.Now())
+	sync, err = b.store.Syncs.Request(t.Context(), b.tenant.ID, metering.Operator, acme.ID, metering.Manual, b.now())
 	require.NoError(t, err)
-	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, time.Now())
+	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, b.now())
 	require.NoError(t, err)
-	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs, Reports: []uuid.UUID{report}}, time.Now())
+	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs, Reports: []uuid.UUID{report}}, b.now())
 	require.NoError(t, err)
 	return sync, report
 }
@@ -40,7 +40,7 @@ func (b *bundle) inDoubt(t *testing.T) (sync metering.Sync, report uuid.UUID) {
 func (b *bundle) planned(t *testing.T) db.Planned {
 	t.Helper()
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
+		Kind: metering.Webhook, Statements: true, Address: "https://billing.example.com/", SealedSecret: []byte("sealed"), ValidatedAt: b.now(),
 	})
 	require.NoError(t, err)
 	return b.plan(t)
@@ -54,7 +54,7 @@ func (b *bundle) plan(t *testing.T) db.Planned {
 	numbers, err := b.store.Ledger.LastNumbers(t.Context(), b.tenant.ID, []metering.CustomerID{acme.ID})
 	require.NoError(t, err)
 	pass := db.Pass{After: numbers[acme.ID], Lease: time.Minute}
-	planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, pass, dbtest.Frame, time.Now())
+	planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, pass, dbtest.Frame, b.now())
 	require.NoError(t, err)
 	return planned
 }
@@ -133,7 +133,7 @@ func TestAReportThatIsBeingSentIsNotResolved(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "1")
 	report := b.planned(t).Leased.ReportID
 	p := b.send(t, "POST", resolvePath(report), resolved("rejected")).problem(t, 409, "conflict")
 	require.Equal(t, "the report is sending; only one that is in_doubt is resolved", p.Detail)

@@ -29,7 +29,7 @@ func TestAKeyedEventThatIsOlderThanItsKeyWouldBeKnownIsRejected(t *testing.T) {
 	b := setup(t)
 	dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
 	r := b.replica(t, func(d *api.Deps) { d.Retention = metering.Retention(fiftyDays) })
-	tooOld, justIn := time.Now().Add(time.Hour-time.Second-fiftyDays), time.Now().Add(time.Hour+time.Minute-fiftyDays)
+	tooOld, justIn := b.now().Add(time.Hour-time.Second-fiftyDays), b.now().Add(time.Hour+time.Minute-fiftyDays)
 
 	p := r.send(t, "POST", "/v1/events", stamped(tooOld, "k")).problem(t, 422, "invalid")
 	require.Equal(t, "body.timestamp", p.Errors[0].Location)
@@ -48,12 +48,12 @@ func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
 	b := setupAt(t, store) // a replica that was not told of the retention
 	dbtest.Meter(t, store, b.tenant.ID, "calls", "call")
 	noon := func(days int) time.Time {
-		return time.Now().UTC().Truncate(24*time.Hour).Add(12*time.Hour+7*time.Minute).AddDate(0, 0, -days)
+		return b.now().UTC().Truncate(24*time.Hour).Add(12*time.Hour+7*time.Minute).AddDate(0, 0, -days)
 	}
 	for _, event := range []string{stamped(noon(100), "old"), stamped(noon(3), "young")} {
 		require.Equal(t, 200, b.send(t, "POST", "/v1/events", event).status)
 	}
-	dropped, err := store.Maintenance.Retain(t.Context(), time.Now().Add(-fiftyDays), time.Now())
+	dropped, err := store.Maintenance.Retain(t.Context(), b.now().Add(-fiftyDays), b.now())
 	require.NoError(t, err)
 	require.Equal(t, 1, dropped)
 
@@ -68,7 +68,7 @@ func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
 	span := func(start time.Time) string {
 		return "?customer=acme&start=" + url.QueryEscape(start.Format(time.RFC3339))
 	}
-	end := "&end=" + url.QueryEscape(time.Now().UTC().Truncate(24*time.Hour).Format(time.RFC3339))
+	end := "&end=" + url.QueryEscape(b.now().UTC().Truncate(24*time.Hour).Format(time.RFC3339))
 	require.JSONEq(t, `{"total":2}`, b.send(t, "GET", "/v1/usage/total"+span(noon(100).Truncate(time.Hour))+end, "").body)
 	for path, place := range map[string]string{
 		"/v1/usage/total" + span(noon(100)) + end:            "query.start",

@@ -124,9 +124,7 @@ func TestARotationDoesNotWaitForATemporalThatHangs(t *testing.T) {
 	t.Cleanup(nowhere.Close)
 	b := setup(t).replica(t, func(d *api.Deps) { d.Temporal = nowhere })
 	old := b.rotatableKey(t, metering.ScopeAdmin)
-	began := time.Now()
-	fresh := b.rotateKey(t, old.ID, "")
-	require.Less(t, time.Since(began), 4*time.Second)
+	fresh := b.rotateKey(t, old.ID, "") // it would wait for as long as the test may take
 	require.True(t, b.accepts(t, fresh.Key))
 }
 
@@ -144,13 +142,14 @@ func TestAnOverlapLetsBothKeysInAndSaysWhetherTheOldOneIsUsed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	old := b.rotatableKey(t, metering.ScopeReadOnly)
+	asked := b.now()
 	fresh := b.rotateKey(t, old.ID, `{"overlap_seconds":3600}`)
 	require.True(t, b.accepts(t, fresh.Key))
 	require.True(t, b.accepts(t, old.Key))
 	record := b.listed(t, old.ID)
 	require.Nil(t, record.RevokedAt)
 	require.Equal(t, fresh.ID, *record.SuccessorId)
-	require.WithinDuration(t, b.now().Add(time.Hour), *record.ExpiresAt, time.Minute)
+	require.WithinRange(t, *record.ExpiresAt, asked.Add(time.Hour), b.now().Add(time.Hour))
 	dbtest.Eventually(t, func() error { // nobody waits for the note
 		if b.listed(t, fresh.ID).OldLastUsedAt == nil {
 			return fmt.Errorf("the old key's use is not shown")

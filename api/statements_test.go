@@ -26,7 +26,7 @@ func (b *bundle) priced(t *testing.T) {
 	b.meter(t, "calls", "call")
 	set := b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":10,"included_units":100,"overage_rate":0.005}`)
 	require.Equal(t, 200, set.status, set.body)
-	now := time.Now().UTC().Format(time.RFC3339)
+	now := b.now().UTC().Format(time.RFC3339)
 	b.at(t, now, "a", "99.5")
 	b.at(t, now, "b", "42.25")
 }
@@ -78,7 +78,7 @@ func (b *bundle) accepted(t *testing.T) (report db.Report) {
 func (b *bundle) receiver(t *testing.T, url string) {
 	t.Helper()
 	_, err := b.store.Providers.Save(t.Context(), b.tenant.ID, metering.Operator, metering.Provider{
-		Kind: metering.Webhook, Statements: true, Account: url, SealedSecret: []byte("sealed"), ValidatedAt: time.Now(),
+		Kind: metering.Webhook, Statements: true, Account: url, SealedSecret: []byte("sealed"), ValidatedAt: b.now(),
 	})
 	require.NoError(t, err)
 }
@@ -88,7 +88,7 @@ func TestARunningPeriodIsExplainedBeforeItIsStored(t *testing.T) {
 	b := setup(t)
 	b.priced(t)
 	e := b.explained(t, "")
-	month := billing.CalendarPeriod(time.Now(), time.UTC)
+	month := billing.CalendarPeriod(b.now(), time.UTC)
 	require.Nil(t, e.Period.Id)
 	require.Equal(t, client.PeriodHead{
 		Start: month.Start, End: month.End, State: "open", DueAt: month.End.Add(b.tenant.Grace),
@@ -120,7 +120,7 @@ func TestAStatementIsTheWholeBillOfAPeriod(t *testing.T) {
 	b.receiver(t, "https://1.example.com/")
 	former := b.accepted(t)
 	b.receiver(t, "https://2.example.com/")
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "c", "58.25") // 200 in all: 10.50
+	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "58.25") // 200 in all: 10.50
 	b.plan(t)
 
 	id := *b.periods(t)[0].Id
@@ -182,8 +182,8 @@ func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
 	b.priced(t)
 	b.receiver(t, "https://1.example.com/")
 	b.accepted(t)
-	month := billing.CalendarPeriod(time.Now(), time.UTC)
-	b.ahead.Store(int64(time.Until(month.End.Add(b.tenant.Grace + time.Hour))))
+	month := billing.CalendarPeriod(b.now(), time.UTC)
+	b.ahead.Store(int64(month.End.Add(b.tenant.Grace + time.Hour).Sub(b.now())))
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
 	plan := func() db.Planned {
@@ -244,7 +244,7 @@ func TestWhatCannotBeExplainedNamesTheParameter(t *testing.T) {
 	other.receiver(t, "https://1.example.com/")
 	other.plan(t)
 	theirs := *other.periods(t)[0].Id
-	month := billing.CalendarPeriod(time.Now(), time.UTC)
+	month := billing.CalendarPeriod(b.now(), time.UTC)
 	for query, location := range map[string]string{
 		"customer=nobody&meter=calls":                                                        "query.customer",
 		"customer=acme&meter=nothing":                                                        "query.meter",
@@ -287,7 +287,7 @@ func TestTheWorkedExampleOfTheDocuments(t *testing.T) {
 	b.receiver(t, "https://1.example.com/")
 	b.accepted(t)
 	b.receiver(t, "https://2.example.com/")
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "c", "58.25")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "58.25")
 	b.accepted(t)
 	a := b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=calls", "")
 	require.Equal(t, 200, a.status, a.body)

@@ -51,11 +51,11 @@ func TestASyncThatIsNotOverSaysHowItStands(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "1")
 	report := b.planned(t).Leased.ReportID
 	run := b.openSync(t)
 	require.NoError(t, b.store.Ledger.Release(t.Context(), b.tenant.ID, report, 1, "the webhook answered 503", false))
-	next := time.Now().Add(time.Minute).UTC().Truncate(time.Second)
+	next := b.now().Add(time.Minute).UTC().Truncate(time.Second)
 	b.temporal.runs.pending = []*workflowpb.PendingActivityInfo{{
 		State: enumspb.PENDING_ACTIVITY_STATE_SCHEDULED, Attempt: 2, NextAttemptScheduleTime: timestamppb.New(next),
 	}}
@@ -153,7 +153,7 @@ func TestASyncWithoutARunIsSteered(t *testing.T) {
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
 	for _, verb := range []string{"retry", "pause", "cancel"} {
-		sync, err := b.store.Syncs.Request(t.Context(), b.tenant.ID, metering.Operator, acme.ID, metering.Manual, time.Now())
+		sync, err := b.store.Syncs.Request(t.Context(), b.tenant.ID, metering.Operator, acme.ID, metering.Manual, b.now())
 		require.NoError(t, err)
 		run := client.SyncRun{StatusUrl: "/v1/billing/syncs/" + sync.ID.String()}
 		require.False(t, *b.readSync(t, run).Paused)
@@ -173,12 +173,12 @@ func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
 	run := b.openSync(t)
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
-	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, time.Now())
+	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, b.now())
 	require.NoError(t, err)
-	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs}, time.Now())
+	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs}, b.now())
 	require.NoError(t, err)
 	by := db.Steering{Actor: metering.Operator, Sync: begun.Syncs[0], Customer: acme.ID}
-	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, begun.Syncs, "cancelled", time.Now(), func() error {
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, begun.Syncs, "cancelled", b.now(), func() error {
 		return errors.New("the run may be another sync's by now")
 	}))
 	read := b.readSync(t, run)

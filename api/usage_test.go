@@ -200,7 +200,7 @@ func TestSummaryHasAnItemPerMeterAndTotalAddsThem(t *testing.T) {
 	b.meter(t, "calls", "call")
 	b.meter(t, "idle", "nothing")
 	b.send(t, "POST", "/v1/meters", `{"slug":"number","event_type":"call","aggregation":"count"}`)
-	b.at(t, time.Now().UTC().Format(time.RFC3339), "a", "1.5", "2")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "1.5", "2")
 	summary, err := b.client.GetUsageSummaryWithResponse(t.Context(), &client.GetUsageSummaryParams{Customer: "acme"})
 	require.NoError(t, err)
 	var got []string

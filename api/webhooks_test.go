@@ -29,7 +29,7 @@ func (b *bundle) makeHook(t testing.TB, body string, headers ...string) client.C
 
 func (b *bundle) happen(t testing.TB) {
 	t.Helper()
-	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, "acme", db.CustomerChange{}, time.Now())
+	c, _, err := b.store.Customers.Upsert(t.Context(), b.tenant.ID, metering.Operator, "acme", db.CustomerChange{}, b.now())
 	require.NoError(t, err)
 	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant.ID, c.ID, db.Answer{}, b.now(), b.now()))
 }
@@ -58,13 +58,14 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, made.Secret, string(plain))
 
+	asked := b.now()
 	a := b.send(t, http.MethodPost, "/v1/webhooks/"+made.Id+"/rotate-secret", "", "Idempotency-Key: twice")
 	require.Equal(t, 201, a.status, a.body)
 	require.Equal(t, 409, b.send(t, http.MethodPost, "/v1/webhooks/"+made.Id+"/rotate-secret", "", "Idempotency-Key: twice").status)
 	var rotated client.CreatedWebhook
 	require.NoError(t, json.Unmarshal([]byte(a.body), &rotated))
 	require.NotEqual(t, made.Secret, rotated.Secret)
-	require.WithinDuration(t, b.now().Add(24*time.Hour), *rotated.FormerSecretUntil, time.Minute)
+	require.WithinRange(t, *rotated.FormerSecretUntil, asked.AddDate(0, 0, 1), b.now().AddDate(0, 0, 1))
 	stored, err = b.store.Webhooks.Get(t.Context(), b.tenant.ID, id)
 	require.NoError(t, err)
 	for i, secret := range []string{rotated.Secret, made.Secret} {

@@ -3,7 +3,9 @@
 package dbtest
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -42,8 +44,7 @@ func Open(t testing.TB) *db.DB {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.store == nil {
-		shared.url = create(t, ServerURL(t))
-		migrate(t, shared.url)
+		shared.url = create(t, ServerURL(t), migrated(t))
 		shared.store = connect(t, As(t, shared.url, service))
 	}
 	return shared.store
@@ -130,22 +131,113 @@ func ServerURL(t testing.TB) string {
 	return server
 }
 
-// create makes an empty database on the server and returns its URL. The server
-// is the test run's own and goes with everything in it.
-func create(t testing.TB, server string) string {
+// create makes a database on the server, empty or a copy of another to which nobody is
+// connected, and returns its URL. The server is the test run's own and goes with
+// everything in it.
+func create(t testing.TB, server string, template ...string) string {
 	t.Helper()
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, server)
-	require.NoError(t, err)
-	defer conn.Close(ctx)
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), time.Now().UnixNano())
+	conn := connectTo(t, server)
+	defer conn.Close(context.Background())
 	makeRoles(t, conn)
-	_, err = conn.Exec(ctx, "create database "+name)
+	statement := "create database " + name
+	if len(template) > 0 {
+		statement += " template " + template[0] + " strategy file_copy"
+	}
+	_, err := conn.Exec(context.Background(), statement)
 	require.NoError(t, err)
+	if len(template) > 0 {
+		copySettings(t, conn, template[0], name)
+	}
 	address, err := url.Parse(server)
 	require.NoError(t, err)
 	address.Path = "/" + name
 	return address.String()
+}
+
+// connectTo opens a connection that outlives the test's context.
+func connectTo(t testing.TB, address string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), address)
+	require.NoError(t, err)
+	return conn
+}
+
+// copySettings gives a database the settings of its roles in another, which are no part of
+// the other's copy.
+func copySettings(t testing.TB, conn *pgx.Conn, from, to string) {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), `
+		select format('alter role %I in database %I set %s = %L', r.rolname, $2::text, split_part(setting, '=', 1), split_part(setting, '=', 2))
+		from pg_db_role_setting s
+		join pg_database d on d.oid = s.setdatabase
+		join pg_roles r on r.oid = s.setrole,
+		  unnest(s.setconfig) as setting
+		where d.datname = $1`, from, to)
+	require.NoError(t, err)
+	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for _, statement := range statements {
+		_, err := conn.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+}
+
+var template struct {
+	sync.Mutex
+	name string
+}
+
+// migrated returns the name of a migrated database to copy, which the first test of a test
+// run makes for all test binaries.
+func migrated(t testing.TB) string {
+	t.Helper()
+	template.Lock()
+	defer template.Unlock()
+	if template.name != "" {
+		return template.name
+	}
+	run := sha256.Sum256([]byte(cmp.Or(os.Getenv("TEST_BINARIES"), fmt.Sprint(os.Getpid()))))
+	name, server, ctx := fmt.Sprintf("template_%x", run[:8]), ServerURL(t), context.Background()
+	conn := connectTo(t, server)
+	defer conn.Close(ctx) // also releases the lock
+	_, err := conn.Exec(ctx, `select pg_advisory_lock(hashtext('the template of tests'))`)
+	require.NoError(t, err)
+	var exists bool
+	require.NoError(t, conn.QueryRow(ctx, `select exists (select from pg_database where datname = $1)`, name).Scan(&exists))
+	if !exists {
+		unfinished := create(t, server)
+		migrate(t, unfinished)
+		from := nameOf(t, unfinished)
+		disconnect(t, conn, from)
+		_, err = conn.Exec(ctx, "alter database "+from+" rename to "+name)
+		require.NoError(t, err)
+	}
+	template.name = name
+	return name
+}
+
+// disconnect ends all connections to a database, and lets no other be made: TimescaleDB's
+// own workers come and go.
+func disconnect(t testing.TB, conn *pgx.Conn, name string) {
+	t.Helper()
+	_, err := conn.Exec(t.Context(), "alter database "+name+" allow_connections false")
+	require.NoError(t, err)
+	Eventually(t, func() error {
+		var connected int
+		err := conn.QueryRow(t.Context(), `select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = $1`, name).Scan(&connected)
+		if err == nil && connected > 0 {
+			err = fmt.Errorf("%d are connected to %s", connected, name)
+		}
+		return err
+	})
+}
+
+func nameOf(t testing.TB, address string) string {
+	t.Helper()
+	parsed, err := url.Parse(address)
+	require.NoError(t, err)
+	return strings.TrimPrefix(parsed.Path, "/")
 }
 
 // Empty makes a database without a schema on the server and returns its
@@ -161,48 +253,35 @@ func Empty(t testing.TB, server string) string {
 // address as its owner connects to it.
 func Fresh(t testing.TB) (*db.DB, string) {
 	t.Helper()
-	address := Empty(t, ServerURL(t))
-	migrate(t, address)
+	server := ServerURL(t)
+	address := create(t, server, migrated(t))
+	t.Cleanup(func() { Drop(t, server, address) })
 	store := connect(t, As(t, address, service))
 	t.Cleanup(store.Close)
 	return store, address
 }
 
-// Copy makes a copy of a database as it is now, which nobody else may be
-// connected to, and returns its address; it is dropped at the test's end.
+// Copy makes a copy of a database as it is now, which no test may be connected to, and
+// returns its address; it is dropped at the test's end.
 func Copy(t testing.TB, address string) string {
 	t.Helper()
-	server := ServerURL(t)
-	source, err := url.Parse(address)
-	require.NoError(t, err)
-	target := create(t, server)
-	t.Cleanup(func() { Drop(t, server, target) })
-	Drop(t, server, target)
-	parsed, err := url.Parse(target)
-	require.NoError(t, err)
-	conn, err := pgx.Connect(t.Context(), server)
-	require.NoError(t, err)
+	server, from := ServerURL(t), nameOf(t, address)
+	conn := connectTo(t, server)
 	defer conn.Close(context.Background())
-	from, to := strings.TrimPrefix(source.Path, "/"), strings.TrimPrefix(parsed.Path, "/")
-	Eventually(t, func() error { // the extension's own workers come and go
-		_, err := conn.Exec(t.Context(), `select pg_terminate_backend(pid) from pg_stat_activity where datname = $1`, from)
-		if err == nil {
-			_, err = conn.Exec(t.Context(), "create database "+to+" template "+from)
-		}
-		return err
-	})
+	disconnect(t, conn, from)
+	target := create(t, server, from)
+	t.Cleanup(func() { Drop(t, server, target) })
+	_, err := conn.Exec(t.Context(), "alter database "+from+" allow_connections true")
+	require.NoError(t, err)
 	return target
 }
 
 // Drop removes a database, whoever is still connected.
 func Drop(t testing.TB, server, address string) {
 	t.Helper()
-	target, err := url.Parse(address)
-	require.NoError(t, err)
-	conn, err := pgx.Connect(context.Background(), server)
-	require.NoError(t, err)
+	conn := connectTo(t, server)
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(context.Background(), "drop database if exists "+strings.TrimPrefix(target.Path, "/")+" with (force)")
+	_, err := conn.Exec(context.Background(), "drop database if exists "+nameOf(t, address)+" with (force)")
 	require.NoError(t, err)
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -357,13 +358,13 @@ func TestAVoidedLineIsWaivedUntilSomebodyHasItBilledAgain(t *testing.T) {
 
 // Whatever happens, the invoices and what is pending for the next one come to
 // the charges, to the cent.
-func TestStripeChargesTheAmountsOnce(t *testing.T) {
+func TestPropertyStripeChargesTheAmountsOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	writer := db.NewWriter(store, db.WriterOptions{})
 	t.Cleanup(writer.Close)
 	conn := dbtest.Conn(t)
-	rapid.Check(t, func(rt *rapid.T) {
+	histories.Check(t, func(rt *rapid.T) {
 		s, stop := newSubscriber(t, store, writer, conn)
 		defer stop()
 		s.charge()

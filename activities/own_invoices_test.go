@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -285,13 +286,13 @@ func TestWhoSubscribesGoesOnWithTheSubscription(t *testing.T) {
 
 // Whatever happens, the invoices come to the charges, to the cent, and each month
 // has one.
-func TestInvoicesOfOursChargeTheAmountsOnce(t *testing.T) {
+func TestPropertyInvoicesOfOursChargeTheAmountsOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	writer := db.NewWriter(store, db.WriterOptions{})
 	t.Cleanup(writer.Close)
 	conn := dbtest.Conn(t)
-	rapid.Check(t, func(rt *rapid.T) {
+	histories.Check(t, func(rt *rapid.T) {
 		s, stop := newSubscriber(t, store, writer, conn)
 		defer stop()
 		s.unsubscribe()

@@ -22,6 +22,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/stripe"
@@ -428,13 +429,13 @@ func (s *subscriber) requireCounted(t *rapid.T) {
 	}
 }
 
-func TestWhateverHappensStripeBillsWhatWasUsed(t *testing.T) {
+func TestPropertyWhateverHappensStripeBillsWhatWasUsed(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
 	writer := db.NewWriter(store, db.WriterOptions{})
 	t.Cleanup(writer.Close)
 	conn := dbtest.Conn(t)
-	rapid.Check(t, func(rt *rapid.T) {
+	histories.Check(t, func(rt *rapid.T) {
 		s, stop := newSubscriber(t, store, writer, conn)
 		defer stop()
 		rt.Repeat(map[string]func(*rapid.T){

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -45,9 +46,9 @@ func TestTheUnitsBetweenTwoTotalsAreThoseOfTheRoundedTotals(t *testing.T) {
 	}
 }
 
-func TestDeltasNeverLoseARemainder(t *testing.T) {
+func TestPropertyDeltasNeverLoseARemainder(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	histories.Check(t, func(t *rapid.T) {
 		var sent, total metering.Decimal
 		scale := rapid.Int32Range(0, metering.MaxUsageScale).Draw(t, "scale")
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {

@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -308,10 +309,10 @@ func lastOf(steps []billing.Step, names ...string) billing.Step {
 
 // Whatever happens, preview, statement, working and what is sent say the same of
 // one instant, to the digit.
-func TestPreviewStatementWorkingAndReportsAgreeToTheDigit(t *testing.T) {
+func TestPropertyPreviewStatementWorkingAndReportsAgreeToTheDigit(t *testing.T) {
 	t.Parallel()
 	connections := []string{"https://1.example.com/", "https://2.example.com/", "acct_1"}
-	rapid.Check(t, func(rt *rapid.T) {
+	histories.Check(t, func(rt *rapid.T) {
 		b := newBill(t)
 		acts := []func(){
 			func() { b.ingest(rt) }, func() { b.ingest(rt) }, func() { b.setPrice(rt) }, b.compare, b.sync, b.turn, b.close,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -95,11 +96,11 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 
 // What jsonb makes of properties is the same group as what the client sent:
 // else ingest and backfill would count one event in two groups.
-func TestAGroupIsTheSameBeforeAndAfterTheDatabase(t *testing.T) {
+func TestPropertyAGroupIsTheSameBeforeAndAfterTheDatabase(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)
 	version := metering.MeterVersion{GroupBy: []string{"a", "é"}}
-	rapid.Check(t, func(rt *rapid.T) {
+	histories.Check(t, func(rt *rapid.T) {
 		// Many at once: the way to the database is long.
 		texts := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
 			return fmt.Sprintf(`{"a":%s,"é":%s,"a":%s}`, anyJSON(2).Draw(t, "first a"), anyJSON(2).Draw(t, "é"), anyJSON(2).Draw(t, "a"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
-	"flag"
 	"maps"
 	"math"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -121,17 +121,10 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 	return p
 })
 
-// rounds is how often a plan is played: rapid's own number of checks would
-// take minutes, so only a share of it.
-func rounds() int {
-	checks, err := strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
-	if err != nil {
-		return 1
-	}
-	return max(1, checks/100)
-}
+// rounds returns how often a plan is played. Each takes seconds, so it is a share of the histories.
+func rounds() int { return max(1, histories.Count()/50) }
 
-func TestWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
+func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {
 	_, address := dbtest.Fresh(t)
 	var stores [2]*db.DB
 	var writers [2]*db.Writer

@@ -18,6 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -304,10 +305,10 @@ func newMachine(t *testing.T, conn *pgx.Conn, accounts ...string) *machine {
 	return m
 }
 
-func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
+func TestPropertyWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)
-	rapid.Check(t, func(rt *rapid.T) {
+	histories.Check(t, func(rt *rapid.T) {
 		m := newMachine(t, conn, "https://billing.example.com/usage")
 		rt.Repeat(map[string]func(*rapid.T){
 			"ingest": m.ingest, "plan": m.planOne, "plan twice": m.planTwiceAtOnce, "lease": m.leaseOne,
@@ -322,11 +323,11 @@ func TestWhateverHappensTheReceiversTotalIsOurs(t *testing.T) {
 // With accounts that change, no usage is billed twice or not at all: what all
 // accounts hold adds up to what was used, whichever answers were heard, once an
 // operator has resolved what is in doubt.
-func TestWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
+func TestPropertyWhateverAccountIsUsedNothingIsBilledTwice(t *testing.T) {
 	t.Parallel()
 	conn := dbtest.Conn(t)
 	accounts := []string{"https://1.example.com/", "https://2.example.com/", "https://3.example.com/"}
-	rapid.Check(t, func(rt *rapid.T) {
+	histories.Check(t, func(rt *rapid.T) {
 		m := newMachine(t, conn, accounts...)
 		use := func(rt *rapid.T) { m.useProvider(rapid.SampledFrom(accounts).Draw(rt, "account")) }
 		rt.Repeat(map[string]func(*rapid.T){

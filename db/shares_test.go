@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/dev/histories"
 )
 
 func TestWhoTakesWhatItCanLeavesAsMuchAsItHolds(t *testing.T) {
@@ -28,11 +29,11 @@ func TestWhoTakesWhatItCanLeavesAsMuchAsItHolds(t *testing.T) {
 	require.True(t, db.NewShares[string](1).Take("a", 1), "of one place all can be had")
 }
 
-// TestSharesAddUp takes and gives at random: nothing is lost, and nobody gets
+// TestPropertySharesAddUp takes and gives at random: nothing is lost, and nobody gets
 // more than was free.
-func TestSharesAddUp(t *testing.T) {
+func TestPropertySharesAddUp(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	histories.Check(t, func(t *rapid.T) {
 		all := rapid.Int64Range(1, 50).Draw(t, "all")
 		s, held, free := db.NewShares[int](all), map[int]int64{}, all
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -149,9 +150,9 @@ func TestARefusedInvoiceItemSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestEachAmountIsBilledOnceWhateverHappened(t *testing.T) {
+func TestPropertyEachAmountIsBilledOnceWhateverHappened(t *testing.T) {
 	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
+	histories.Check(t, func(t *rapid.T) {
 		b, stop := start(t, "")
 		defer stop()
 		l := &ledger{bundle: b, t: t, method: stripe.InvoiceItem}

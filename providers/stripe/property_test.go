@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripe"
 	"github.com/odometer-metering/odometer/providers/stripetest"
@@ -39,12 +40,12 @@ type ledger struct {
 	told     metering.Decimal // what the deltas so far add up to
 }
 
-func TestStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
+func TestPropertyStripesTotalIsTheLastOneToldWhateverHappened(t *testing.T) {
 	t.Parallel()
 	for _, method := range methods {
 		t.Run(string(method), func(t *testing.T) {
 			t.Parallel()
-			rapid.Check(t, func(t *rapid.T) {
+			histories.Check(t, func(t *rapid.T) {
 				b, stop := start(t, "")
 				defer stop()
 				l := &ledger{bundle: b, t: t, method: method}

@@ -106,7 +106,7 @@ func (f knownFault) found(ctx context.Context, folder string, lives int) (seed s
 	if err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(ctx, tests.program(), "-test.short", "-test.run", "^TestLives$")
+	command := exec.CommandContext(ctx, tests.program(), "-test.short", "-test.run", "^TestPropertyLives$")
 	command.Dir = folder
 	command.Env = append(os.Environ(), fmt.Sprintf("LIVES=%d", lives), "SEED=1")
 	output, err := command.CombinedOutput()

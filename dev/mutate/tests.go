@@ -13,9 +13,9 @@ import (
 
 // The tests that live lives. The others take no time.
 const (
-	simulated = "^(TestLives|TestEveryAmountHasItsWorking|TestRecordedLives)$"
+	simulated = "^(TestPropertyLives|TestEveryAmountHasItsWorking|TestRecordedLives)$"
 	recorded  = "^TestRecordedLives$"
-	noticing  = "^(TestLives|TestEveryAmountHasItsWorking)$"
+	noticing  = "^(TestPropertyLives|TestEveryAmountHasItsWorking)$"
 )
 
 // tests are those of a folder, with all faults in one program.

@@ -13,10 +13,10 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestNobodyIsStoppedByTheOthers makes every attack at once beside a tenant
+// TestDrillNobodyIsStoppedByTheOthers makes every attack at once beside a tenant
 // that behaves. It leaves the machine some time, because who stops whom is what
 // it asks; make attack asks how long it takes.
-func TestNobodyIsStoppedByTheOthers(t *testing.T) {
+func TestDrillNobodyIsStoppedByTheOthers(t *testing.T) {
 	d := newDrill(t)
 	require.Empty(t, d.watch(2*time.Second).failed, "alone")
 	end := d.attack(250 * time.Millisecond)

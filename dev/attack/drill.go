@@ -159,6 +159,7 @@ func (g target) send(ctx context.Context, who tenant, method, path, body string,
 type seen struct {
 	mu     sync.Mutex
 	took   []time.Duration
+	slow   []string // right answers that took longer than longest
 	failed []string
 }
 
@@ -213,11 +214,11 @@ func (d *drill) behave(s *seen, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.took = append(s.took, took)
-	if err != nil || status != want || took > longest {
-		if status == want {
-			text = nil // what is right may be secret
-		}
+	switch {
+	case err != nil || status != want:
 		s.failed = append(s.failed, fmt.Sprintf("%s %s: status %d after %s: %s %v", method, path, status, took, text, err))
+	case took > longest:
+		s.slow = append(s.slow, fmt.Sprintf("%s %s took %s", method, path, took))
 	}
 }
 

@@ -57,7 +57,7 @@ func measure(t testing.TB, rounds int, lasts time.Duration) {
 		alone, attacked = append(alone, calm.p99()), append(attacked, busy.p99())
 		fmt.Printf("round %d: p99 alone %s, under attack %s, %d requests, %d failed, %.0f attempts a second\n",
 			round+1, shown(calm.p99()), shown(busy.p99()), len(calm.took)+len(busy.took), len(calm.failed)+len(busy.failed), float64(attempts)/lasts.Seconds())
-		for _, failure := range slices.Concat(calm.failed, busy.failed) {
+		for _, failure := range slices.Concat(calm.failed, busy.failed, calm.slow, busy.slow) {
 			t.Errorf("round %d: %s", round+1, failure)
 		}
 	}

@@ -32,6 +32,7 @@ const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 // with one customer.
 type system struct {
 	testing.TB
+	log       *slog.Logger
 	store     *db.DB
 	database  string // its URL
 	writer    *db.Writer
@@ -48,14 +49,14 @@ type system struct {
 
 func newSystem(t testing.TB) *system {
 	t.Helper()
-	s := &system{TB: t}
+	s := &system{TB: t, log: proc.Logger(t)}
 	s.store, s.database = dbtest.Fresh(t)
 	s.writer = db.NewWriter(s.store, db.WriterOptions{})
 	t.Cleanup(s.writer.Close)
 	address := temporalAddress(t)
 	s.namespace = proc.Namespace(t, address)
 	temporal, err := client.Dial(client.Options{
-		HostPort: address, Namespace: s.namespace, Identity: "test", Logger: quiet(),
+		HostPort: address, Namespace: s.namespace, Identity: "test", Logger: s.log,
 		ConnectionOptions: client.ConnectionOptions{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(workflows.AskAgain)}},
 	})
 	require.NoError(t, err)
@@ -125,7 +126,7 @@ func (s *system) work() (stop func()) {
 	go func() {
 		ended <- worker.Run(ctx, worker.Config{
 			Store: s.store, Temporal: s.temporal, Namespace: s.namespace, Keyring: s.keyring,
-			Guard: guard, Providers: s.providers(guard), Log: quiet(), Started: func() { close(started) },
+			Guard: guard, Providers: s.providers(guard), Log: s.log, Started: func() { close(started) },
 		})
 	}()
 	stopped := false

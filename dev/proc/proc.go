@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,36 +68,35 @@ func randomKey() string {
 	return base64.StdEncoding.EncodeToString(key[:])
 }
 
-var built struct {
-	sync.Mutex
-	paths map[string]string // by tags
-}
+// folder is where this process keeps binaries that it shares with no other.
+var folder = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "odometer-test-*") })
 
+// build returns the path of the binary. One test binary of a test run builds it for all.
 func build(t testing.TB, tags string) string {
 	t.Helper()
-	built.Lock()
-	defer built.Unlock()
-	if path, done := built.paths[tags]; done {
-		return path
+	in := os.Getenv("TEST_BINARIES") // dev/up test removes it
+	if in == "" {
+		var err error
+		if in, err = folder(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	_, here, _, ok := runtime.Caller(0)
-	if !ok {
-		t.Fatal("where the sources are is not known")
-	}
-	folder, err := os.MkdirTemp(os.Getenv("TEST_BINARIES"), "odometer-test-*") // dev/up test removes it
+	path := filepath.Join(in, "odometer-"+tags)
+	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(folder, "odometer")
-	command := exec.Command("go", "build", "-buildvcs=false", "-tags="+tags, "-o", path, "./cmd/odometer")
-	command.Dir = filepath.Join(filepath.Dir(here), "..", "..")
+	defer lock.Close() // also releases the lock
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatalf("lock %s: %v", path, err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		return path
+	}
+	command := exec.Command("go", "build", "-buildvcs=false", "-tags="+tags, "-o", path, "github.com/odometer-metering/odometer/cmd/odometer")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("build odometer: %v\n%s", err, out)
 	}
-	if built.paths == nil {
-		built.paths = make(map[string]string)
-	}
-	built.paths[tags] = path
 	return path
 }
 

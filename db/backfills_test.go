@@ -125,7 +125,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	t.Cleanup(writer.Close)
 	ingestOne := func(hour int, value string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), dbtest.Deadline)
 		defer cancel()
 		at := k.daysAgo(40).Truncate(24 * time.Hour).Add(time.Duration(hour)*time.Hour + time.Minute)
 		_, err := writer.Ingest(ctx, k.tenant, []metering.Event{dbtest.Event(t, "call", "acme", at, value, "", `{"model":"a"}`)})

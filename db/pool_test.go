@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -48,7 +47,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 		return err
 	})
 	for range 20 {
-		within, done := context.WithTimeout(db.For(t.Context(), calm.ID), time.Second)
+		within, done := context.WithTimeout(db.For(t.Context(), calm.ID), dbtest.Deadline)
 		_, err = store.Meters.List(within, calm.ID, 0, 10, false)
 		done()
 		require.NoError(t, err)

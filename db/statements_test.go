@@ -167,17 +167,21 @@ func TestAStatementIsReadAtOneInstant(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	dbtest.Meter(t, b.store, b.tenant, "calls-again", "api_call")
-	ctx, stop := context.WithCancel(t.Context())
+	const plans, eventsDuringEach = 100, 10
+	begun := make(chan struct{}, plans)
 	var ingesting sync.WaitGroup
 	ingesting.Go(func() {
-		for ctx.Err() == nil {
-			event := dbtest.Event(t, "api_call", "acme", b.now, "1", "", "")
-			_, _ = b.writer.Ingest(context.WithoutCancel(ctx), b.tenant, []metering.Event{event})
+		for range begun {
+			for range eventsDuringEach {
+				event := dbtest.Event(t, "api_call", "acme", b.now, "1", "", "")
+				_, _ = b.writer.Ingest(context.Background(), b.tenant, []metering.Event{event})
+			}
 		}
 	})
 	defer ingesting.Wait()
-	defer stop()
-	for range 100 {
+	defer close(begun)
+	for range plans {
+		begun <- struct{}{}
 		planned := b.plan(anew)
 		if len(planned.Send) == 0 {
 			continue

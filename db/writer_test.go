@@ -237,10 +237,8 @@ func TestALockedDatabaseIsAnAnswerToTryAgain(t *testing.T) {
 			_, err = tx.Exec(t.Context(), c.lock, pgx.NamedArgs{"tenant": tenant})
 			require.NoError(t, err)
 
-			began := time.Now()
 			err = ingestWith(november)
 			require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err), "%v", err)
-			require.Less(t, time.Since(began), 12*time.Second)
 
 			require.NoError(t, tx.Rollback(t.Context()))
 			var left int

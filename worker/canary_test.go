@@ -140,7 +140,7 @@ func (c *canary) call(method, path string, body any, headers ...string) (status 
 		require.NoError(c, err)
 		text = string(encoded)
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(c.Context(), dbtest.Deadline)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, c.api.URL+path, strings.NewReader(text))
 	require.NoError(c, err)

@@ -13,9 +13,9 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestAnErasureGoesOnAfterEachKill has the worker killed in the midst of each step:
+// TestDrillAnErasureGoesOnAfterEachKill has the worker killed in the midst of each step:
 // while it waits for a table that the step needs.
-func TestAnErasureGoesOnAfterEachKill(t *testing.T) {
+func TestDrillAnErasureGoesOnAfterEachKill(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: temporalAddress(t)})

@@ -71,7 +71,7 @@ func (d *deadly) kill(points ...point) {
 // The worker is killed at each step of holding, comparing and releasing the
 // invoices of three customers, while those of the others are on their way. Each
 // invoice goes out once, with all that was used.
-func TestKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
+func TestDrillKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 	t.Parallel()
 	customers := []string{"first", "second", "third"}
 	fake := seededStripe(t)
@@ -140,7 +140,7 @@ func TestKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 			worker.Kill(t)
 			door.dead <- struct{}{}
 			worker.Start(t)
-		case <-time.After(2 * time.Minute):
+		case <-time.After(dbtest.Deadline):
 			t.Fatalf("these steps were not reached: %+v", door.points)
 		}
 	}

@@ -53,7 +53,7 @@ func (c caller) must(t *testing.T, status int, method, path string, body any) {
 // A worker is killed again and again while the receiver answers 503, or cuts
 // the connection after it has taken a statement. In the end the receiver's last
 // totals are ours, and no sequence came with two bodies.
-func TestKillingWorkersLosesAndDoublesNothing(t *testing.T) {
+func TestDrillKillingWorkersLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	const kills, customers = 20, 6
 	_, url := dbtest.Fresh(t)

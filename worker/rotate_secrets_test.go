@@ -64,9 +64,9 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 	return tenant
 }
 
-// TestAKilledWorkersRewrappingIsFinishedByAnother kills it while a lock holds
+// TestDrillAKilledWorkersRewrappingIsFinishedByAnother kills it while a lock holds
 // it up in the middle.
-func TestAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
+func TestDrillAKilledWorkersRewrappingIsFinishedByAnother(t *testing.T) {
 	t.Parallel()
 	store, url := dbtest.Fresh(t)
 	address := temporalAddress(t)

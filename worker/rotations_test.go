@@ -178,7 +178,7 @@ func TestOperatorsAreWarnedOfAnOldCredentialThatIsStillUsed(t *testing.T) {
 
 // A worker that is killed during an overlap makes no difference to what is
 // accepted; the next one records the end.
-func TestARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
+func TestDrillARotationOutlivesTheWorkerThatWatchesIt(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	system := proc.New(t, proc.Config{DatabaseURL: s.database, TemporalAddress: temporalAddress(t), Env: []string{

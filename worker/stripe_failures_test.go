@@ -260,7 +260,7 @@ func TestSyncsAndAutoSyncAtOnceReportToStripeOnce(t *testing.T) {
 
 // The worker is killed while it waits at each place where it can wait: for a
 // row that is locked, or for Stripe.
-func TestAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
+func TestDrillAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 	t.Parallel()
 	fake := seededStripe(t)
 	server := httptest.NewServer(fake)

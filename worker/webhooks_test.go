@@ -124,9 +124,9 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	require.Equal(t, 1, kinds[`{"type":"billing.sync_failed`])
 }
 
-// TestMessagesArriveThoughTheirWorkerIsKilled and the webhook fails: each
+// TestDrillMessagesArriveThoughTheirWorkerIsKilled and the webhook fails: each
 // arrives, with the same id and bytes however often it is sent.
-func TestMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
+func TestDrillMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	l := s.listen(metering.BillingSynced)

@@ -13,5 +13,6 @@ func TestNothingMovesTheClockOfABinaryThatIsNotForDrills(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ahead")
 	require.NoError(t, os.WriteFile(path, []byte("1000h"), 0o600))
 	t.Setenv("CLOCK_AHEAD_FILE", path)
-	require.WithinDuration(t, time.Now(), now(), time.Minute)
+	began := time.Now()
+	require.WithinRange(t, now(), began, time.Now())
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestAKilledAPILosesNoAnsweredEvent kills the API again and again while eight
+// TestDrillAKilledAPILosesNoAnsweredEvent kills the API again and again while eight
 // clients send through it. Events without a key are sent once, whatever
 // happens to the answer; events with a key until they are answered.
-func TestAKilledAPILosesNoAnsweredEvent(t *testing.T) {
+func TestDrillAKilledAPILosesNoAnsweredEvent(t *testing.T) {
 	const kills, senders = 8, 8
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})

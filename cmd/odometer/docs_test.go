@@ -11,9 +11,9 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestTheDocsAreUsedInABrowser lists the operations, authorizes and executes one
+// TestDrillTheDocsAreUsedInABrowser lists the operations, authorizes and executes one
 // in Chromium, which complains of nothing and asks nobody else.
-func TestTheDocsAreUsedInABrowser(t *testing.T) {
+func TestDrillTheDocsAreUsedInABrowser(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})

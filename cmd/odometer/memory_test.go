@@ -41,9 +41,9 @@ func batch(events int, properties string) []byte {
 	return b.Bytes()
 }
 
-// TestMemoryStaysBoundedWhenNothingCanBeStored sends as much as 64 clients can
+// TestDrillMemoryStaysBoundedWhenNothingCanBeStored sends as much as 64 clients can
 // to an API whose database is locked: with a key, signed, and signed by a stranger.
-func TestMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
+func TestDrillMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
 	tenant, key := system.Tenant(t)
@@ -133,8 +133,8 @@ func post(t *testing.T, url string, body []byte, authorize func(*http.Request, [
 	return response.StatusCode
 }
 
-// TestMemoryStaysBoundedDuringALargeExport exports a million events in one page.
-func TestMemoryStaysBoundedDuringALargeExport(t *testing.T) {
+// TestDrillMemoryStaysBoundedDuringALargeExport exports a million events in one page.
+func TestDrillMemoryStaysBoundedDuringALargeExport(t *testing.T) {
 	const rows, most = 1_000_000, 150 << 20
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -101,45 +100,54 @@ func stored(t *testing.T, url string) map[string]bool {
 	return set
 }
 
-func TestWhatWasAcceptedOutlivesTheProcess(t *testing.T) {
+func TestWhatWasAcceptedOutlivesAStop(t *testing.T) {
+	accepted, kept := outliveEnd(t, (*proc.Process).Stop)
+	require.Len(t, kept, len(accepted), "an event was stored whose client was not told")
+}
+
+func TestDrillWhatWasAcceptedOutlivesAKill(t *testing.T) { outliveEnd(t, (*proc.Process).Kill) }
+
+// outliveEnd ends an API under load, and requires that it has lost nothing and counts repeats once.
+func outliveEnd(t *testing.T, end func(*proc.Process, testing.TB)) (accepted, kept map[string]bool) {
 	t.Parallel()
-	for name, end := range map[string]func(*proc.Process, testing.TB){
-		"stopped": (*proc.Process).Stop,
-		"killed":  (*proc.Process).Kill,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, url := dbtest.Fresh(t)
-			system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
-			_, key := system.Tenant(t)
-			api := system.API(t)
-			status, body := call(t, "POST", api.URL+"/v1/meters", key, `{"slug":"calls","event_type":"call"}`)
-			require.Equal(t, http.StatusCreated, status, body)
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+	_, key := system.Tenant(t)
+	api := system.API(t)
+	status, body := call(t, "POST", api.URL+"/v1/meters", key, `{"slug":"calls","event_type":"call"}`)
+	require.Equal(t, http.StatusCreated, status, body)
 
-			over := make(chan struct{})
-			time.AfterFunc(time.Second, func() { end(api, t); close(over) })
-			accepted, sent := load(t, api.URL, key, over)
-			<-over
-			require.NotEmpty(t, accepted)
-			kept := stored(t, url)
-			for id := range accepted {
-				require.True(t, kept[id], "accepted and lost: %s", id)
-			}
-			if name == "stopped" {
-				require.Len(t, kept, len(accepted), "an event was stored whose client was not told")
-			}
-
-			api.Start(t)
-			for id := range sent { // clients repeat what they are not sure of
-				if !accepted[id] {
-					status, body := call(t, "POST", api.URL+"/v1/events", key, event(id))
-					require.Equal(t, http.StatusOK, status, body)
-				}
-			}
-			_, total := call(t, "GET", api.URL+"/v1/usage/total?customer=acme", key, "")
-			require.JSONEq(t, fmt.Sprintf(`{"total":%d}`, len(sent)), total)
-		})
+	over, loaded := make(chan struct{}), make(chan struct{})
+	var sent map[string]bool
+	go func() {
+		defer close(loaded)
+		accepted, sent = load(t, api.URL, key, over)
+	}()
+	dbtest.Eventually(t, func() error {
+		if n := len(stored(t, url)); n < 500 {
+			return fmt.Errorf("%d events are stored", n)
+		}
+		return nil
+	})
+	end(api, t)
+	close(over)
+	<-loaded
+	require.NotEmpty(t, accepted)
+	kept = stored(t, url)
+	for id := range accepted {
+		require.True(t, kept[id], "accepted and lost: %s", id)
 	}
+
+	api.Start(t)
+	for id := range sent { // clients repeat what they are not sure of
+		if !accepted[id] {
+			status, body := call(t, "POST", api.URL+"/v1/events", key, event(id))
+			require.Equal(t, http.StatusOK, status, body)
+		}
+	}
+	_, total := call(t, "GET", api.URL+"/v1/usage/total?customer=acme", key, "")
+	require.JSONEq(t, fmt.Sprintf(`{"total":%d}`, len(sent)), total)
+	return accepted, kept
 }
 
 func TestTheAPIWorksWithoutTemporal(t *testing.T) {

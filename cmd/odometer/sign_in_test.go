@@ -15,9 +15,9 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestMemoryStaysBoundedWhileManySignIn tries passwords from more addresses
+// TestDrillMemoryStaysBoundedWhileManySignIn tries passwords from more addresses
 // than any limit knows, while others ingest.
-func TestMemoryStaysBoundedWhileManySignIn(t *testing.T) {
+func TestDrillMemoryStaysBoundedWhileManySignIn(t *testing.T) {
 	const most = 150 << 20
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"TRUSTED_PROXIES=127.0.0.0/8"}})

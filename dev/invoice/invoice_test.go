@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-func TestTwoMonthsEndWithEverythingExplained(t *testing.T) {
+func TestDrillTwoMonthsEndWithEverythingExplained(t *testing.T) {
 	t.Parallel()
 	var printed bytes.Buffer
 	d := newDrill(t, io.MultiWriter(&printed, t.Output()))

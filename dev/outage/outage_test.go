@@ -40,7 +40,7 @@ func (p process) Start(context.Context) error {
 	return nil
 }
 
-func TestAnOutageEndsWithWhatWasUsed(t *testing.T) {
+func TestDrillAnOutageEndsWithWhatWasUsed(t *testing.T) {
 	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
 	require.NotEmpty(t, address, "run make test, or dev/up test go test ./...")
 	_, database := dbtest.Fresh(t)

@@ -21,6 +21,7 @@ const (
 )
 
 func TestKeepsWhatItGotAndSaysWhoSignedIt(t *testing.T) {
+	began := time.Now()
 	server := start(t)
 	require.Equal(t, http.StatusNoContent, deliver(t, server, secret, `{"total":"1.50"}`))
 	require.Equal(t, http.StatusUnauthorized, deliver(t, server, other, `{"total":"9"}`))
@@ -31,7 +32,7 @@ func TestKeepsWhatItGotAndSaysWhoSignedIt(t *testing.T) {
 	require.Equal(t, `{"total":"1.50"}`, got[0].Body)
 	require.Equal(t, "/usage", got[0].Path)
 	require.Equal(t, "msg_1", got[0].Headers["Webhook-Id"])
-	require.WithinDuration(t, time.Now(), got[0].At, time.Minute)
+	require.WithinRange(t, got[0].At, began, time.Now())
 	require.False(t, got[1].SignatureValid)
 
 	ask(t, http.MethodDelete, server.URL+"/received", "")

@@ -1,0 +1,108 @@
+// Command testrun runs the Go tests of the modules that it is given, prints the output of
+// those that fail, and ends with one line about all of them. Arguments after the flags are
+// folders of modules.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// words are those of go test. Tests wait for servers more than they compute, so more of them
+// run at once than there are cores. The timeout only ends a package whose tests hang.
+var words = []string{"test", "-json", "-timeout", "60m", "-p", "6", "-parallel", "8"}
+
+func main() {
+	race := flag.Bool("race", false, "run the tests with Go's race detector")
+	run := flag.String("run", "", "run only the tests whose names match this regular expression")
+	skip := flag.String("skip", "", "do not run the tests whose names match this regular expression")
+	one := flag.String("one", "", "run one test, such as db.TestX or db.TestX/Case, and print all of its output")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	s := &summary{began: time.Now(), out: os.Stdout}
+	if *one != "" {
+		s.verbose = true
+		s.runOne(ctx, *one, flag.Args(), *race)
+	} else {
+		s.runAll(ctx, flag.Args(), *race, "-run", *run, "-skip", *skip)
+	}
+	if s.print(); s.failed() || ctx.Err() != nil {
+		os.Exit(1)
+	}
+}
+
+// runAll compiles the tests of all modules, and then runs them.
+func (s *summary) runAll(ctx context.Context, modules []string, race bool, flags ...string) {
+	var all []suite
+	for _, module := range modules {
+		suites, err := suitesOf(ctx, module, race)
+		if err != nil {
+			s.broken = append(s.broken, err.Error())
+		}
+		all = append(all, suites...)
+	}
+	for _, tests := range all {
+		tests.compile(ctx)
+	}
+	s.compiled = time.Since(s.began)
+	s.began = time.Now()
+	for _, tests := range all {
+		s.run(ctx, tests, flags...)
+	}
+}
+
+var testName = regexp.MustCompile(`^(?:(.*?)\.)?((?:Test|Example|Fuzz)\w*(?:/.*)?)$`)
+
+// runOne runs the test FOLDER.NAME, or the tests of that NAME in any package.
+func (s *summary) runOne(ctx context.Context, test string, modules []string, race bool) {
+	parts := testName.FindStringSubmatch(test)
+	if parts == nil {
+		s.broken = append(s.broken, fmt.Sprintf("%q names no test: write TEST=db.TestX or TEST=db.TestX/Case", test))
+		return
+	}
+	var anchored []string
+	for part := range strings.SplitSeq(parts[2], "/") {
+		anchored = append(anchored, "^"+regexp.QuoteMeta(part)+"$")
+	}
+	flags := []string{"-count=1", "-run", strings.Join(anchored, "/")}
+	if parts[1] == "" && !strings.HasPrefix(test, ".") {
+		s.runAll(ctx, modules, race, flags...)
+		return
+	}
+	tests := suite{module: ".", race: race, packages: []string{"./" + parts[1]}}
+	for _, m := range modules {
+		if within, err := filepath.Rel(m, parts[1]); err == nil && m != "." && !strings.HasPrefix(within, "..") {
+			tests.module, tests.packages = m, []string{"./" + within}
+		}
+	}
+	s.run(ctx, tests, flags...)
+}
+
+// run runs the tests of a suite and reads the events that go test prints.
+func (s *summary) run(ctx context.Context, tests suite, flags ...string) {
+	command := exec.CommandContext(ctx, "go", tests.words(append(words, flags...)...)...)
+	command.Dir, command.Stderr = tests.module, os.Stderr
+	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
+	events, err := command.StdoutPipe()
+	if err == nil {
+		err = command.Start()
+	}
+	if err == nil {
+		s.read(events)
+		err = command.Wait()
+	}
+	if err != nil && !s.failed() {
+		s.broken = append(s.broken, fmt.Sprintf("go test in %s: %v", tests.module, err))
+	}
+}

@@ -1,5 +1,8 @@
 # Everything a contributor types. The work is in dev/up.
 
+# Without the clone's path in what is compiled, another clone finds it in Go's cache.
+export GOFLAGS := -trimpath $(GOFLAGS)
+
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
 # The client is a module of its own, so that those who import it inherit none of our dependencies; what
 # drives a browser is one, so that we inherit none of the browser's, and what reads the Helm chart another.
@@ -48,23 +51,38 @@ newcomer: ## the first day of somebody who follows the dashboard's labels, from 
 build: dashboard ## bin/odometer, with the dashboard in it
 	go build -o bin/odometer ./cmd/odometer
 
-test: ## all tests, against servers of their own
-	@dev/up browser
-	@dev/up operating
-	@dev/up dashboard
-	dev/up test $(MAKE) --no-print-directory test-go RACE="$$(dev/up race)"
-	@[ -n "$(TEST_COMMUNITY_DATABASE_URL)" ] || \
-		echo "TEST_COMMUNITY_DATABASE_URL is not set: what only TimescaleDB's Community edition does was not tested."
+test: test-setup ## every rule, contract, property, replay and interface, against servers of their own
+	@$(call run_tests,-skip '^TestDrill')
+
+test-long: test-setup ## the drills: kills, load, a browser on every screen, many simulated lives
+	@HISTORIES=100 $(call run_tests,-run '^Test(Drill|Property)')
+
+test-one: test-setup ## one test, with its output: TEST=db.TestX, or TEST=db.TestX/Case
+	$(if $(TEST),,$(error Name a test, such as TEST=db.TestX/Case))
+	@$(call run_tests,-one '$(TEST)')
+
+RUNS = 5
+stress: test-setup ## make test RUNS times while another program keeps every core busy; ends at the first failure
+	@for run in $$(seq $(RUNS)); do \
+		GOFLAGS="$(GOFLAGS) -count=1" go run ./dev/stress $(MAKE) --no-print-directory test || exit; uptime; done
+
+test-setup: # only the first time takes long
+	@dev/up setup
+	@$(call in_each,go build -o /dev/null ./...)
+
+# Drills are named TestDrill…. Property tests, TestProperty…, run in both tiers, with more histories in the long one.
+# The tests' servers keep nothing. Tests that crash a server start one of their own, without these settings.
+test_settings = -c fsync=off -c synchronous_commit=off -c full_page_writes=off
+run_tests = DATABASE_SETTINGS="$(test_settings)" dev/up test go run ./dev/testrun $$(dev/up race) $(1) $(modules); status=$$?; \
+	[ -n "$(TEST_COMMUNITY_DATABASE_URL)" ] || \
+		echo "TEST_COMMUNITY_DATABASE_URL is not set: what only TimescaleDB's Community edition does was not tested."; \
+	exit $$status
 
 # What api serves at /. Without it, a program has a page in its place that says so: go build needs no Node.
 dashboard: dashboard/dist/built/index.html ## the dashboard, for the next go build; needs Node 20.19, 22.12 or newer
 
 dashboard/dist/built/index.html: dashboard/node_modules $(shell find dashboard client/typescript -type d \( -name node_modules -o -name dist \) -prune -o -type f -print)
 	npm run --silent --prefix dashboard build
-
-# Those that take longest, and mostly wait, are begun first.
-test-go:
-	$(call each,go test $(RACE) -timeout 60m $$(ls -d ./worker ./activities 2>/dev/null) ./...)
 
 test-dates: ## the tests of the rules on twelve other days: each weekday, and where months, years and offsets change
 	dev/up test dev/test-dates
@@ -77,7 +95,7 @@ LIVES = 1000000
 SEED = 1
 FAILURES = 1
 simulate: ## LIVES lives of customers through the rules of billing, from SEED on, until FAILURES of them went wrong
-	LIVES=$(LIVES) SEED=$(SEED) FAILURES=$(FAILURES) go test ./billing -run TestLives -v -count=1 -timeout 6h
+	LIVES=$(LIVES) SEED=$(SEED) FAILURES=$(FAILURES) go test ./billing -run TestPropertyLives -v -count=1 -timeout 6h
 
 mutate: ## faults put into the rules of billing one at a time, all or ONLY=plans.go; exit 1 where the tests notice too few; FAULTS=. puts known ones back, which lives have to find
 	go run ./dev/mutate $(if $(FAULTS),-faults '$(FAULTS)' -lives 20000,-only '$(ONLY)')
@@ -127,6 +145,6 @@ check: ## what CI runs: the dashboard's build, lint, compatibility, generated fi
 	@$(MAKE) --no-print-directory lint breaking
 	@state() { git status --porcelain; git diff; }; before=$$(state) && $(MAKE) --no-print-directory generate && \
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
-	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test test-long
 
-.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-go test-dates stripe-live simulate mutate bench bench-large generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-long test-one test-setup stress test-dates stripe-live simulate mutate bench bench-large generate breaking lint check

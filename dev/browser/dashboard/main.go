@@ -249,7 +249,7 @@ func (w walk) look(ctx context.Context, s screen) error {
 				return err
 			}
 			if j == 0 {
-				if err := errors.Join(w.open(ctx, s), w.still(ctx)); err != nil {
+				if err := w.openStill(ctx, s); err != nil {
 					return fmt.Errorf("open %s at %d: %w", s.name, window.width, err)
 				}
 			}
@@ -274,6 +274,20 @@ const shifts = `new Promise((tell) => {
 		tell({sum: own.reduce((sum, one) => sum + one.value, 0), of: own.slice(0, 2).flatMap((one) => one.sources.map(named))});
 	}, 50)));
 })`
+
+// openStill opens a screen on which nothing moves while it is read. Live content may change
+// meanwhile, so only a screen that moves each time it is opened fails.
+func (w walk) openStill(ctx context.Context, s screen) (err error) {
+	for range 3 {
+		if err = w.open(ctx, s); err != nil {
+			return err
+		}
+		if err = w.still(ctx); err == nil {
+			return nil
+		}
+	}
+	return err
+}
 
 // still fails where what was there has moved while the rest came.
 func (w walk) still(ctx context.Context) error {

@@ -13,10 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-const (
-	redisTimeout = 250 * time.Millisecond // a request does not wait longer for its limit
-	redisRetry   = time.Second            // between attempts while Redis does not answer
-)
+// redisRetry is the time between attempts while Redis does not answer.
+const redisRetry = time.Second
 
 // OpenRedis returns a client that gives up soon. It connects when it is first used.
 func OpenRedis(url string) (*redis.Client, error) {

@@ -46,7 +46,6 @@ func (p Passwords) Hash(email, password string) []byte {
 const (
 	hashingPlaces = 4 // of which an address has at most half
 	hashingRest   = 2 // times as long as a hash took
-	hashingWait   = 5 * time.Second
 )
 
 // hashing makes one hash at a time. Whoever has had one made keeps a place until it has

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"runtime"
-	"time"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
@@ -12,9 +11,6 @@ import (
 
 // atOnce is how much of a body is decoded without waiting for a turn.
 const atOnce = 16 << 10
-
-// processorWait bounds how long a body waits to be decoded.
-const processorWait = 10 * time.Second
 
 // newProcessors shares half of the processors among tenants whose requests keep
 // one busy. The others are left to requests that need one for a moment: those

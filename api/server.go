@@ -89,9 +89,6 @@ type server struct {
 	metrics     metrics
 }
 
-// credentialTimeout bounds how long requests wait for the database to say who asks.
-const credentialTimeout = 5 * time.Second
-
 // New returns the handler of every route.
 func New(deps Deps) (http.Handler, error) {
 	pageKey, err := derive(deps.Secret, "page-tokens")

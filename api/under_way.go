@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"strconv"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -19,7 +18,6 @@ const maxRequests = 512
 const (
 	largePage     = 200
 	maxLargePages = 6
-	largePageWait = 10 * time.Second
 )
 
 var errUnderWay = metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant are under way; try again")

@@ -1,0 +1,13 @@
+package api
+
+import "time"
+
+// How long a request waits for what others share with it. These are variables because tests
+// wait longer: a machine that is busy with something else is no failure.
+var (
+	hashingWait       = 5 * time.Second        // for its turn to hash a password
+	processorWait     = 10 * time.Second       // for its turn to decode a body
+	largePageWait     = 10 * time.Second       // for its turn to hold a large page
+	credentialTimeout = 5 * time.Second        // for the database to find a credential
+	redisTimeout      = 250 * time.Millisecond // for Redis to count a request
+)

@@ -1,10 +1,10 @@
-// Command testrun runs the Go tests of the modules that it is given, prints the output of
-// those that fail, and ends with one line about all of them. Arguments after the flags are
-// folders of modules.
+// Command testrun runs the Go tests of the given modules, prints the output of failed tests,
+// and ends with a one-line summary. Its arguments are the folders of the modules.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,14 +12,16 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 )
 
-// words are those of go test. Tests wait for servers more than they compute, so more of them
-// run at once than there are cores. The timeout only ends a package whose tests hang.
-var words = []string{"test", "-json", "-timeout", "60m", "-p", "6", "-parallel", "8"}
+// goTest are the words of every go test. Tests wait for servers more than they compute, so
+// more of them run at once than there are cores. The timeout only ends a package that hangs.
+// Nothing is taken from go's cache, because property tests try other histories in each run.
+var goTest = []string{"test", "-json", "-count=1", "-timeout", "60m", "-p", "5", "-parallel", "6"}
 
 func main() {
 	race := flag.Bool("race", false, "run the tests with Go's race detector")
@@ -48,7 +50,7 @@ func (s *summary) runAll(ctx context.Context, modules []string, race bool, flags
 	for _, module := range modules {
 		suites, err := suitesOf(ctx, module, race)
 		if err != nil {
-			s.broken = append(s.broken, err.Error())
+			s.brokenPackages = append(s.brokenPackages, err.Error())
 		}
 		all = append(all, suites...)
 	}
@@ -68,14 +70,19 @@ var testName = regexp.MustCompile(`^(?:(.*?)\.)?((?:Test|Example|Fuzz)\w*(?:/.*)
 func (s *summary) runOne(ctx context.Context, test string, modules []string, race bool) {
 	parts := testName.FindStringSubmatch(test)
 	if parts == nil {
-		s.broken = append(s.broken, fmt.Sprintf("%q names no test: write TEST=db.TestX or TEST=db.TestX/Case", test))
+		s.brokenPackages = append(s.brokenPackages, fmt.Sprintf("%q names no test: write TEST=db.TestX or TEST=db.TestX/Case", test))
 		return
 	}
 	var anchored []string
 	for part := range strings.SplitSeq(parts[2], "/") {
 		anchored = append(anchored, "^"+regexp.QuoteMeta(part)+"$")
 	}
-	flags := []string{"-count=1", "-run", strings.Join(anchored, "/")}
+	flags := []string{"-run", strings.Join(anchored, "/")}
+	defer func() {
+		if s.passed+s.failureCount()+len(s.skipped) == 0 {
+			s.brokenPackages = append(s.brokenPackages, "there is no test "+test)
+		}
+	}()
 	if parts[1] == "" && !strings.HasPrefix(test, ".") {
 		s.runAll(ctx, modules, race, flags...)
 		return
@@ -91,7 +98,8 @@ func (s *summary) runOne(ctx context.Context, test string, modules []string, rac
 
 // run runs the tests of a suite and reads the events that go test prints.
 func (s *summary) run(ctx context.Context, tests suite, flags ...string) {
-	command := exec.CommandContext(ctx, "go", tests.words(append(words, flags...)...)...)
+	failures := s.failureCount()
+	command := exec.CommandContext(ctx, "go", tests.arguments(slices.Concat(goTest, flags)...)...)
 	command.Dir, command.Stderr = tests.module, os.Stderr
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGINT) }
 	events, err := command.StdoutPipe()
@@ -99,10 +107,9 @@ func (s *summary) run(ctx context.Context, tests suite, flags ...string) {
 		err = command.Start()
 	}
 	if err == nil {
-		s.read(events)
-		err = command.Wait()
+		err = errors.Join(s.read(events), command.Wait())
 	}
-	if err != nil && !s.failed() {
-		s.broken = append(s.broken, fmt.Sprintf("go test in %s: %v", tests.module, err))
+	if err != nil && s.failureCount() == failures {
+		s.brokenPackages = append(s.brokenPackages, fmt.Sprintf("go test in %s: %v", tests.module, err))
 	}
 }

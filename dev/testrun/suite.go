@@ -19,11 +19,11 @@ type suite struct {
 	packages []string
 }
 
-// slowest are the packages that are started before all others, the last of them first.
+// slowest lists the packages to start first, in reverse order.
 var slowest = []string{"/api", "/activities", "/cmd/odometer", "/db", "/worker"}
 
-// sequential are packages without concurrency: there the race detector finds nothing and
-// takes five times as long.
+// sequential are packages without concurrency. The race detector would take five times as
+// long there, and find nothing.
 var sequential = []string{"", "/billing", "/metering"}
 
 // suitesOf returns the suites of a module.
@@ -42,26 +42,28 @@ func suitesOf(ctx context.Context, module string, race bool) ([]suite, error) {
 			plain.packages = append(plain.packages, path)
 		}
 	}
-	slices.SortStableFunc(raced.packages, func(a, b string) int {
-		return cmp.Compare(slices.Index(slowest, folderOf(b)), slices.Index(slowest, folderOf(a)))
-	})
+	for _, s := range []suite{plain, raced} {
+		slices.SortStableFunc(s.packages, func(a, b string) int {
+			return cmp.Compare(slices.Index(slowest, folderOf(b)), slices.Index(slowest, folderOf(a)))
+		})
+	}
 	return slices.DeleteFunc([]suite{plain, raced}, func(s suite) bool { return len(s.packages) == 0 }), nil
 }
 
 func folderOf(path string) string { return strings.TrimPrefix(path, modulePath) }
 
-// words returns the words of a go command about the suite.
-func (s suite) words(words ...string) []string {
+// arguments returns those of a go command about the suite.
+func (s suite) arguments(command ...string) []string {
 	if s.race {
-		words = append(slices.Clone(words), "-race")
+		command = append(slices.Clone(command), "-race")
 	}
-	return slices.Concat(words, s.packages)
+	return slices.Concat(command, s.packages)
 }
 
-// compile compiles the tests and all that they import. What does not compile is reported
-// when the tests run.
+// compile compiles the tests and all that they import. Compile errors are reported when the
+// tests run.
 func (s suite) compile(ctx context.Context) {
-	command := exec.CommandContext(ctx, "go", s.words("list", "-export", "-test", "-deps")...)
+	command := exec.CommandContext(ctx, "go", s.arguments("list", "-export", "-test", "-deps")...)
 	command.Dir = s.module
 	_ = command.Run()
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,7 @@ type event struct {
 	FailedBuild string `json:"FailedBuild"` // why the tests of a package cannot run
 }
 
-// test is the name of a test or of a package.
+// test is the name of a test, or of a package if Name is empty.
 type test struct{ Package, Name string }
 
 // String returns the test as make test-one takes it.
@@ -39,7 +40,7 @@ type timed struct {
 	seconds float64
 }
 
-// summary is what became of the tests.
+// summary collects the results of the tests.
 type summary struct {
 	began    time.Time     // of the tests
 	compiled time.Duration // how long compiling them took
@@ -49,24 +50,34 @@ type summary struct {
 	packages, passed int
 	failures         []test
 	skipped          []test
-	broken           []string // packages that do not compile, or end without a failed test, and why
-	durations        []timed  // of tests that are not part of another
+	brokenPackages   []string // without a failed test, and why
+	durations        []timed  // of tests that are no subtests
 	output           map[test][]string
 }
 
-func (s *summary) failed() bool { return len(s.failures)+len(s.broken) > 0 }
+func (s *summary) failed() bool { return s.failureCount() > 0 }
 
-func (s *summary) read(events io.Reader) {
+// failureCount counts a test whose subtest fails once.
+func (s *summary) failureCount() int { return len(s.deepest()) + len(s.brokenPackages) }
+
+// read reads the events that go test prints, to their end.
+func (s *summary) read(events io.Reader) error {
 	s.output = make(map[test][]string)
-	lines := bufio.NewScanner(events)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
+	lines := bufio.NewReader(events)
+	for {
+		line, err := lines.ReadBytes('\n')
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			fmt.Fprintln(s.out, lines.Text()) // go's own words
-			continue
+		if len(line) > 0 && json.Unmarshal(line, &e) == nil {
+			s.add(e)
+		} else {
+			fmt.Fprintf(s.out, "%s", line) // not JSON: a message of the go command
 		}
-		s.add(e)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 	}
 }
 
@@ -77,8 +88,6 @@ func (s *summary) add(e event) {
 		s.keep(t, e.Output)
 	case "build-output":
 		fmt.Fprint(s.out, e.Output)
-	case "build-fail":
-		s.broken = append(s.broken, e.ImportPath+" does not compile")
 	case "pass", "fail", "skip":
 		if e.Test == "" {
 			s.endPackage(e)
@@ -106,8 +115,7 @@ func (s *summary) endTest(t test, e event) {
 	case "skip":
 		s.skipped = append(s.skipped, t)
 	case "fail":
-		s.failures = append(s.failures, t)
-		s.show(t)
+		s.fail(t)
 	}
 	delete(s.output, t)
 	if !strings.Contains(t.Name, "/") {
@@ -115,44 +123,54 @@ func (s *summary) endTest(t test, e event) {
 	}
 }
 
-func (s *summary) endPackage(e event) {
-	own := test{e.Package, ""}
-	if e.Action == "skip" || slices.ContainsFunc(s.output[own], func(line string) bool { return strings.Contains(line, "[no test files]") }) {
-		return
-	}
-	s.packages++
-	if e.Action == "fail" && e.FailedBuild == "" && !slices.ContainsFunc(s.failures, func(t test) bool { return t.Package == e.Package }) {
-		s.broken = append(s.broken, e.Package+" ended before its tests did")
-		for t := range s.output { // those that had not ended
-			if t.Package == e.Package && t.Name != "" {
-				s.show(t)
-			}
-		}
-	}
-	s.show(own)
-	delete(s.output, own)
-}
-
-// show prints the kept output of a test, or the last line of a package that has passed.
-func (s *summary) show(t test) {
-	lines := s.output[t]
-	if t.Name == "" {
-		lines = slices.DeleteFunc(lines, func(line string) bool { return line == "PASS\n" || line == "FAIL\n" })
-	}
-	if t.Name != "" {
-		fmt.Fprintf(s.out, "FAIL: %s\n", t)
-	}
-	for _, line := range lines {
+func (s *summary) fail(t test) {
+	s.failures = append(s.failures, t)
+	fmt.Fprintf(s.out, "FAIL: %s\n", t)
+	for _, line := range s.output[t] {
 		fmt.Fprint(s.out, line)
 	}
 }
 
-// print prints the line that sums everything up.
+func (s *summary) endPackage(e event) {
+	own := test{e.Package, ""}
+	lines := s.output[own]
+	delete(s.output, own)
+	if e.Action == "skip" || slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "[no test files]") }) {
+		return
+	}
+	s.packages++
+	if e.Action == "fail" {
+		s.failPackage(e)
+	}
+	for _, line := range lines {
+		if line != "PASS\n" && line != "FAIL\n" {
+			fmt.Fprint(s.out, line)
+		}
+	}
+}
+
+// failPackage also fails the tests that were running when a package ended, as after a panic.
+func (s *summary) failPackage(e event) {
+	ofPackage := func(t test) bool { return t.Package == e.Package }
+	unfinished := slices.SortedFunc(maps.Keys(s.output), func(a, b test) int { return cmp.Compare(a.Name, b.Name) })
+	for _, t := range slices.DeleteFunc(unfinished, func(t test) bool { return !ofPackage(t) }) {
+		s.fail(t)
+		delete(s.output, t)
+	}
+	switch {
+	case e.FailedBuild != "":
+		s.brokenPackages = append(s.brokenPackages, e.Package+" does not compile")
+	case !slices.ContainsFunc(s.failures, ofPackage):
+		s.brokenPackages = append(s.brokenPackages, e.Package+" failed outside of a test")
+	}
+}
+
+// print prints the skipped tests, the broken packages and the line that sums everything up.
 func (s *summary) print() {
 	for _, t := range s.skipped {
 		fmt.Fprintln(s.out, "skipped:", t)
 	}
-	for _, why := range s.broken {
+	for _, why := range s.brokenPackages {
 		fmt.Fprintln(s.out, "FAIL:", why)
 	}
 	slices.SortFunc(s.durations, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })
@@ -165,11 +183,11 @@ func (s *summary) print() {
 		repeat = "make test-one TEST='" + deepest[0].String() + "'"
 	}
 	fmt.Fprintf(s.out, "%d packages: %d passed, %d failed, %d skipped in %.0f s (compiled in %.0f s); slowest: %s; repeat one alone: %s\n",
-		s.packages, s.passed, len(s.failures)+len(s.broken), len(s.skipped), time.Since(s.began).Seconds(), s.compiled.Seconds(),
+		s.packages, s.passed, s.failureCount(), len(s.skipped), time.Since(s.began).Seconds(), s.compiled.Seconds(),
 		strings.Join(slowest, ", "), repeat)
 }
 
-// deepest returns the failures that are no failure of a part of theirs.
+// deepest returns the failed tests that have no failed subtest.
 func (s *summary) deepest() []test {
 	return slices.DeleteFunc(slices.Clone(s.failures), func(t test) bool {
 		return slices.ContainsFunc(s.failures, func(part test) bool {

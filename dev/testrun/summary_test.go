@@ -15,7 +15,7 @@ func TestASummaryNamesWhatFailed(t *testing.T) {
 	const p = `"Package":"` + modulePath + `/db"`
 	var out bytes.Buffer
 	s := &summary{out: &out}
-	s.read(strings.NewReader(strings.Join([]string{
+	require.NoError(t, s.read(strings.NewReader(strings.Join([]string{
 		`{"Action":"run",` + p + `,"Test":"TestA"}`,
 		`{"Action":"output",` + p + `,"Test":"TestA","Output":"of a test that passes\n"}`,
 		`{"Action":"pass",` + p + `,"Test":"TestA","Elapsed":1.5}`,
@@ -28,7 +28,8 @@ func TestASummaryNamesWhatFailed(t *testing.T) {
 		`{"Action":"fail",` + p + `,"Elapsed":4}`,
 		`{"Action":"build-output","ImportPath":"api","Output":"api/x.go:1: undefined: y\n"}`,
 		`{"Action":"build-fail","ImportPath":"api"}`,
-	}, "\n")))
+		`{"Action":"fail","Package":"api","FailedBuild":"api"}`,
+	}, "\n"))))
 	s.print()
 	printed := out.String()
 	require.True(t, s.failed())
@@ -37,7 +38,7 @@ func TestASummaryNamesWhatFailed(t *testing.T) {
 	require.Contains(t, printed, "FAIL\tdb\t4.0s\n")
 	require.Contains(t, printed, "api/x.go:1: undefined: y\n")
 	require.Contains(t, printed, "skipped: db.TestC\n")
-	require.Contains(t, printed, "1 packages: 1 passed, 3 failed, 1 skipped")
+	require.Contains(t, printed, "2 packages: 1 passed, 2 failed, 1 skipped")
 	require.Contains(t, printed, "slowest: db.TestB 2.5 s, db.TestA 1.5 s, db.TestC 0.0 s; repeat one alone: make test-one TEST='db.TestB/Case'\n")
 }
 
@@ -48,8 +49,12 @@ func TestAPackageThatPanicsShowsItsUnfinishedTests(t *testing.T) {
 	const p = `"Package":"` + modulePath + `"`
 	var out bytes.Buffer
 	s := &summary{out: &out}
-	s.read(strings.NewReader(`{"Action":"output",` + p + `,"Test":"TestA","Output":"panic: so\n"}` + "\n" + `{"Action":"fail",` + p + `,"Elapsed":4}`))
-	require.True(t, s.failed())
+	require.NoError(t, s.read(strings.NewReader(strings.Join([]string{
+		`{"Action":"fail",` + p + `,"Test":"TestB","Elapsed":1}`,
+		`{"Action":"output",` + p + `,"Test":"TestA","Output":"panic: so\n"}`,
+		`{"Action":"fail",` + p + `,"Elapsed":4}`,
+	}, "\n"))))
+	require.Equal(t, 2, s.failureCount())
 	require.Contains(t, out.String(), "FAIL: .TestA\npanic: so\n")
 }
 

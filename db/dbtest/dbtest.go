@@ -44,7 +44,7 @@ func Open(t testing.TB) *db.DB {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.store == nil {
-		shared.url = create(t, ServerURL(t), migrated(t))
+		shared.url = create(t, ServerURL(t), templateName(t))
 		shared.store = connect(t, As(t, shared.url, service))
 	}
 	return shared.store
@@ -131,23 +131,22 @@ func ServerURL(t testing.TB) string {
 	return server
 }
 
-// create makes a database on the server, empty or a copy of another to which nobody is
-// connected, and returns its URL. The server is the test run's own and goes with
-// everything in it.
-func create(t testing.TB, server string, template ...string) string {
+// create creates a database, empty or as a copy of one that has no connections, and returns
+// its URL. The server belongs to the test run and ends with it.
+func create(t testing.TB, server string, source ...string) string {
 	t.Helper()
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), time.Now().UnixNano())
 	conn := connectTo(t, server)
 	defer conn.Close(context.Background())
 	makeRoles(t, conn)
 	statement := "create database " + name
-	if len(template) > 0 {
-		statement += " template " + template[0] + " strategy file_copy"
+	if len(source) > 0 {
+		statement += " template " + source[0] + " strategy file_copy"
 	}
 	_, err := conn.Exec(context.Background(), statement)
 	require.NoError(t, err)
-	if len(template) > 0 {
-		copySettings(t, conn, template[0], name)
+	if len(source) > 0 {
+		copySettings(t, conn, source[0], name)
 	}
 	address, err := url.Parse(server)
 	require.NoError(t, err)
@@ -163,12 +162,11 @@ func connectTo(t testing.TB, address string) *pgx.Conn {
 	return conn
 }
 
-// copySettings gives a database the settings of its roles in another, which are no part of
-// the other's copy.
+// copySettings copies the settings of roles in a database, which create database does not copy.
 func copySettings(t testing.TB, conn *pgx.Conn, from, to string) {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
-		select format('alter role %I in database %I set %s = %L', r.rolname, $2::text, split_part(setting, '=', 1), split_part(setting, '=', 2))
+		select format('alter role %I in database %I set %s = %L', r.rolname, $2::text, split_part(setting, '=', 1), substr(setting, strpos(setting, '=') + 1))
 		from pg_db_role_setting s
 		join pg_database d on d.oid = s.setdatabase
 		join pg_roles r on r.oid = s.setrole,
@@ -188,16 +186,16 @@ var template struct {
 	name string
 }
 
-// migrated returns the name of a migrated database to copy, which the first test of a test
-// run makes for all test binaries.
-func migrated(t testing.TB) string {
+// templateName returns the name of a migrated database to copy. The first caller of a test run
+// creates it, other test binaries wait for that.
+func templateName(t testing.TB) string {
 	t.Helper()
 	template.Lock()
 	defer template.Unlock()
 	if template.name != "" {
 		return template.name
 	}
-	run := sha256.Sum256([]byte(cmp.Or(os.Getenv("TEST_BINARIES"), fmt.Sprint(os.Getpid()))))
+	run := sha256.Sum256([]byte(cmp.Or(os.Getenv("TEST_BINARIES"), fmt.Sprint(os.Getpid(), time.Now().UnixNano()))))
 	name, server, ctx := fmt.Sprintf("template_%x", run[:8]), ServerURL(t), context.Background()
 	conn := connectTo(t, server)
 	defer conn.Close(ctx) // also releases the lock
@@ -217,8 +215,8 @@ func migrated(t testing.TB) string {
 	return name
 }
 
-// disconnect ends all connections to a database, and lets no other be made: TimescaleDB's
-// own workers come and go.
+// disconnect forbids connections to a database and ends those that exist, including those of
+// TimescaleDB's background workers.
 func disconnect(t testing.TB, conn *pgx.Conn, name string) {
 	t.Helper()
 	_, err := conn.Exec(t.Context(), "alter database "+name+" allow_connections false")
@@ -254,7 +252,7 @@ func Empty(t testing.TB, server string) string {
 func Fresh(t testing.TB) (*db.DB, string) {
 	t.Helper()
 	server := ServerURL(t)
-	address := create(t, server, migrated(t))
+	address := create(t, server, templateName(t))
 	t.Cleanup(func() { Drop(t, server, address) })
 	store := connect(t, As(t, address, service))
 	t.Cleanup(store.Close)
@@ -269,10 +267,12 @@ func Copy(t testing.TB, address string) string {
 	conn := connectTo(t, server)
 	defer conn.Close(context.Background())
 	disconnect(t, conn, from)
+	defer func() {
+		_, err := conn.Exec(context.Background(), "alter database "+from+" allow_connections true")
+		require.NoError(t, err)
+	}()
 	target := create(t, server, from)
 	t.Cleanup(func() { Drop(t, server, target) })
-	_, err := conn.Exec(t.Context(), "alter database "+from+" allow_connections true")
-	require.NoError(t, err)
 	return target
 }
 

@@ -44,7 +44,7 @@ type Config struct {
 	Tags            string
 }
 
-// New builds the binary, once per test binary and tags, and migrates the database.
+// New builds the binary, once per test run and tags, and migrates the database.
 func New(t testing.TB, config Config) *System {
 	t.Helper()
 	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t, config.Tags), database: config.DatabaseURL}
@@ -68,16 +68,17 @@ func randomKey() string {
 	return base64.StdEncoding.EncodeToString(key[:])
 }
 
-// folder is where this process keeps binaries that it shares with no other.
-var folder = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "odometer-test-*") })
+// binaryFolder makes a folder for the binaries of this process alone.
+var binaryFolder = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "odometer-test-*") })
 
-// build returns the path of the binary. One test binary of a test run builds it for all.
+// build returns the path of the binary. The first process of a test run builds it, the others
+// use it too.
 func build(t testing.TB, tags string) string {
 	t.Helper()
 	in := os.Getenv("TEST_BINARIES") // dev/up test removes it
 	if in == "" {
 		var err error
-		if in, err = folder(); err != nil {
+		if in, err = binaryFolder(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,9 +94,12 @@ func build(t testing.TB, tags string) string {
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
-	command := exec.Command("go", "build", "-buildvcs=false", "-tags="+tags, "-o", path, "github.com/odometer-metering/odometer/cmd/odometer")
+	command := exec.Command("go", "build", "-buildvcs=false", "-tags="+tags, "-o", path+".new", "github.com/odometer-metering/odometer/cmd/odometer")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("build odometer: %v\n%s", err, out)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

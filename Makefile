@@ -1,6 +1,6 @@
 # Everything a contributor types. The work is in dev/up.
 
-# Without the clone's path in what is compiled, another clone finds it in Go's cache.
+# Without the clone's path in compiled packages, all clones share Go's build cache.
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
@@ -57,23 +57,24 @@ test: test-setup ## every rule, contract, property, replay and interface, agains
 test-long: test-setup ## the drills: kills, load, a browser on every screen, many simulated lives
 	@HISTORIES=100 $(call run_tests,-run '^Test(Drill|Property)')
 
-test-one: test-setup ## one test, with its output: TEST=db.TestX, or TEST=db.TestX/Case
-	$(if $(TEST),,$(error Name a test, such as TEST=db.TestX/Case))
+test-one: named-test test-setup ## one test, with its output: TEST=db.TestX, or TEST=db.TestX/Case
 	@$(call run_tests,-one '$(TEST)')
 
-RUNS = 5
-stress: test-setup ## make test RUNS times while another program keeps every core busy; ends at the first failure
-	@for run in $$(seq $(RUNS)); do \
-		GOFLAGS="$(GOFLAGS) -count=1" go run ./dev/stress $(MAKE) --no-print-directory test || exit; uptime; done
+named-test:
+	$(if $(TEST),,$(error Name a test, such as TEST=db.TestX/Case))
 
-test-setup: # only the first time takes long
+RUNS = 5
+stress: test-setup ## make test RUNS times while another program keeps every core busy; stops at the first failure
+	@for run in $$(seq $(RUNS)); do go run ./dev/stress $(MAKE) --no-print-directory test || exit; uptime; done
+
+test-setup: # slow only the first time
 	@dev/up setup
 	@$(call in_each,go build -o /dev/null ./...)
 
 # Drills are named TestDrill…. Property tests, TestProperty…, run in both tiers, with more histories in the long one.
-# The tests' servers keep nothing. Tests that crash a server start one of their own, without these settings.
+# The tests' servers run without durability. Tests that crash a server start one of their own, with it.
 test_settings = -c fsync=off -c synchronous_commit=off -c full_page_writes=off
-run_tests = DATABASE_SETTINGS="$(test_settings)" dev/up test go run ./dev/testrun $$(dev/up race) $(1) $(modules); status=$$?; \
+run_tests = DATABASE_SETTINGS="$(test_settings) $$DATABASE_SETTINGS" dev/up test go run ./dev/testrun $$(dev/up race) $(1) $(modules); status=$$?; \
 	[ -n "$(TEST_COMMUNITY_DATABASE_URL)" ] || \
 		echo "TEST_COMMUNITY_DATABASE_URL is not set: what only TimescaleDB's Community edition does was not tested."; \
 	exit $$status
@@ -147,4 +148,4 @@ check: ## what CI runs: the dashboard's build, lint, compatibility, generated fi
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test test-long
 
-.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-long test-one test-setup stress test-dates stripe-live simulate mutate bench bench-large generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-long test-one named-test test-setup stress test-dates stripe-live simulate mutate bench bench-large generate breaking lint check

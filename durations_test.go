@@ -12,14 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Tests assert order, counts and times of an injected clock. A duration that is measured
-// depends on what else the machine does: a promise about one is a figure of make bench or
-// make attack. Within synctest.Test, and in Temporal's test environment, time is simulated.
+// Tests assert order, counts and times of an injected clock. A measured duration depends on the
+// load of the machine: make bench and make attack assert those. Within synctest.Test, and in
+// Temporal's test environment, time is simulated.
 
 // clockCalls read the machine's clock, compare times with a tolerance, or wait for a time.
 var clockCalls = map[string]bool{
 	"time.Since": true, "time.Until": true, "time.Sleep": true, "time.After": true, "time.AfterFunc": true, "time.Tick": true,
-	"time.NewTimer": true, "time.NewTicker": true, "context.WithTimeout": true, "context.WithDeadline": true,
+	"time.NewTimer": true, "time.NewTicker": true, "context.WithTimeout": true, "context.WithDeadline": true, "context.WithTimeoutCause": true,
+	"require.Eventually": true, "require.Never": true, "assert.Eventually": true, "assert.Never": true, "dbtest.Within": true,
 	"require.WithinDuration": true, "require.InDelta": true, "assert.WithinDuration": true, "assert.InDelta": true,
 }
 
@@ -28,28 +29,31 @@ var simulated = map[string]bool{"workflows": true}
 
 // durationsAllowed are the lines that may call one of clockCalls.
 var durationsAllowed = map[string]string{
-	"took = time.Since(began)":                         "make bench measures it; nothing asserts it",
-	"// the database keeps microseconds":               "a rounding",
-	"left <= time.Since(m.began)+100*time.Millisecond": "Redis has no other clock: near the window's end the test advances past it",
-	"s.fake.Advance(time.Until(hold.Deadline)":         "the fake's clock begins at the real time",
-	"begun = append(begun, time.Since(began))":         "called within synctest.Test",
-	"time.Sleep(40 * time.Millisecond)":                "the same",
+	"worker/auto_sync_test.go: took = time.Since(began)":                  "make bench measures it; nothing asserts it",
+	"db/reports_test.go: // the database keeps microseconds":              "a rounding",
+	"api/limit_test.go: left <= time.Since(m.began)+100*time.Millisecond": "Redis has no other clock: near the window's end the test advances past it",
+	"worker/holds_test.go: s.fake.Advance(time.Until(hold.Deadline)":      "the fake's clock begins at the real time",
+	"api/passwords_test.go: begun = append(begun, time.Since(began))":     "called within synctest.Test",
+	"api/passwords_test.go: time.Sleep(40 * time.Millisecond)":            "called within synctest.Test",
 
 	// A pause between two polls, whose result does not depend on its length.
-	"time.Sleep(time.Millisecond)":             "of the fake's requests",
-	"case <-time.After(5 * time.Millisecond)":  "of the receiver's messages",
-	"case <-time.After(10 * time.Millisecond)": "of an API that is being restarted",
-	"<-time.After(c.pause)":                    "of Stripe itself, which limits its callers",
+	"providers/stripe/stripe_test.go: time.Sleep(time.Millisecond)":        "between polls of the fake's requests",
+	"providers/stripetest/failures_test.go: time.Sleep(time.Millisecond)":  "between polls of the fake's requests",
+	"providers/stripe/contract_test.go: dbtest.Within(c, c.timeout":        "Stripe itself may take hours",
+	"worker/kill_test.go: case <-time.After(5 * time.Millisecond)":         "between polls of the receiver",
+	"cmd/odometer/crash_test.go: case <-time.After(10 * time.Millisecond)": "between tries of an API that restarts",
+	"providers/stripe/contract_test.go: <-time.After(c.pause)":             "Stripe limits its callers",
 
 	// A time that passes in what is tested, however slow the machine is.
-	"context.WithTimeout(t.Context(), 50*time.Millisecond)":           "the call outlasts it",
-	"context.WithTimeout(context.Background(), stripe.Timeout)":       "the client's own timeout",
-	"context.WithTimeout(context.Background(), 10*time.Second)":       "an example for readers",
-	"context.WithTimeout(t.Context(), 2*time.Second) // by then it w": "the call may be cut off at any point",
-	"case <-time.After(2 * activities.Beat)":                          "a receiver that is slower than a heartbeat",
-	"time.Sleep(30 * time.Millisecond) // on its way":                 "a network that is slow",
-	"// the moment of the crash":                                      "any moment",
-	"deadline := time.After(atMost)":                                  "the crash comes then at the latest",
+	"client/recorder_test.go: ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)":    "the call outlasts it",
+	"providers/redact_test.go: hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)": "the call outlasts it",
+	"providers/stripe/contract_test.go: context.WithTimeout(context.Background(), stripe.Timeout)":     "the client's own timeout",
+	"client/recorder_test.go: context.WithTimeout(context.Background(), 10*time.Second)":               "an example for readers",
+	"worker/stripe_failures_test.go: context.WithTimeout(t.Context(), 2*time.Second)":                  "the call may be cut off at any point",
+	"worker/neighbours_test.go: case <-time.After(2 * activities.Beat)":                                "a receiver that is slower than a heartbeat",
+	"db/crash_test.go: time.Sleep(30 * time.Millisecond) // on its way":                                "a network that is slow",
+	"worker/kill_test.go: // the moment of the crash":                                                  "the crash comes at a random time",
+	"worker/kill_test.go: deadline := time.After(atMost)":                                              "the crash comes then at the latest",
 }
 
 func TestTestsAssertNoMeasuredDuration(t *testing.T) {
@@ -57,8 +61,7 @@ func TestTestsAssertNoMeasuredDuration(t *testing.T) {
 	used := make(map[string]bool)
 	for _, path := range testFiles(t) {
 		for _, line := range clockCallsIn(t, path) {
-			if reason, allowed := allowedDuration(line); allowed {
-				used[reason] = true
+			if allowedDuration(path+": "+line, used) {
 				continue
 			}
 			t.Errorf("%s: %s\nAssert an order, a count or a time of an injected clock. What only ends a test that hangs waits for dbtest.Deadline.", path, line)
@@ -69,17 +72,20 @@ func TestTestsAssertNoMeasuredDuration(t *testing.T) {
 	}
 }
 
-func allowedDuration(line string) (allowed string, is bool) {
+// allowedDuration notes which entry of durationsAllowed it uses.
+func allowedDuration(line string, used map[string]bool) bool {
 	for allowed := range durationsAllowed {
-		if strings.Contains(line, allowed) {
-			return allowed, true
+		file, text, _ := strings.Cut(allowed, ": ")
+		if strings.HasPrefix(line, file+": ") && strings.Contains(line, text) {
+			used[allowed] = true
+			return true
 		}
 	}
-	return "", strings.Contains(line, "dbtest.Deadline") || strings.HasSuffix(line, ", 0)")
+	return strings.Contains(line, "dbtest.Deadline") || strings.Contains(line, "require.InDelta(") && strings.HasSuffix(line, ", 0)")
 }
 
-// TestPropertiesAreNamedSo: make test-long selects property tests by their name.
-func TestPropertiesAreNamedSo(t *testing.T) {
+// TestPropertyTestsAreNamedTestProperty: make test-long selects property tests by their name.
+func TestPropertyTestsAreNamedTestProperty(t *testing.T) {
 	t.Parallel()
 	for _, path := range testFiles(t) {
 		for _, function := range strings.Split(strings.Join(lines(t, path), "\n"), "\nfunc ") {

@@ -30,8 +30,8 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// TestPropertyLives lives LIVES lives from SEED on. Without SEED, fewer than 1000 begin at
-// one that changes each day. Every kind of step, and every two
+// TestPropertyLives lives LIVES lives from SEED on. Without SEED, runs of fewer than 1000
+// lives start at a seed that changes daily, and require no coverage. Every kind of step, and every two
 // of them in one life, has to have happened in one life of 500, or of 1000
 // where there are few lives, or of 100,000 where few have both; and each at once
 // after each other that it can follow, in one life of 20,000, where there are as
@@ -42,7 +42,7 @@ func TestPropertyLives(t *testing.T) {
 	lives, allowed := number(t, "LIVES", 10*uint64(histories.Count())), number(t, "FAILURES", 1)
 	first := number(t, "SEED", 1)
 	if _, chosen := os.LookupEnv("SEED"); !chosen && lives < 1000 {
-		first = uint64(clock.Now().Unix()) / (24 * 60 * 60) * 1000 // others each day
+		first = uint64(clock.Now().Unix()) / (24 * 60 * 60) * 1000
 	}
 	workers := runtime.GOMAXPROCS(0)
 	found := make([]covered, workers)

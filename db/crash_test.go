@@ -163,7 +163,7 @@ func newServer(t testing.TB) *server {
 func (s *server) run(words ...string) string {
 	s.Helper()
 	command := exec.Command("../dev/timescaledb", words...)
-	command.Env = append(os.Environ(), "DATABASE_SETTINGS=") // those of the tests' server give up what a crash needs
+	command.Env = append(os.Environ(), "DATABASE_SETTINGS=") // the settings of the tests' server disable durability, which is tested here
 	out, err := command.Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {

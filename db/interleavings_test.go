@@ -121,7 +121,7 @@ var plans = rapid.Custom(func(t *rapid.T) (p plan) {
 	return p
 })
 
-// rounds returns how often a plan is played. Each takes seconds, so it is a share of the histories.
+// rounds returns how often a plan is played: a share of the histories, because each takes seconds.
 func rounds() int { return max(1, histories.Count()/50) }
 
 func TestPropertyWhateverHappensTheRollupsEqualARecountOfTheEvents(t *testing.T) {

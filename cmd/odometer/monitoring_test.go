@@ -27,7 +27,7 @@ func TestAlertsTellWhatTheyShould(t *testing.T) {
 		promtool := exec.CommandContext(t.Context(), "promtool", command...)
 		promtool.Dir = monitoring
 		out, err := promtool.CombinedOutput()
-		require.NoError(t, err, "dev/up operating has promtool: %s", out)
+		require.NoError(t, err, "dev/up setup installs promtool: %s", out)
 	}
 }
 
@@ -158,14 +158,14 @@ scrape_configs: [{job_name: odometer, static_configs: [{targets: [%q, %q]}]}]
 	return prometheus{t, "http://" + address}
 }
 
-// serve runs a server that dev/up operating has until the test ends; where that fails, it shows what the server said.
+// serve runs a server that dev/up setup installs until the test ends; where that fails, it shows what the server said.
 func serve(t *testing.T, name string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
 	server := exec.CommandContext(t.Context(), name, args...)
 	server.Stdout, server.Stderr = log, log
-	require.NoError(t, server.Start(), "dev/up operating has %s", name)
+	require.NoError(t, server.Start(), "dev/up setup installs %s", name)
 	t.Cleanup(func() {
 		_ = server.Wait() // the test's context has ended it
 		if t.Failed() {

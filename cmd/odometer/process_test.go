@@ -101,14 +101,16 @@ func stored(t *testing.T, url string) map[string]bool {
 }
 
 func TestWhatWasAcceptedOutlivesAStop(t *testing.T) {
-	accepted, kept := outliveEnd(t, (*proc.Process).Stop)
+	accepted, kept := requireAcceptedSurvive(t, (*proc.Process).Stop)
 	require.Len(t, kept, len(accepted), "an event was stored whose client was not told")
 }
 
-func TestDrillWhatWasAcceptedOutlivesAKill(t *testing.T) { outliveEnd(t, (*proc.Process).Kill) }
+func TestDrillWhatWasAcceptedOutlivesAKill(t *testing.T) {
+	requireAcceptedSurvive(t, (*proc.Process).Kill)
+}
 
-// outliveEnd ends an API under load, and requires that it has lost nothing and counts repeats once.
-func outliveEnd(t *testing.T, end func(*proc.Process, testing.TB)) (accepted, kept map[string]bool) {
+// requireAcceptedSurvive ends an API under load, and requires that no accepted event is lost and no repeat counts twice.
+func requireAcceptedSurvive(t *testing.T, end func(*proc.Process, testing.TB)) (accepted, kept map[string]bool) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})

@@ -1,4 +1,4 @@
-// Package histories checks properties against random histories, other ones each time.
+// Package histories checks properties against random histories, different ones in each run.
 package histories
 
 import (
@@ -11,21 +11,21 @@ import (
 	"pgregory.net/rapid"
 )
 
-// few histories are enough for each run, because every run tries others.
-const few = 20
+// defaultCount is small, because each run tries other histories.
+const defaultCount = 20
 
-// Count returns the number of histories that a property is checked against: HISTORIES, or few.
+// Count returns the number of histories for each property: HISTORIES, or defaultCount.
 func Count() int {
 	n, err := strconv.Atoi(os.Getenv("HISTORIES"))
 	if err != nil || n < 1 {
-		return few
+		return defaultCount
 	}
 	return n
 }
 
 var setCount = sync.OnceValue(func() error { return flag.Set("rapid.checks", strconv.Itoa(Count())) })
 
-// Check fails the test with the smallest history it finds for which the property does not hold.
+// Check reports the smallest history that it finds for which the property does not hold.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
 	if err := setCount(); err != nil {

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// most is when the work ends even if the command does not.
-const most = 3 * time.Hour
+// maxDuration ends the load even if the command still runs.
+const maxDuration = 3 * time.Hour
 
 func main() {
 	if len(os.Args) < 2 {
@@ -25,7 +25,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	busy, end := context.WithTimeout(ctx, most)
+	busy, end := context.WithTimeout(ctx, maxDuration)
 	for range runtime.NumCPU() {
 		go work(busy)
 	}

@@ -275,8 +275,8 @@ const shifts = `new Promise((tell) => {
 	}, 50)));
 })`
 
-// openStill opens a screen on which nothing moves while it is read. Live content may change
-// meanwhile, so only a screen that moves each time it is opened fails.
+// openStill opens a screen, and fails if it moves on each of three attempts: live content may
+// change meanwhile.
 func (w walk) openStill(ctx context.Context, s screen) (err error) {
 	for range 3 {
 		if err = w.open(ctx, s); err != nil {

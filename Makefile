@@ -1,7 +1,7 @@
 # Everything a contributor types. The work is in dev/up.
 
 # Without the clone's path in compiled packages, all clones share Go's build cache.
-export GOFLAGS := -trimpath $(GOFLAGS)
+export GOFLAGS := -trimpath $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null))
 
 tool = go tool -modfile=$(CURDIR)/dev/tools/go.mod
 # The client is a module of its own, so that those who import it inherit none of our dependencies; what

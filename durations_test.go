@@ -24,7 +24,7 @@ var clockCalls = map[string]bool{
 	"require.WithinDuration": true, "require.InDelta": true, "assert.WithinDuration": true, "assert.InDelta": true,
 }
 
-// simulated are the folders whose tests have Temporal's test environment.
+// simulated lists the folders with tests in Temporal's test environment.
 var simulated = map[string]bool{"workflows": true}
 
 // durationsAllowed are the lines that may call one of clockCalls.
@@ -36,7 +36,7 @@ var durationsAllowed = map[string]string{
 	"api/passwords_test.go: begun = append(begun, time.Since(began))":     "called within synctest.Test",
 	"api/passwords_test.go: time.Sleep(40 * time.Millisecond)":            "called within synctest.Test",
 
-	// A pause between two polls, whose result does not depend on its length.
+	// A pause between two polls: its length changes no result.
 	"providers/stripe/stripe_test.go: time.Sleep(time.Millisecond)":        "between polls of the fake's requests",
 	"providers/stripetest/failures_test.go: time.Sleep(time.Millisecond)":  "between polls of the fake's requests",
 	"providers/stripe/contract_test.go: dbtest.Within(c, c.timeout":        "Stripe itself may take hours",
@@ -44,7 +44,7 @@ var durationsAllowed = map[string]string{
 	"cmd/odometer/crash_test.go: case <-time.After(10 * time.Millisecond)": "between tries of an API that restarts",
 	"providers/stripe/contract_test.go: <-time.After(c.pause)":             "Stripe limits its callers",
 
-	// A time that passes in what is tested, however slow the machine is.
+	// A time that the tested code waits, on any machine.
 	"client/recorder_test.go: ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)":    "the call outlasts it",
 	"providers/redact_test.go: hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)": "the call outlasts it",
 	"providers/stripe/contract_test.go: context.WithTimeout(context.Background(), stripe.Timeout)":     "the client's own timeout",

@@ -2,8 +2,8 @@ package api
 
 import "time"
 
-// How long a request waits for what others share with it. These are variables because tests
-// wait longer: a machine that is busy with something else is no failure.
+// The times for which a request waits for a shared resource. These are variables because tests
+// wait longer: a busy machine is no failure.
 var (
 	hashingWait       = 5 * time.Second        // for its turn to hash a password
 	processorWait     = 10 * time.Second       // for its turn to decode a body

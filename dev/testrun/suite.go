@@ -12,7 +12,7 @@ import (
 
 const modulePath = "github.com/odometer-metering/odometer"
 
-// suite is a set of a module's packages whose tests are compiled alike.
+// suite is a set of packages of a module. Their tests are compiled with the same flags.
 type suite struct {
 	module   string // its folder
 	race     bool

@@ -57,7 +57,7 @@ type summary struct {
 
 func (s *summary) failed() bool { return s.failureCount() > 0 }
 
-// failureCount counts a test whose subtest fails once.
+// failureCount counts a failed test and its failed subtests once.
 func (s *summary) failureCount() int { return len(s.deepest()) + len(s.brokenPackages) }
 
 // read reads the events that go test prints, to their end.
@@ -85,7 +85,7 @@ func (s *summary) add(e event) {
 	t := test{e.Package, e.Test}
 	switch e.Action {
 	case "output":
-		s.keep(t, e.Output)
+		s.bufferOutput(t, e.Output)
 	case "build-output":
 		fmt.Fprint(s.out, e.Output)
 	case "pass", "fail", "skip":
@@ -97,8 +97,8 @@ func (s *summary) add(e event) {
 	}
 }
 
-// keep keeps a line of output until it is known whether its test fails.
-func (s *summary) keep(t test, line string) {
+// bufferOutput keeps a line of output until the result of its test is known.
+func (s *summary) bufferOutput(t test, line string) {
 	if s.verbose && t.Name != "" {
 		fmt.Fprint(s.out, line)
 		return

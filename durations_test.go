@@ -30,7 +30,6 @@ var simulated = map[string]bool{"workflows": true}
 // durationsAllowed are the lines that may call one of clockCalls.
 var durationsAllowed = map[string]string{
 	"worker/auto_sync_test.go: took = time.Since(began)":                  "make bench measures it; nothing asserts it",
-	"db/reports_test.go: // the database keeps microseconds":              "a rounding",
 	"api/limit_test.go: left <= time.Since(m.began)+100*time.Millisecond": "Redis has no other clock: near the window's end the test advances past it",
 	"worker/holds_test.go: s.fake.Advance(time.Until(hold.Deadline)":      "the fake's clock begins at the real time",
 	"api/passwords_test.go: begun = append(begun, time.Since(began))":     "called within synctest.Test",

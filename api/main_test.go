@@ -4,13 +4,15 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
 // TestMain lets requests wait for a busy machine. Tests of the waits themselves run in
 // simulated time.
 func TestMain(m *testing.M) {
 	for _, wait := range []*time.Duration{&hashingWait, &processorWait, &largePageWait, &credentialTimeout, &redisTimeout} {
-		*wait = 5 * time.Minute
+		*wait = dbtest.Deadline
 	}
 	os.Exit(m.Run())
 }

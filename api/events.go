@@ -201,6 +201,9 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		for _, property := range outcome.Ungrouped {
 			once(eventType+"\x00"+property, "events[%d] has no property %q, which a meter of event type %q groups by: it counts in the group null", indexes[i], property, eventType)
 		}
+		for _, slug := range outcome.Negative {
+			once("negative\x00"+slug, "events[%d] has a negative value, but meter %q counts events: the event adds 1 and corrects nothing", indexes[i], slug)
+		}
 	}
 	return result
 }

@@ -106,6 +106,25 @@ func TestARepeatIsAcceptedAndAddsNothing(t *testing.T) {
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 }
 
+// A negative value on a count meter raises the bill that it is meant to correct.
+func TestANegativeValueOnACountMeterIsWarnedAboutOncePerMeter(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "seconds", "call")
+	for _, slug := range []string{"calls", "all-calls"} {
+		require.Equal(t, 201, b.send(t, "POST", "/v1/meters", `{"slug":"`+slug+`","event_type":"call","aggregation":"count"}`).status)
+	}
+	const negative = `{"event_type":"call","customer_id":"acme","value":-1}`
+	require.Equal(t, []string{
+		`events[1] has a negative value, but meter "calls" counts events: the event adds 1 and corrects nothing`,
+		`events[1] has a negative value, but meter "all-calls" counts events: the event adds 1 and corrects nothing`,
+	}, b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"call","customer_id":"acme"},`+negative+`,`+negative+`]}`).Warnings)
+	require.Len(t, b.ingest(t, "/v1/events", negative).Warnings, 2)
+
+	b.meter(t, "bytes", "upload")
+	require.Empty(t, b.ingest(t, "/v1/events", `{"event_type":"upload","customer_id":"acme","value":-1}`).Warnings, "a sum is corrected by it")
+}
+
 // TestATypoInAnEventIsWarnedAbout: of an idempotency key it counts repeats, of a
 // property it counts in the wrong group, and nothing else would say so.
 func TestATypoInAnEventIsWarnedAbout(t *testing.T) {

@@ -44,7 +44,7 @@ type createWebhookInput struct {
 	Body struct {
 		URL         string                 `json:"url" maxLength:"2048"`
 		Description string                 `json:"description,omitempty" maxLength:"255"`
-		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"Those that it receives messages of"`
+		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"The types of messages that it receives. webhook.test is none of them: POST /v1/webhooks/{id}/test sends one whatever is chosen here"`
 		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ and 24 to 64 bytes in base64; made here when absent"`
 	}
 }

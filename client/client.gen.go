@@ -2663,7 +2663,7 @@ type CreateProduct struct {
 type CreateWebhook struct {
 	Description *string `json:"description,omitempty"`
 
-	// EventTypes Those that it receives messages of
+	// EventTypes The types of messages that it receives. webhook.test is none of them: POST /v1/webhooks/{id}/test sends one whatever is chosen here
 	EventTypes []CreateWebhookEventTypes `json:"event_types"`
 
 	// Secret whsec_ and 24 to 64 bytes in base64; made here when absent

@@ -299,15 +299,19 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 		return nil
 	}
 	rows, err := conn.Query(ctx, `
-		select `+meterVersionColumns+` from meter_versions g
+		select `+meterVersionColumns+`, m.slug
+		from meter_versions g
+		join meters m on m.tenant_id = g.tenant_id and m.id = g.meter_id
 		where g.tenant_id = $1 and g.status <> 'retired' and g.until_epoch is null order by g.id`, a.tenant)
 	if err != nil {
 		return fmt.Errorf("load meters: %w", err)
 	}
-	a.meters = meterVersions{epoch: epoch, byType: make(map[string][]metering.MeterVersion)}
+	a.meters = meterVersions{epoch: epoch, byType: make(map[string][]metering.MeterVersion), slugs: make(map[metering.MeterID]string)}
 	var g metering.MeterVersion
-	_, err = pgx.ForEachRow(rows, meterVersionFields(&g), func() error {
+	var slug string
+	_, err = pgx.ForEachRow(rows, append(meterVersionFields(&g), &slug), func() error {
 		a.meters.byType[g.EventType] = append(a.meters.byType[g.EventType], g)
+		a.meters.slugs[g.MeterID] = slug
 		return nil
 	})
 	if err != nil {
@@ -410,6 +414,9 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 				return nil, err
 			}
 			outcome.Ungrouped = append(outcome.Ungrouped, g.Missing(group, e.Properties)...)
+			if g.Aggregation == metering.Count && e.Value.IsNegative() {
+				outcome.Negative = append(outcome.Negative, a.meters.slugs[g.MeterID])
+			}
 		}
 		if !a.writer.types.Contains(typeName{a.tenant, e.EventType}) && !slices.Contains(a.types, e.EventType) {
 			a.types = append(a.types, e.EventType)

@@ -69,6 +69,7 @@ type (
 	meterVersions struct {
 		epoch  int64
 		byType map[string][]metering.MeterVersion
+		slugs  map[metering.MeterID]string
 	}
 )
 
@@ -95,6 +96,7 @@ type Outcome struct {
 	Forgotten bool // rejected: it is older than its key would have been known for
 
 	Ungrouped []string // properties that a meter of its type groups by, and it does not have
+	Negative  []string // slugs of the meters that count the event as 1 although its value is negative
 }
 
 // NewWriter makes a Writer over store.

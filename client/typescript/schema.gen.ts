@@ -2670,7 +2670,7 @@ export interface components {
         };
         CreateWebhook: {
             description?: string;
-            /** @description Those that it receives messages of */
+            /** @description The types of messages that it receives. webhook.test is none of them: POST /v1/webhooks/{id}/test sends one whatever is chosen here */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
             secret?: string;

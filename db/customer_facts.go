@@ -62,7 +62,7 @@ var selectCustomerFacts = `
 	left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
 	  and l.connection_id = k.id and l.provider_customer = coalesce(c.billing_provider_id, '')
 	left join lateral (
-	  select array_agg(coalesce(a.product_id, 0) order by a.effective_from, a.id) as products, array_agg(a.effective_from order by a.effective_from, a.id) as since
+	  select array_agg(coalesce(a.product_id, 0) order by a.effective_from) as products, array_agg(a.effective_from order by a.effective_from) as since
 	  from customer_products a
 	  where a.tenant_id = c.tenant_id
 	    and a.customer_id = c.id) a on true

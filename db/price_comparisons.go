@@ -33,7 +33,7 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 		from (select) one
 		left join customers c on c.tenant_id = $1 and c.external_id = $2
 		left join lateral (
-		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from, a.id) as products, array_agg(a.effective_from order by a.effective_from, a.id) as since
+		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from) as products, array_agg(a.effective_from order by a.effective_from) as since
 		  from customer_products a
 		  where a.tenant_id = c.tenant_id
 		    and a.customer_id = c.id) a on true`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &products, &since)

@@ -74,12 +74,15 @@ func (s Products) List(ctx context.Context, tenant metering.TenantID, after mete
 	return products, nil
 }
 
-// Assign gives a customer a product from an instant on, or none (0).
+// Assign gives a customer a product from an instant on, or none (0). It replaces the
+// assignment from the same instant.
 func (s Products) Assign(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, a billing.Assignment) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
 			insert into customer_products (tenant_id, customer_id, product_id, effective_from, created_by)
-			values ($1, $2, nullif($3::bigint, 0), $4, $5)`, tenant, customer, a.ProductID, metering.Instant(a.EffectiveFrom), actor)
+			values ($1, $2, nullif($3::bigint, 0), $4, $5)
+			on conflict (tenant_id, customer_id, effective_from) do update
+			set product_id = excluded.product_id, created_at = excluded.created_at, created_by = excluded.created_by`, tenant, customer, a.ProductID, metering.Instant(a.EffectiveFrom), actor)
 		if err != nil {
 			return err
 		}
@@ -110,7 +113,7 @@ func (s Products) Assignments(ctx context.Context, tenant metering.TenantID, cus
 		left join products p on p.tenant_id = a.tenant_id and p.id = a.product_id
 		where a.tenant_id = $1
 		  and a.customer_id = $2
-		order by a.effective_from, a.id`, tenant, customer)
+		order by a.effective_from`, tenant, customer)
 	if err != nil {
 		return nil, fmt.Errorf("list assignments: %w", coded(err))
 	}
@@ -131,6 +134,6 @@ func productAt(tenant, customer, at string) string {
 		where a.tenant_id = ` + tenant + `
 		  and a.customer_id = ` + customer + `
 		  and a.effective_from <= ` + at + `
-		order by a.effective_from desc, a.id desc
+		order by a.effective_from desc
 		limit 1), 0)`
 }

@@ -75,8 +75,14 @@ func TestAPeriodIsChargedForTheProductInForceAtItsStart(t *testing.T) {
 	b.now = month.End.Add(time.Hour)
 	b.useAt("142", b.now)
 	require.Equal(t, "10.21", b.accept().Data.Meters[0].Amount.String())
+	b.assign(product.ID, month.End)
 	b.assign(0, month.End)
-	require.Equal(t, "142", b.accept().Data.Meters[0].Amount.String(), "of two from the same instant the later holds")
+	require.Equal(t, "142", b.accept().Data.Meters[0].Amount.String(), "the last assignment from an instant replaces the other")
+	assigned, err := b.store.Products.Assignments(t.Context(), b.tenant, b.customer.ID)
+	require.NoError(t, err)
+	require.Len(t, assigned, 2)
+	require.Equal(t, month.End, assigned[1].EffectiveFrom.UTC())
+	require.Zero(t, assigned[1].ProductID)
 }
 
 func TestAClosedPeriodKeepsTheProductThatItWasChargedFor(t *testing.T) {

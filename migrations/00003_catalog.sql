@@ -109,18 +109,16 @@ create unique index on meter_prices (tenant_id, meter_id, coalesce(product_id, 0
 
 create table customer_products (
   tenant_id      bigint not null,
-  id             bigint generated always as identity,
   customer_id    bigint not null,
   product_id     bigint, -- null: none
   effective_from timestamptz not null,
   created_at     timestamptz not null default now(),
   created_by     text not null,
-  primary key (tenant_id, id),
+  primary key (tenant_id, customer_id, effective_from),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
   foreign key (tenant_id, product_id) references products (tenant_id, id)
 );
 comment on table customer_products is 'Which plan a customer has from an instant on.';
-create index on customer_products (tenant_id, customer_id, effective_from, id);
 
 -- +goose Down
 drop table customer_products;

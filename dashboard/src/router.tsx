@@ -51,6 +51,8 @@ export const router = createRouter({
   routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
   context: { queries },
   defaultPreload: "intent",
+  // A screen of another customer or sync is another one: nothing typed or asked for on the first goes over to it.
+  defaultRemountDeps: ({ params }) => params,
   defaultPreloadStaleTime: 0,
   // Ids and words, as they are, rather than as JSON.
   parseSearch: (search) => Object.fromEntries(new URLSearchParams(search)),

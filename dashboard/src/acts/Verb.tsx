@@ -26,7 +26,9 @@ export function Verb({ needs, not, type = "button", variant = "default", size = 
       size={size}
       {...(label !== undefined && { "aria-label": label })}
       // Not disabled: then it could not be reached, and nobody would read why.
-      {...(why !== undefined ? { "aria-disabled": true, "data-disabled": true, title: why } : onClick && { onClick })}
+      {...(why !== undefined ? { "aria-disabled": true, "data-disabled": true, title: why } : !loading && onClick && { onClick })}
+      // Nor while it waits for an answer: the focus would fall to the page.
+      renderRoot={(props) => <button {...props} disabled={undefined} {...(loading && { "aria-disabled": true })} />}
     >
       {children}
     </Button>

@@ -1,22 +1,30 @@
 import { useMutation, useQueryClient, type QueryKey } from "@tanstack/react-query";
+import { useRouter, type NavigateOptions } from "@tanstack/react-router";
 
 interface After<Input, Output> {
-  /** What has changed by it, and is read anew. */
+  /** The queries that it changes, which are read anew. */
   changes: QueryKey[];
   done?: (output: Output, input: Input) => void;
+  /** Where it leads. A user who has gone to another screen before the answer came stays there. */
+  leads?: (output: Output) => NavigateOptions | undefined;
 }
 
 /** Something that a person does, once for each time they ask for it. */
-export function useAct<Input = void, Output = unknown>(act: (input: Input) => Promise<Output>, { changes, done }: After<Input, Output>) {
+export function useAct<Input = void, Output = unknown>(act: (input: Input) => Promise<Output>, { changes, done, leads }: After<Input, Output>) {
   const queries = useQueryClient();
+  const router = useRouter();
+  const here = () => router.latestLocation.pathname;
   return useMutation({
     mutationFn: act,
-    async onSuccess(output, input) {
+    onMutate: here,
+    async onSuccess(output, input, begunAt) {
       done?.(output, input);
+      const next = here() === begunAt ? leads?.(output) : undefined;
+      if (next) void router.navigate({ ...next, ignoreBlocker: true }); // the form is saved: leaving it loses nothing
       await Promise.all(changes.map((queryKey) => queries.invalidateQueries({ queryKey })));
     },
   });
 }
 
 /** Of what useAct gives, what a button and a form need. */
-export type Act<Input = void> = Pick<ReturnType<typeof useAct<Input>>, "mutate" | "isPending" | "error" | "reset">;
+export type Act<Input = void> = Pick<ReturnType<typeof useAct<Input>>, "mutate" | "isPending" | "isSuccess" | "error" | "reset">;

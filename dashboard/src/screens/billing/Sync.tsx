@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { Link, useParams } from "@tanstack/react-router";
 import { Confirm } from "../../acts/Confirm";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
@@ -126,10 +126,9 @@ function Facts({ run }: { run: SyncRun }) {
 
 /** Asks for another sync, where this one has ended without reporting everything, and goes there. */
 function Again({ run: { external_id: customer } }: { run: SyncRun }) {
-  const navigate = useNavigate();
   const again = useAct(() => requestSync(customer), {
     changes: [["syncs"], ["needs"]],
-    done: ({ id }) => void navigate({ to: "/billing/syncs/$sync", params: { sync: id } }),
+    leads: ({ id }) => ({ to: "/billing/syncs/$sync", params: { sync: id } }),
   });
   return (
     <>

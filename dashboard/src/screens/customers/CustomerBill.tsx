@@ -46,7 +46,7 @@ function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"C
             Statement to print
           </Link>
         )}
-        {chosen === running && <SyncNow customer={customer} />}
+        {chosen === running && <SyncNow id={id} customer={customer} />}
       </div>
       {ended ? <StatementLines period={ended} /> : <Preview customer={customer} />}
       {chosen?.id && <Reports period={chosen.id} />}

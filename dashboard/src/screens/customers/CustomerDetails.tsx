@@ -1,6 +1,6 @@
 import { Textarea, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useParams } from "@tanstack/react-router";
+import { useParams } from "@tanstack/react-router";
 import { parse } from "lossless-json";
 import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
@@ -143,7 +143,6 @@ function Facts({ customer }: { customer: Customer }) {
 
 /** Archiving, and erasing what is personal. */
 function Leaving({ customer: { external_id, archived_at } }: { customer: Customer }) {
-  const navigate = useNavigate();
   const path = { params: { path: { external_id } } };
   const changes = [["customer"], ["customers"]];
   const thing = `customer ${external_id}`;
@@ -151,7 +150,7 @@ function Leaving({ customer: { external_id, archived_at } }: { customer: Custome
   const unarchive = useAct<string>(() => answer(api.POST("/v1/customers/{external_id}/unarchive", path)), { changes });
   const erase = useAct((reason: string) => answer(api.POST("/v1/customers/{external_id}/erase", { ...path, body: { confirm: external_id, reason } })), {
     changes,
-    done: () => void navigate({ to: "/customers" }),
+    leads: () => ({ to: "/customers" }),
   });
   return (
     <div className={styles.leaving}>

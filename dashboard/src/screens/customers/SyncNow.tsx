@@ -1,5 +1,5 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
@@ -13,13 +13,12 @@ import { syncState } from "../billing/states";
 import styles from "./SyncNow.module.css";
 import { step } from "./syncSteps";
 
-/** Asks for a sync, and shows in place how it goes on. Which one stands in the address; leaving does not stop it. */
-export function SyncNow({ customer }: { customer: string }) {
+/** Asks for a sync of a customer, and shows its progress in place. The address names the sync; leaving does not stop it. */
+export function SyncNow({ id, customer }: { id: string; customer: string }) {
   const { sync: asked } = useSearch({ from: "/frame/customers/$customer/bill" });
-  const navigate = useNavigate({ from: "/customers/$customer/bill" });
   const ask = useAct(() => requestSync(customer), {
     changes: [["syncs"]],
-    done: ({ id }) => void navigate({ search: (was) => ({ ...was, sync: id }), replace: true, resetScroll: false }),
+    leads: (made) => ({ to: "/customers/$customer/bill", params: { customer: id }, search: (was) => ({ ...was, sync: made.id }), replace: true, resetScroll: false }),
   });
   // The answer waits for the sync: until it is there, it is found among the customer's.
   const { data: open } = useQuery({ ...openSync(customer), enabled: ask.isPending });

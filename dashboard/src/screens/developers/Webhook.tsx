@@ -1,6 +1,6 @@
 import { NativeSelect } from "@mantine/core";
 import { queryOptions, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { Link, useParams } from "@tanstack/react-router";
 import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Dialog } from "../../acts/Dialog";
@@ -187,10 +187,9 @@ function Enabled({ webhook: { id, enabled } }: Props) {
 }
 
 function Delete({ webhook: { id, url } }: Props) {
-  const navigate = useNavigate();
   const remove = useAct<string>(() => answer(api.DELETE("/v1/webhooks/{id}", { params: { path: { id } } })), {
     changes: [["webhooks"]],
-    done: () => void navigate({ to: "/developers/webhooks" }),
+    leads: () => ({ to: "/developers/webhooks" }),
   });
   return (
     <Confirm verb="Delete" thing={`webhook ${id}`} needs={needs} act={remove} danger>

@@ -1,5 +1,5 @@
 import { TextInput } from "@mantine/core";
-import { Link, useNavigate } from "@tanstack/react-router";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
@@ -24,7 +24,6 @@ export function NewMeter() {
 }
 
 function Fields() {
-  const navigate = useNavigate();
   const [slug, setSlug] = useState("");
   const [eventType, setEventType] = useState("");
   const [typed, setTyped] = useState<Typed>({ name: "", aggregation: "sum", groupBy: "", scale: 0 });
@@ -36,7 +35,7 @@ function Fields() {
     },
     {
       changes: [["meters"]],
-      done: ({ slug }) => void navigate({ to: "/meters/$meter/prices", params: { meter: slug } }),
+      leads: ({ slug }) => ({ to: "/meters/$meter/prices", params: { meter: slug } }),
     },
   );
   return (

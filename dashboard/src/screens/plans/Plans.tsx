@@ -1,6 +1,6 @@
 import { TextInput } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { Dialog } from "../../acts/Dialog";
 import { Form } from "../../acts/Form";
@@ -76,13 +76,12 @@ function None() {
 }
 
 function Make() {
-  const navigate = useNavigate();
   const [opened, setOpened] = useState(false);
   const [name, setName] = useState("");
   const [slug, setSlug] = useState("");
   const make = useAct(() => answer(api.POST("/v1/products", { body: { slug, ...(name && { name }) } })), {
     changes: [["plans"]],
-    done: (made) => void navigate({ to: "/meters/-/plans/$plan/prices", params: { plan: made.slug } }),
+    leads: (made) => ({ to: "/meters/-/plans/$plan/prices", params: { plan: made.slug } }),
   });
   const leave = () => {
     setOpened(false);

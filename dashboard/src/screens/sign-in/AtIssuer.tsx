@@ -1,21 +1,19 @@
 import { Button, TextInput } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Refused } from "../../acts/Refused";
+import { useAct } from "../../acts/useAct";
 import { answer, api } from "../../api/client";
 import { Page } from "./Page";
 
 /** At the OIDC issuer of a tenant, of which one knows the id. */
 export function AtIssuer() {
   const [tenant, setTenant] = useState("");
-  const attempt = useMutation({
-    async mutationFn() {
-      const path = { tenant_id: tenant.trim() };
-      // Asked first, so that it is said here why it can not be opened.
-      await answer(api.GET("/v1/auth/oidc/{tenant_id}/login", { params: { path }, parseAs: "text" }));
-      location.assign(`/v1/auth/oidc/${encodeURIComponent(path.tenant_id)}/login`);
-    },
+  const path = { tenant_id: tenant.trim() };
+  // Requested here first, so that this page can show why the issuer's cannot be opened.
+  const attempt = useAct(() => answer(api.GET("/v1/auth/oidc/{tenant_id}/login", { params: { path }, parseAs: "text" })), {
+    changes: [],
+    leads: () => ({ href: `/v1/auth/oidc/${encodeURIComponent(path.tenant_id)}/login`, reloadDocument: true }),
   });
   return (
     <Page title="Sign in at an issuer" ways={<Link to="/sign-in">Sign in with a password</Link>} onSubmit={() => attempt.mutate()}>

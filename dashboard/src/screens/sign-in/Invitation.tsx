@@ -1,8 +1,9 @@
 import { Button, PasswordInput, TextInput } from "@mantine/core";
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
-import { Link, useLocation, useRouter } from "@tanstack/react-router";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useLocation } from "@tanstack/react-router";
 import { useState } from "react";
 import { Refused } from "../../acts/Refused";
+import { useAct } from "../../acts/useAct";
 import { answer, api, broken, Failure, type Schema } from "../../api/client";
 import { forget } from "../../api/session";
 import { Failed } from "../../states/Failed";
@@ -50,15 +51,12 @@ interface Props {
 }
 
 function Found({ token, invitation: { tenant_name: tenant, email, role, reset, issuer } }: Props) {
-  const { history } = useRouter();
   const queries = useQueryClient();
   const [password, setPassword] = useState("");
-  const accept = useMutation({
-    mutationFn: () => answer(api.POST("/v1/invitations/accept", { body: { token, password } })),
-    onSuccess() {
-      forget(queries); // of who was signed in here before
-      history.replace("/"); // not on the way back: the link is over
-    },
+  const accept = useAct(() => answer(api.POST("/v1/invitations/accept", { body: { token, password } })), {
+    changes: [],
+    done: () => forget(queries), // of the member who was signed in here before
+    leads: () => ({ to: "/", replace: true }), // not on the way back: the link is over
   });
   return (
     <Page title={reset ? "Choose another password" : `Join ${tenant}`} onSubmit={() => accept.mutate()}>
@@ -88,9 +86,9 @@ function Found({ token, invitation: { tenant_name: tenant, email, role, reset, i
 
 /** A tenant chooses its issuer: who goes there is told its name first. */
 function AtIssuer({ token, tenant, host }: { token: string; tenant: string; host: string }) {
-  const accept = useMutation({
-    mutationFn: () => answer(api.POST("/v1/invitations/accept-at-issuer", { body: { token } })),
-    onSuccess: ({ location: issuer }) => location.assign(issuer),
+  const accept = useAct(() => answer(api.POST("/v1/invitations/accept-at-issuer", { body: { token } })), {
+    changes: [],
+    leads: ({ location: issuer }) => ({ href: issuer }),
   });
   return (
     <>

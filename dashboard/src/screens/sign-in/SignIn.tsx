@@ -1,9 +1,10 @@
 import { Button, PasswordInput, TextInput } from "@mantine/core";
-import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { Link, useRouter, useSearch } from "@tanstack/react-router";
+import { useQueryClient } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import acts from "../../acts/acts.module.css";
 import { Refused } from "../../acts/Refused";
+import { useAct } from "../../acts/useAct";
 import { type Schema } from "../../api/client";
 import { forget, signIn } from "../../api/session";
 import { Page } from "./Page";
@@ -12,23 +13,19 @@ import { TenantChoice } from "./TenantChoice";
 /** By e-mail and password, and by tenant where somebody is a member of several. */
 export function SignIn() {
   const { to, problem } = useSearch({ from: "/sign-in" });
-  const { history } = useRouter();
   const queries = useQueryClient();
   const [email, setEmail] = useState("");
   const [password, setPassword] = useState("");
   const [tenants, setTenants] = useState<Schema<"SessionTenant">[]>([]);
 
-  const attempt = useMutation({
-    mutationFn: (tenant?: string) => signIn(email, password, tenant),
-    onSuccess(choice) {
-      if (choice.length > 0) {
-        setTenants(choice);
-        return;
-      }
-      forget(queries);
-      // Only a path of this origin: an address may have been made by somebody else.
-      history.push(to?.startsWith("/") && !to.startsWith("//") ? to : "/");
+  const attempt = useAct((tenant: string | undefined) => signIn(email, password, tenant), {
+    changes: [],
+    done(choice) {
+      if (choice.length > 0) setTenants(choice);
+      else forget(queries);
     },
+    // Only to a path of this origin: anybody can make a link with another address in it.
+    leads: (choice) => (choice.length > 0 ? undefined : { href: to?.startsWith("/") && !to.startsWith("//") ? to : "/" }),
   });
 
   if (tenants.length > 0) {

@@ -81,7 +81,7 @@ func TestNoSecretLeavesItsSealNorPersonalDataItsRows(t *testing.T) {
 
 func newCanary(t *testing.T) *canary {
 	t.Helper()
-	c := &canary{T: t, far: newFarEnd(t), fake: seededStripe(t), secrets: map[string]string{}}
+	c := &canary{T: t, far: newFarEnd(t), fake: seededStripe(t, time.Now), secrets: map[string]string{}}
 	address := temporalAddress(t)
 	c.namespace = proc.Namespace(t, address)
 	_, c.database = dbtest.Fresh(t)

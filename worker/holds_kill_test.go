@@ -74,7 +74,7 @@ func (d *deadly) kill(points ...point) {
 func TestDrillKillingWorkersReleasesEachHeldInvoiceOnce(t *testing.T) {
 	t.Parallel()
 	customers := []string{"first", "second", "third"}
-	fake := seededStripe(t)
+	fake := seededStripe(t, time.Now)
 	door := &deadly{Handler: fake, dying: make(chan string), dead: make(chan struct{})}
 	server := httptest.NewServer(door)
 	t.Cleanup(server.Close)

@@ -43,13 +43,13 @@ func TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync(t *testing.T)
 	_, err := s.connect().Exec(t.Context(), `update tenants set grace = '0' where id = $1`, s.tenant)
 	require.NoError(t, err)
 	s.meters("delta")
-	end := time.Now().Add(20 * time.Second).Truncate(time.Second)
+	end := s.soon()
 	s.subscribeUntil(end, "delta")
 	s.work()
 	s.schedule()
 	s.useOf("delta", "12")
 	s.synced()
-	s.awaitEnd(end)
+	s.clock.To(t, end.Add(time.Second))
 	s.fake.Advance(time.Hour) // the invoice is final
 
 	_, result := s.autoSync()
@@ -69,8 +69,8 @@ func TestAnInvoiceThatNobodyWasToldOfIsReconciledByTheNextAutoSync(t *testing.T)
 	invoice := s.lastInvoice().ID
 	finals := s.fake.Happened("acct_canary", "invoice.finalized")
 	_, handled, err := s.store.ProviderEvents.Store(t.Context(), s.tenant, metering.ProviderEvent{
-		Connection: s.connected(), EventID: finals[len(finals)-1], Kind: "invoice.finalized", Invoice: true, ObjectID: invoice, Customer: "cus_soon", MadeAt: time.Now(),
-	}, time.Now())
+		Connection: s.connected(), EventID: finals[len(finals)-1], Kind: "invoice.finalized", Invoice: true, ObjectID: invoice, Customer: "cus_soon", MadeAt: s.clock.Now(),
+	}, s.clock.Now())
 	require.NoError(t, err)
 	require.True(t, handled, "it comes after all, and there is nothing left to do")
 	before := s.rowsOf("billing_reconciliations")

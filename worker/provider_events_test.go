@@ -20,11 +20,11 @@ const meterEvents = "/v1/billing/meter_events"
 // was not reported to Stripe.
 func (s *stripeSystem) drafted() (invoice string) {
 	s.Helper()
-	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
+	end := s.soon()
 	s.subscribeUntil(end, "delta")
 	s.useOf("delta", "12.25")
 	s.synced()
-	s.awaitEnd(end)
+	s.clock.To(s, end.Add(time.Second))
 	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
 	return s.lastInvoice().ID
 }
@@ -63,7 +63,7 @@ func TestADraftsEventWaitsForStripeInTheRunThatIsOpen(t *testing.T) {
 	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
 	require.Equal(t, metering.SyncSucceeded, s.await(asked).Status)
 	dbtest.Eventually(t, func() error { // it looks less often the longer it waits
-		open, err := s.store.ProviderEvents.Open(t.Context(), time.Now())
+		open, err := s.store.ProviderEvents.Open(t.Context(), s.clock.Now())
 		if err == nil && len(open) > 0 {
 			err = fmt.Errorf("it still waits")
 		}

@@ -262,7 +262,7 @@ func TestSyncsAndAutoSyncAtOnceReportToStripeOnce(t *testing.T) {
 // row that is locked, or for Stripe.
 func TestDrillAWorkerKilledAnywhereNeitherLosesNorDoublesUsage(t *testing.T) {
 	t.Parallel()
-	fake := seededStripe(t)
+	fake := seededStripe(t, time.Now)
 	server := httptest.NewServer(fake)
 	t.Cleanup(server.Close)
 	_, database := dbtest.Fresh(t)

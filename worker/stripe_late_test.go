@@ -33,15 +33,9 @@ func (s *stripeSystem) subscribeUntil(end time.Time, prices ...string) {
 	s.link("cus_soon")
 }
 
-func (s *stripeSystem) awaitEnd(end time.Time) {
-	s.Helper()
-	dbtest.Eventually(s, func() error {
-		if time.Now().Before(end.Add(time.Second)) {
-			return fmt.Errorf("the period runs")
-		}
-		return nil
-	})
-}
+// soon returns the end of a period in which the test acts. The clock of the test, and not the
+// machine's, ends the period.
+func (s *system) soon() time.Time { return s.clock.Now().Add(10 * time.Minute).Truncate(time.Second) }
 
 // newClosed is a system whose customer has used 12 units of two meters, at 5
 // cents each, here and there, in a period that is invoiced and closed, where one more unit of
@@ -53,13 +47,13 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	for _, slug := range []string{"record", "delta"} {
 		s.price(slug, billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
 	}
-	end = time.Now().Add(40 * time.Second).Truncate(time.Second)
+	end = s.soon()
 	s.subscribeUntil(end, "record_at_5", "delta_at_5")
 	stop = s.work()
 	s.useOf("record", "12")
 	s.useOf("delta", "12")
 	s.synced()
-	s.awaitEnd(end)
+	s.clock.To(s, end.Add(time.Second))
 	s.useAt("record", "1", end.Add(-time.Second))
 	require.Equal(t, "the period is over, and usage records are taken only while it runs; what came last is billed with the next period", excludedOf(s.synced())["record"])
 	s.fake.Advance(time.Hour)
@@ -160,7 +154,7 @@ func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	s := newStripe(t)
 	s.meters("delta")
 	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.05"), Currency: "USD"}})
-	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
+	end := s.soon()
 	s.subscribeUntil(end, "delta_at_5")
 	s.work()
 	s.useOf("delta", "12")
@@ -175,7 +169,7 @@ func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 		}
 		return nil
 	})
-	s.awaitEnd(end)
+	s.clock.To(s, end.Add(time.Second))
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
 	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone

@@ -31,7 +31,8 @@ type stripeSystem struct {
 
 func newStripe(t testing.TB) *stripeSystem {
 	t.Helper()
-	s := &stripeSystem{system: newSystem(t), fake: seededStripe(t)}
+	base := newSystem(t)
+	s := &stripeSystem{system: base, fake: seededStripe(t, base.clock.Now)}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.older.Load() {
 			r.Header.Set("Stripe-Version", "2023-10-16")
@@ -47,9 +48,9 @@ func newStripe(t testing.TB) *stripeSystem {
 
 // seededStripe subscribes its customers to one price per reporting method, each named
 // for the meter of ours that goes there.
-func seededStripe(t testing.TB) *stripetest.Fake {
+func seededStripe(t testing.TB, now func() time.Time) *stripetest.Fake {
 	t.Helper()
-	fake := stripetest.New(stripetest.Options{})
+	fake := stripetest.New(stripetest.Options{Now: now})
 	require.NoError(t, fake.Seed(&stripetest.Seed{
 		Account:   stripetest.Account{ID: "acct_canary", Key: stripeKey},
 		Customers: []stripetest.Customer{{ID: "cus_canary"}, {ID: "cus_other"}},
@@ -100,7 +101,7 @@ func (s *stripeSystem) meters(slugs ...string) {
 	}
 }
 
-func (s *stripeSystem) useOf(meter, value string) { s.useAt(meter, value, time.Now()) }
+func (s *stripeSystem) useOf(meter, value string) { s.useAt(meter, value, s.clock.Now()) }
 
 func (s *stripeSystem) useAt(meter, value string, at time.Time) {
 	s.Helper()
@@ -219,8 +220,8 @@ func (s *stripeSystem) connected() metering.ConnectionID {
 func (s *stripeSystem) begins(kind, object, customer string) metering.ProviderEventID {
 	s.Helper()
 	kept, handled, err := s.store.ProviderEvents.Store(s.Context(), s.tenant, metering.ProviderEvent{
-		Connection: s.connected(), EventID: "evt_" + kind + object, Kind: kind, Invoice: strings.HasPrefix(kind, "invoice."), ObjectID: object, Customer: customer, MadeAt: time.Now(),
-	}, time.Now())
+		Connection: s.connected(), EventID: "evt_" + kind + object, Kind: kind, Invoice: strings.HasPrefix(kind, "invoice."), ObjectID: object, Customer: customer, MadeAt: s.clock.Now(),
+	}, s.clock.Now())
 	require.NoError(s, err)
 	require.False(s, handled)
 	dbtest.Eventually(s, func() error {
@@ -252,7 +253,7 @@ func (s *stripeSystem) outcome(row metering.ProviderEventID) (outcome string) {
 func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	t.Parallel()
 	s := newStripe(t)
-	end := time.Now().Add(40 * time.Second).Truncate(time.Second)
+	end := s.soon()
 	s.meters("delta")
 	s.price("delta", billing.Price{Terms: billing.Terms{OverageRate: metering.MustDecimal("0.003"), Currency: "USD"}})
 	s.subscribeUntil(end, "delta")
@@ -262,7 +263,7 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	require.Equal(t, []string{"delta meter_delta 12/12 counted"}, linesOf(sync))
 	require.True(t, sync.Lines[0].Period.End.Equal(end), "the period is the subscription's")
 
-	s.awaitEnd(end)
+	s.clock.To(t, end.Add(time.Second))
 	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
 	invoice := s.fake.State().Accounts[0].Invoices[0]
 	require.Equal(t, "the period's last usage was sent; meters left out: 1", s.happened("invoice.created", invoice.ID, "cus_soon"))

@@ -33,6 +33,7 @@ const webhookSecret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 type system struct {
 	testing.TB
 	log       *slog.Logger
+	clock     *proc.Clock
 	store     *db.DB
 	database  string // its URL
 	writer    *db.Writer
@@ -49,7 +50,7 @@ type system struct {
 
 func newSystem(t testing.TB) *system {
 	t.Helper()
-	s := &system{TB: t, log: proc.Logger(t)}
+	s := &system{TB: t, log: proc.Logger(t), clock: proc.NewClock(t)}
 	s.store, s.database = dbtest.Fresh(t)
 	s.writer = db.NewWriter(s.store, db.WriterOptions{})
 	t.Cleanup(s.writer.Close)
@@ -125,7 +126,7 @@ func (s *system) work() (stop func()) {
 	guard := providers.Guard{AllowLoopback: true}
 	go func() {
 		ended <- worker.Run(ctx, worker.Config{
-			Store: s.store, Temporal: s.temporal, Namespace: s.namespace, Keyring: s.keyring,
+			Store: s.store, Temporal: s.temporal, Namespace: s.namespace, Keyring: s.keyring, Now: s.clock.Now,
 			Guard: guard, Providers: s.providers(guard), Log: s.log, Started: func() { close(started) },
 		})
 	}()
@@ -156,7 +157,7 @@ func (s *system) use(value string) {
 // request asks for a sync as the API does.
 func (s *system) request() uuid.UUID {
 	s.Helper()
-	sync, err := s.store.Syncs.Request(s.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, time.Now())
+	sync, err := s.store.Syncs.Request(s.Context(), s.tenant, metering.Operator, s.customer.ID, metering.Manual, s.clock.Now())
 	require.NoError(s, err)
 	dbtest.Eventually(s, func() error { // a busy server may not answer at once
 		return workflows.StartSyncCustomer(s.Context(), s.temporal, s.tenant, s.customer.ID, metering.Manual)

@@ -9,7 +9,7 @@ import (
 )
 
 // now is the time, ahead by the duration in the file that CLOCK_AHEAD_FILE names.
-// Months pass for a binary with this tag, which drills build for themselves; no
+// Months pass for a binary with this tag, which tests build for themselves; no
 // other binary has it.
 func now() time.Time {
 	text, err := os.ReadFile(os.Getenv("CLOCK_AHEAD_FILE"))

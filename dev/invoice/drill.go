@@ -26,7 +26,7 @@ import (
 type drill struct {
 	testing.TB
 	out       io.Writer
-	clock     *clock
+	clock     *proc.Clock
 	fake      *stripetest.Fake
 	stripeURL string
 	hooksURL  string    // where the tenants' webhooks are received
@@ -47,7 +47,7 @@ func newDrill(t testing.TB, out io.Writer) *drill {
 	t.Helper()
 	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
 	require.NotEmpty(t, address, "run make invoice, or dev/up test go run ./dev/invoice")
-	d := &drill{TB: t, out: out, clock: newClock(t)}
+	d := &drill{TB: t, out: out, clock: proc.NewClock(t)}
 	d.fake = stripetest.New(stripetest.Options{Now: d.clock.Now})
 	d.stripeURL, d.hooksURL = serve(t, d.fake), serve(t, receiver.New(webhookSecret))
 	_, database := dbtest.Fresh(t)
@@ -55,9 +55,7 @@ func newDrill(t testing.TB, out io.Writer) *drill {
 	d.conn, err = pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = d.conn.Close(context.Background()) })
-	d.system = proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: address, Tags: "drill", Env: []string{
-		"STRIPE_API_BASE=" + d.stripeURL, "CLOCK_AHEAD_FILE=" + d.clock.path,
-	}})
+	d.system = proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: address, Clock: d.clock, Env: []string{"STRIPE_API_BASE=" + d.stripeURL}})
 	d.temporal, err = temporal.Dial(temporal.Options{HostPort: address, Namespace: d.system.Namespace, Logger: quiet{}})
 	require.NoError(t, err)
 	t.Cleanup(d.temporal.Close)
@@ -77,7 +75,7 @@ func (d *drill) begin() {
 	for n := range d.months {
 		d.months[n] = time.Date(now.Year(), now.Month()+time.Month(1+n), 1, 0, 0, 0, 0, time.UTC)
 	}
-	d.clock.to(d, d.months[0].Add(time.Hour))
+	d.clock.To(d, d.months[0].Add(time.Hour))
 	d.api, d.worker = d.system.API(d), d.system.Worker(d)
 	d.main = d.newTenant("live", customers)
 	d.testing = d.newTenant("test", []customer{afterTest})
@@ -99,7 +97,7 @@ func (d *drill) sayf(format string, args ...any) { fmt.Fprintf(d.out, format+"\n
 // at lets time pass until an instant, and lets what Stripe has to say arrive.
 func (d *drill) at(at time.Time) {
 	d.Helper()
-	d.clock.to(d, at)
+	d.clock.To(d, at)
 	d.settle()
 }
 

@@ -82,9 +82,9 @@ func (d *drill) firstBorder() {
 	d.use(d.main, "5", away)
 	d.api.Kill(d)
 	d.worker.Kill(d)
-	d.clock.to(d, border.Add(laterBy+time.Minute))
+	d.clock.To(d, border.Add(laterBy+time.Minute))
 	d.fake.State() // the draft is made
-	d.clock.to(d, border.Add(laterBy+61*time.Minute))
+	d.clock.To(d, border.Add(laterBy+61*time.Minute))
 	d.fake.State() // and final
 	d.api.Start(d)
 	d.worker.Start(d)

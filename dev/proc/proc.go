@@ -35,24 +35,27 @@ type System struct {
 	env      []string
 }
 
-// Config says where the processes belong. Env is added to their environment;
-// Tags are those that the binary is built with.
+// Config says where the processes belong. Env is added to their environment.
 type Config struct {
 	DatabaseURL     string // migrated by New
 	TemporalAddress string // may be one that does not answer
 	Env             []string
-	Tags            string
+	Clock           *Clock // nil: the processes read the machine's clock
 }
 
 // New builds the binary, once per test run and tags, and migrates the database.
 func New(t testing.TB, config Config) *System {
 	t.Helper()
-	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t, config.Tags), database: config.DatabaseURL}
+	tags, env := "", config.Env
+	if config.Clock != nil {
+		tags, env = "drill", append(slices.Clip(env), "CLOCK_AHEAD_FILE="+config.Clock.path)
+	}
+	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t, tags), database: config.DatabaseURL}
 	s.env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
 		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + s.Namespace,
 		"ODOMETER_SECRET=" + randomKey(), "ODOMETER_ENCRYPTION_KEYS=test:" + randomKey(), "ALLOW_LOOPBACK_WEBHOOKS=true",
-	}, config.Env...)
+	}, env...)
 	s.With("API_ROLE="+dbtest.Roles.API, "WORKER_ROLE="+dbtest.Roles.Worker).Run(t, "migrate")
 	return s
 }

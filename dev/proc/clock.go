@@ -1,0 +1,48 @@
+package proc
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Clock is a clock that tests put ahead, for the processes of a System, a worker in the test's
+// process and the fake of Stripe together. Between two calls of To it runs as time.Now does.
+type Clock struct {
+	path string // the file from which processes read the difference to time.Now
+
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+// NewClock returns a clock that shows the real time.
+func NewClock(t testing.TB) *Clock {
+	t.Helper()
+	c := &Clock{path: filepath.Join(t.TempDir(), "ahead")}
+	require.NoError(t, os.WriteFile(c.path, []byte("0s"), 0o600))
+	return c
+}
+
+// Now returns the clock's time.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead).UTC()
+}
+
+// To puts the clock ahead to an instant. The test fails if that instant has passed.
+func (c *Clock) To(t testing.TB, at time.Time) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ahead := time.Until(at)
+	require.GreaterOrEqual(t, ahead, c.ahead, "time never goes back")
+	next := c.path + ".next"
+	require.NoError(t, os.WriteFile(next, []byte(ahead.String()), 0o600))
+	require.NoError(t, os.Rename(next, c.path), "so that no process reads half of it")
+	c.ahead = ahead
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -231,20 +230,24 @@ func TestOneKeyNeverCarriesTwoEntries(t *testing.T) {
 func TestTwoCallsForOneCustomerAndMeterDoNotMeet(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.fake.Behave(stripetest.Behaviour{DelayMS: 1000, Times: 2})
-	answers, errs := make([]stripe.Answer, 2), make([]error, 2)
-	var calls sync.WaitGroup
+	refused := make(chan struct{})
+	b.fake.Behave(stripetest.Behaviour{Until: refused, Times: 2})
+	type sent struct {
+		answer stripe.Answer
+		err    error
+	}
+	calls := make(chan sent, 2)
 	for n := range 2 {
-		calls.Go(func() { answers[n], errs[n] = b.client.Send(t.Context(), key, report(stripe.MeterDelta, n, whole(5))) })
+		go func() {
+			answer, err := b.client.Send(t.Context(), key, report(stripe.MeterDelta, n, whole(5)))
+			calls <- sent{answer, err}
+		}()
 	}
-	calls.Wait()
-	met := 0
-	if errs[met] == nil {
-		met = 1
-	}
-	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(errs[met]))
-	require.Equal(t, "lock_timeout", answers[met].Code)
-	require.NoError(t, errs[1-met])
+	first := <-calls
+	close(refused)
+	require.Equal(t, metering.CodeProviderDown, metering.CodeOf(first.err))
+	require.Equal(t, "lock_timeout", first.answer.Code)
+	require.NoError(t, (<-calls).err)
 	requireDecimal(t, "5", b.fake.Quantity("si_delta_cus_1"))
 }
 

@@ -19,6 +19,8 @@ type Behaviour struct {
 	Path       string `json:"path"`        // only calls whose path begins with it
 	Method     string `json:"method"`      // only calls with it; "" is any
 	LagSeconds int    `json:"lag_seconds"` // how far stale summaries are behind; 0 is ten minutes
+
+	Until <-chan struct{} `json:"-"` // wait before working until a test closes it
 }
 
 // Mode is a way to fail that no status tells.
@@ -73,7 +75,7 @@ func (b Behaviour) failing() bool { return b.Status != 0 || b.Mode == LockTimeou
 
 // early says whether it fails before the endpoint begins to work.
 func (b Behaviour) early() bool {
-	return b.failing() && !b.Done && b.Mode != Saved && b.DelayMS == 0
+	return b.failing() && !b.Done && b.Mode != Saved && b.DelayMS == 0 && b.Until == nil
 }
 
 func (b Behaviour) answer() answer {

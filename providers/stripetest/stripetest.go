@@ -350,10 +350,15 @@ func (c *call) alone(b Behaviour, do operation) answer {
 		c.busy[what] = true
 		defer delete(c.busy, what)
 	}
-	if b.DelayMS > 0 {
+	if b.DelayMS > 0 || b.Until != nil {
+		var delayed <-chan time.Time
+		if b.DelayMS > 0 {
+			delayed = time.After(time.Duration(b.DelayMS) * time.Millisecond)
+		}
 		c.fake.mu.Unlock()
 		select {
-		case <-time.After(time.Duration(b.DelayMS) * time.Millisecond):
+		case <-delayed:
+		case <-b.Until:
 		case <-c.request.Context().Done():
 		}
 		c.fake.mu.Lock()

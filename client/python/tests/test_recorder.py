@@ -238,7 +238,7 @@ def at_exit(service: Service, timeout: float) -> str:
     """What the program says on stderr."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent / "src")}
     command = [sys.executable, "-c", PROGRAM, service.url, str(timeout)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=True).stderr
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True).stderr
 
 
 def test_sends_the_rest_when_the_program_ends(service: Service) -> None:

@@ -35,7 +35,7 @@ type System struct {
 	env      []string
 }
 
-// Config says where the processes belong. Env is added to their environment.
+// Config configures a System. Env is added to their environment.
 type Config struct {
 	DatabaseURL     string // migrated by New
 	TemporalAddress string // may be one that does not answer

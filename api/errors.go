@@ -141,12 +141,9 @@ func frameworkProblem(status int, errs []error) *Problem {
 	return problemOf(&found)
 }
 
-// plain says in words what huma says with a layout of Go's.
+// plain removes the words that huma adds to an error of UnmarshalText.
 func plain(message string) string {
-	if strings.HasPrefix(message, "invalid date/time") {
-		return "must be RFC 3339, such as 2026-11-01T00:00:00Z"
-	}
-	return strings.Replace(message, "expected string to be RFC 3339 date-time", "must be RFC 3339, such as 2026-11-01T00:00:00Z", 1)
+	return strings.TrimPrefix(message, "invalid value: ")
 }
 
 // shortened bounds a location, which may contain a property name of the

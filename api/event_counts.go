@@ -29,8 +29,8 @@ func (s *server) countEvents(ctx context.Context, result ingestResult) {
 }
 
 type countsInput struct {
-	Start       time.Time            `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end"`
-	End         time.Time            `query:"end" doc:"The instant after the last; now when absent"`
+	Start       SentTime             `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end"`
+	End         SentTime             `query:"end" doc:"The instant after the last; now when absent"`
 	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days, weeks and months are those of the tenant's time zone; weeks begin on Monday"`
 }
 
@@ -66,11 +66,11 @@ type eventRejections struct {
 }
 
 func (s *server) eventCounts(ctx context.Context, in *countsInput) (*countsOutput, error) {
-	end := in.End
+	end := in.End.Time
 	if end.IsZero() {
 		end = metering.Instant(s.Now())
 	}
-	r, err := Span{in.Start, end}.within(metering.Range{Start: metering.Instant(end).Add(-eventsWindow), End: end})
+	r, err := Span{Start: in.Start}.within(metering.Range{Start: end.Add(-eventsWindow), End: end})
 	if err != nil {
 		return nil, err
 	}

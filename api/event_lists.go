@@ -19,11 +19,11 @@ const (
 type listEventsInput struct {
 	Paging
 
-	Customer       string    `query:"customer" maxLength:"255" doc:"The customer's external ID"`
-	EventType      string    `query:"event_type" maxLength:"255"`
-	IdempotencyKey string    `query:"idempotency_key" maxLength:"255" doc:"The whole key"`
-	Start          time.Time `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now"`
-	End            time.Time `query:"end" doc:"The instant after the last; when absent, that after the latest that an event can have now"`
+	Customer       string   `query:"customer" maxLength:"255" doc:"The customer's external ID"`
+	EventType      string   `query:"event_type" maxLength:"255"`
+	IdempotencyKey string   `query:"idempotency_key" maxLength:"255" doc:"The whole key"`
+	Start          SentTime `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now"`
+	End            SentTime `query:"end" doc:"The instant after the last; when absent, that after the latest that an event can have now"`
 }
 
 // storedEvent is an event, and what has come of it.
@@ -155,9 +155,9 @@ func (s *server) eventFilter(ctx context.Context, in *listEventsInput) (f db.Eve
 	f.EventType, f.IdempotencyKey = in.EventType, in.IdempotencyKey
 	start := in.Start
 	if start.IsZero() && in.End.IsZero() {
-		start = metering.Instant(s.Now().Add(-eventsWindow))
+		start.Time = metering.Instant(s.Now().Add(-eventsWindow))
 	}
-	if f.Range, err = rangeBefore(start, in.End, s.Now(), eventsWindow); err != nil {
+	if f.Range, err = rangeBefore(Span{start, in.End}, s.Now(), eventsWindow); err != nil {
 		return f, err
 	}
 	if in.Customer != "" {

@@ -29,12 +29,12 @@ const (
 )
 
 type exportInput struct {
-	Customer  string    `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
-	Format    string    `query:"format" enum:"json,csv" default:"json"`
-	Start     time.Time `query:"start" doc:"The first instant; 30 days before the end when absent"`
-	End       time.Time `query:"end" doc:"The instant after the last; now when absent"`
-	PageSize  int       `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Events per page"`
-	PageToken string    `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
+	Customer  string   `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+	Format    string   `query:"format" enum:"json,csv" default:"json"`
+	Start     SentTime `query:"start" doc:"The first instant; 30 days before the end when absent"`
+	End       SentTime `query:"end" doc:"The instant after the last; now when absent"`
+	PageSize  int      `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Events per page"`
+	PageToken string   `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
 }
 
 type exportCursor struct {
@@ -88,7 +88,7 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 		return nil, err
 	}
 	e := &export{server: s, customer: c, rows: in.PageSize, chunk: firstRows}
-	if e.at.Range, err = rangeBefore(in.Start, in.End, s.Now(), exportWindow); err != nil {
+	if e.at.Range, err = rangeBefore(Span{in.Start, in.End}, s.Now(), exportWindow); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &e.at); err != nil {
@@ -113,12 +113,12 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 
 // rangeBefore defaults to the window before the end, and the end to the
 // furthest instant an event can have now.
-func rangeBefore(start, end, now time.Time, window time.Duration) (metering.Range, error) {
+func rangeBefore(span Span, now time.Time, window time.Duration) (metering.Range, error) {
 	last := metering.Instant(now.Add(exportLead))
-	if !end.IsZero() {
-		last = metering.Instant(end)
+	if !span.End.IsZero() {
+		last = span.End.Time
 	}
-	return Span{start, end}.within(metering.Range{Start: last.Add(-window), End: last})
+	return span.within(metering.Range{Start: last.Add(-window), End: last})
 }
 
 // read returns the next rows of the page.

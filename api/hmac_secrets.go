@@ -69,7 +69,7 @@ func (s *server) createHMACSecret(ctx context.Context, in *createHMACSecretInput
 	if err != nil {
 		return nil, err
 	}
-	record.Name, record.Scope, record.ExpiresAt = in.Body.Name, in.Body.Scope, in.Body.ExpiresAt
+	record.Name, record.Scope, record.ExpiresAt = in.Body.Name, in.Body.Scope, in.Body.ExpiresAt.pointer()
 	record.Signatures = in.Body.Signatures
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-hmac-secret", in.Body, func(within db.Creators) (HMACSecret, error) {
 		made, err := within.HMACSecrets.Create(ctx, who.Tenant.ID, who.Actor, record, s.Now())

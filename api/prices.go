@@ -111,7 +111,7 @@ type NewPrice struct {
 	IncludedUnits SentDecimal `json:"included_units" required:"false"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false"`
 	Currency      string      `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
-	EffectiveFrom *time.Time  `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced"`
+	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced"`
 
 	ConfirmRetroactive bool `json:"confirm_retroactive,omitempty" doc:"Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change"`
 }
@@ -157,10 +157,7 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, product metering
 		},
 	}
 	if in.EffectiveFrom != nil {
-		if err := metering.ValidInstant("body.effective_from", *in.EffectiveFrom); err != nil {
-			return p, err
-		}
-		p.EffectiveFrom = metering.Instant(*in.EffectiveFrom)
+		p.EffectiveFrom = in.EffectiveFrom.Time
 	}
 	if err := p.Validate(); err != nil {
 		return p, err

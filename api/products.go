@@ -159,8 +159,8 @@ func (s *server) getCustomerProduct(ctx context.Context, in *getCustomerInput) (
 type assignProductInput struct {
 	ExternalID string `path:"external_id" maxLength:"255"`
 	Body       struct {
-		Product       *string    `json:"product" maxLength:"64" nullable:"true" doc:"The plan's slug; null: none"`
-		EffectiveFrom *time.Time `json:"effective_from,omitempty" doc:"A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
+		Product       *string   `json:"product" maxLength:"64" nullable:"true" doc:"The plan's slug; null: none"`
+		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
 
 		ConfirmRetroactive bool `json:"confirm_retroactive,omitempty" doc:"Needed where effective_from is given and not in the future: the plan then charges billing periods that run already. Without it the answer is 422, and says what it would change"`
 	}
@@ -189,10 +189,7 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 	}
 	switch {
 	case in.Body.EffectiveFrom != nil:
-		if err := metering.ValidInstant("body.effective_from", *in.Body.EffectiveFrom); err != nil {
-			return nil, err
-		}
-		a.EffectiveFrom = metering.Instant(*in.Body.EffectiveFrom)
+		a.EffectiveFrom = in.Body.EffectiveFrom.Time
 		if !in.Body.ConfirmRetroactive {
 			if err := s.refuseRetroactiveProduct(ctx, c.ID, a); err != nil {
 				return nil, err

@@ -14,24 +14,18 @@ import (
 
 // Span is the part of time that a query is about.
 type Span struct {
-	Start time.Time `query:"start" doc:"The first instant; the start of the current billing period when absent"`
-	End   time.Time `query:"end" doc:"The instant after the last; the end of the current billing period when absent"`
+	Start SentTime `query:"start" doc:"The first instant; the start of the current billing period when absent"`
+	End   SentTime `query:"end" doc:"The instant after the last; the end of the current billing period when absent"`
 }
 
 // within completes the span to a range: what is absent comes from whole.
 func (s Span) within(whole metering.Range) (metering.Range, error) {
 	r := whole
 	if !s.Start.IsZero() {
-		if err := metering.ValidInstant("query.start", s.Start); err != nil {
-			return r, err
-		}
-		r.Start = metering.Instant(s.Start)
+		r.Start = s.Start.Time
 	}
 	if !s.End.IsZero() {
-		if err := metering.ValidInstant("query.end", s.End); err != nil {
-			return r, err
-		}
-		r.End = metering.Instant(s.End)
+		r.End = s.End.Time
 	}
 	if r.Empty() {
 		return r, metering.Invalid("query.end", "must be after start")

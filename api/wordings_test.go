@@ -15,7 +15,7 @@ func TestErrorsAreInTheWordsOfTheField(t *testing.T) {
 	b.meter(t, "calls", "call", "model", "region")
 	b.meter(t, "plain", "call")
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","properties":{"model":"a","region":"eu"}}`)
-	const time = "must be RFC 3339, such as 2026-11-01T00:00:00Z"
+	const time = "must be RFC 3339 with seconds and an offset, such as 2026-11-01T00:00:00Z"
 	for _, c := range []struct{ method, path, body, location, message string }{
 		{"GET", "/v1/usage/total?customer=acme&start=yesterday", "", "query.start", time},
 		{"PUT", "/v1/meters/calls/pricing", `{"overage_rate":1,"effective_from":"tomorrow"}`, "body.effective_from", time},

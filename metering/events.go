@@ -122,20 +122,6 @@ func judgeTimestamp(text string, now time.Time) (time.Time, *Rejection) {
 	return at, nil
 }
 
-// ParseTime reads an ISO 8601 instant with an offset or Z; a bare date is that
-// day's first instant in UTC.
-func ParseTime(text string) (time.Time, error) {
-	if len(text) > 40 {
-		return time.Time{}, fmt.Errorf("must be an ISO 8601 instant such as 2026-01-31T09:30:00Z")
-	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z07:00", time.DateOnly} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return Instant(t), nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("must be an ISO 8601 instant such as 2026-01-31T09:30:00Z")
-}
-
 // hash covers what the client sent, so that a repeat without a timestamp is
 // the same event whenever it comes. Of the value it covers the number, however
 // that was written.

@@ -40,18 +40,6 @@ func (r Range) Within(o Range) Range {
 	return r
 }
 
-// Instant is t as the service keeps it: UTC, in whole microseconds.
-func Instant(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
-
-// ValidInstant refuses what an answer could not show: RFC 3339 has four digits
-// for a year, and an offset may carry one out of them.
-func ValidInstant(location string, t time.Time) error {
-	if year := t.UTC().Year(); year < 1 || year > 9999 {
-		return Invalid(location, "must lie in the years 1 to 9999 in UTC")
-	}
-	return nil
-}
-
 // WindowOf returns the local window of zone that t lies in. Where the zone's
 // offset changes within a window, the hour is cut at the change, so that
 // windows never overlap and every day, week and month is a whole number of

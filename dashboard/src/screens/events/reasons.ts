@@ -4,7 +4,7 @@ const reasons: Record<string, string> = {
   invalid_event_type: "event_type is missing, too long, or no text.",
   invalid_customer_id: "customer_id is missing, too long, or no text; or it is an erased customer's.",
   invalid_idempotency_key: "idempotency_key is empty, too long, or no text.",
-  invalid_timestamp: "timestamp is no ISO 8601 instant.",
+  invalid_timestamp: "timestamp is not RFC 3339 with seconds and an offset.",
   invalid_value: "value is no number in the range that events have.",
   invalid_properties: "properties are no object that can be stored.",
   properties_too_large: "properties have more than 16 KiB.",

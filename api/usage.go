@@ -324,7 +324,7 @@ type comparisonOutput struct {
 		CurrentTotal  metering.Decimal `json:"current_total" doc:"The current calendar month, to date"`
 		PreviousTotal metering.Decimal `json:"previous_total" doc:"The whole calendar month before"`
 		Delta         metering.Decimal `json:"delta"`
-		PercentChange metering.Decimal `json:"percent_change" doc:"delta as a percentage of previous_total, with two decimals; 0 when both totals are zero, 100 when only the previous one is"`
+		PercentChange metering.Decimal `json:"percent_change" doc:"delta as a percentage of previous_total, with two decimals. If previous_total is negative, its sign is the opposite of delta's. If previous_total is 0: 100 or -100, with the sign of delta, or 0 if both totals are 0"`
 	}
 }
 

@@ -3,7 +3,7 @@ package metering
 // Comparison is usage month over month.
 type Comparison struct {
 	Current, Previous, Delta Decimal
-	PercentChange            Decimal // of Previous, two decimals; 0 when both are zero, 100 when only Previous is
+	PercentChange            Decimal // of Previous, two decimals; ±100 with the sign of Delta if only Previous is zero, 0 if both are
 }
 
 // Compare fills in the difference of two totals.
@@ -13,7 +13,7 @@ func Compare(current, previous Decimal) Comparison {
 	case !previous.IsZero():
 		c.PercentChange = c.Delta.percentOf(previous)
 	case !current.IsZero():
-		c.PercentChange = Whole(100)
+		c.PercentChange = Whole(int64(100 * current.Cmp(Decimal{})))
 	}
 	return c
 }

@@ -254,12 +254,13 @@ func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Write
 
 // textCell keeps a spreadsheet from running a text, or a part of it where it
 // separates cells by other characters, as a formula
-// (https://owasp.org/www-community/attacks/CSV_Injection).
+// (https://owasp.org/www-community/attacks/CSV_Injection). A ' that stands where a
+// guard would stand is guarded too, so that removing the guards restores the text.
 func textCell(text string) string {
 	var cell strings.Builder
 	begins := true
 	for _, r := range text {
-		if begins && strings.ContainsRune("=+-@＝＋－＠\t\r\n", r) {
+		if begins && strings.ContainsRune("'=+-@＝＋－＠\t\r\n", r) {
 			cell.WriteByte('\'')
 		}
 		cell.WriteRune(r)

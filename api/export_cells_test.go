@@ -1,9 +1,13 @@
 package api
 
 import (
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/dev/histories"
 )
 
 // A spreadsheet may separate cells by another character than the comma.
@@ -11,8 +15,21 @@ func TestNoPartOfATextIsAFormula(t *testing.T) {
 	t.Parallel()
 	for text, cell := range map[string]string{
 		"": "", "plain": "plain", "a=b": "a=b", "=cmd()": "'=cmd()", "＝cmd()": "'＝cmd()", "a;=cmd()": "a;'=cmd()", "a;;+1": "a;;'+1",
-		"a\n@b": "a\n'@b", "a|-1": "a|'-1", "\t=1": "'\t'=1", `{"a":";＠b"}`: `{"a":";'＠b"}`,
+		"a\n@b": "a\n'@b", "a|-1": "a|'-1", "\t=1": "'\t'=1", "'": "''", "'=k": "''=k", "a;'=b": "a;''=b", "it's": "it's", `{"a":";＠b"}`: `{"a":";'＠b"}`,
 	} {
 		require.Equal(t, cell, textCell(text), text)
 	}
+}
+
+// guard matches what docs/api.md says to replace by $1.
+var guard = regexp.MustCompile(`(^|[;|\t\r\n])'`)
+
+func TestPropertyTheGuardsOfACellCanBeRemoved(t *testing.T) {
+	t.Parallel()
+	histories.Check(t, func(rt *rapid.T) {
+		text := rapid.StringOf(rapid.SampledFrom([]rune("'=+-@＝＋－＠;|\t\r\na\""))).Draw(rt, "text")
+		cell := textCell(text)
+		require.Equal(rt, text, guard.ReplaceAllString(cell, "$1"))
+		require.NotRegexp(rt, `(^|[;|\t\r\n])[=+\-@＝＋－＠]`, cell)
+	})
 }

@@ -8,3 +8,13 @@ test("cells are kept apart, whatever is in them", () => {
 test("a number stays as it is, and nothing else is a formula", () => {
   expect(csv([["-1250.50", "-1+1", "=1", "a;@b", "2026-11-01T00:00:00Z"]])).toBe("-1250.50,'-1+1,'=1,a;'@b,2026-11-01T00:00:00Z\r\n");
 });
+
+test("the text of a cell is restored by removing the guards", () => {
+  const characters = ["'", "=", "-", "＠", ";", "|", "\t", "1", "."];
+  for (let length = 0, texts = [""]; length < 5; length++, texts = texts.flatMap((text) => characters.map((c) => text + c))) {
+    for (const text of texts) {
+      const cell = csv([[text]]).slice(0, -2);
+      expect(cell.replace(/(^|[;|\t\r\n])'/g, "$1")).toBe(text);
+    }
+  }
+});

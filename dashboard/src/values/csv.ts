@@ -8,12 +8,12 @@ const quoted = (cell: string) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"
 const number = /^-?\d+(\.\d+)?$/;
 
 /**
- * Keeps a spreadsheet from running a text as a formula, as the API's own exports do
- * (https://owasp.org/www-community/attacks/CSV_Injection).
+ * Keeps a spreadsheet from running a text as a formula, as the API's own exports do.
+ * The guards can be removed as docs/api.md says (https://owasp.org/www-community/attacks/CSV_Injection).
  */
 function harmless(cell: string): string {
   if (number.test(cell)) return cell;
-  return cell.replace(/(^|[;|\t\r\n])(?=[=+\-@＝＋－＠\t\r\n])/g, "$1'");
+  return cell.replace(/(?<=^|[;|\t\r\n])(?=['=+\-@＝＋－＠\t\r\n])/g, "'");
 }
 
 /** Has the browser save a text as a file. */

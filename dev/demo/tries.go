@@ -24,7 +24,7 @@ curl -s $ODOMETER_URL/v1/events -H "Authorization: Bearer $ODOMETER_KEY" -H 'Con
 	},
 	{
 		"It is in every total already.",
-		`curl -s "$ODOMETER_URL/v1/usage/total?customer=$customer" -H "Authorization: Bearer $ODOMETER_KEY"`,
+		`curl -s "$ODOMETER_URL/v1/usage/total?customer=$customer&meter=api-calls" -H "Authorization: Bearer $ODOMETER_KEY"`,
 		`{"total":1250}`,
 	},
 	{

@@ -86,7 +86,7 @@ type FieldProblem struct {
 	Location string `json:"location" doc:"Such as body.slug or query.start"`
 	Message  string `json:"message"`
 
-	Code metering.FieldCode `json:"code,omitempty" example:"retroactive" doc:"The rule, for programs, where there is something to answer to it. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true"`
+	Code metering.FieldCode `json:"code,omitempty" example:"retroactive" doc:"The rule, for programs that act on it. Of an event it is the code that errors of a batch have. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true"`
 }
 
 func (p *Problem) Error() string             { return p.Detail }

@@ -78,7 +78,13 @@ func (s *server) rejected(ctx context.Context, r *metering.Rejection) error {
 	return refusal(r)
 }
 
-func refusal(r *metering.Rejection) error { return metering.Invalid("body."+r.Field, "%s", r.Message) }
+// refusal is the problem of an event that was sent alone. It has the rule's code that
+// the errors of a batch have.
+func refusal(r *metering.Rejection) error {
+	err := metering.Invalid("body."+r.Field, "%s", r.Message)
+	err.Fields[0].Code = metering.FieldCode(r.Code)
+	return err
+}
 
 // ingestEvents stores the events of a batch that break no rule.
 func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
@@ -195,7 +201,10 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 			result.Warnings = append(result.Warnings, fmt.Sprintf("events[%d] repeats an idempotency_key with other content; the first event stands", indexes[i]))
 		}
 		eventType := events[i].EventType
-		if outcome.Unmetered {
+		switch {
+		case outcome.Archived != "":
+			once(eventType, "the meter of event type %q is archived: it is stored, and counted once meter %q is unarchived or another meter for it exists", eventType, outcome.Archived)
+		case outcome.Unmetered:
 			once(eventType, "unrecognized event type %q: it is stored, and counted once a meter for it exists", eventType)
 		}
 		for _, property := range outcome.Ungrouped {

@@ -2521,7 +2521,7 @@ type Comparison struct {
 	// Delta An exact decimal number
 	Delta json.Number `json:"delta"`
 
-	// PercentChange delta as a percentage of previous_total, with two decimals; 0 when both totals are zero, 100 when only the previous one is
+	// PercentChange delta as a percentage of previous_total, with two decimals. If previous_total is negative, its sign is the opposite of delta's. If previous_total is 0: 100 or -100, with the sign of delta, or 0 if both totals are 0
 	PercentChange json.Number `json:"percent_change"`
 
 	// PreviousTotal The whole calendar month before
@@ -3181,7 +3181,7 @@ type ExportedEvent struct {
 
 // FieldProblem defines model for FieldProblem.
 type FieldProblem struct {
-	// Code The rule, for programs, where there is something to answer to it. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true
+	// Code The rule, for programs that act on it. Of an event it is the code that errors of a batch have. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true
 	//
 	// Examples: retroactive
 	Code *string `json:"code,omitempty"`

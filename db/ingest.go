@@ -299,17 +299,24 @@ func (a *attempt) loadMeters(ctx context.Context, conn *pgxpool.Conn, epoch int6
 		return nil
 	}
 	rows, err := conn.Query(ctx, `
-		select `+meterVersionColumns+`, m.slug
+		select `+meterVersionColumns+`, m.slug, g.until_epoch is not null
 		from meter_versions g
 		join meters m on m.tenant_id = g.tenant_id and m.id = g.meter_id
-		where g.tenant_id = $1 and g.status <> 'retired' and g.until_epoch is null order by g.id`, a.tenant)
+		where g.tenant_id = $1 and g.status <> 'retired' order by g.id`, a.tenant)
 	if err != nil {
 		return fmt.Errorf("load meters: %w", err)
 	}
-	a.meters = meterVersions{epoch: epoch, byType: make(map[string][]metering.MeterVersion), slugs: make(map[metering.MeterID]string)}
+	a.meters = meterVersions{
+		epoch: epoch, byType: make(map[string][]metering.MeterVersion), slugs: make(map[metering.MeterID]string), archived: make(map[string]string),
+	}
 	var g metering.MeterVersion
 	var slug string
-	_, err = pgx.ForEachRow(rows, append(meterVersionFields(&g), &slug), func() error {
+	var archived bool
+	_, err = pgx.ForEachRow(rows, append(meterVersionFields(&g), &slug, &archived), func() error {
+		if archived {
+			a.meters.archived[g.EventType] = slug
+			return nil
+		}
 		a.meters.byType[g.EventType] = append(a.meters.byType[g.EventType], g)
 		a.meters.slugs[g.MeterID] = slug
 		return nil
@@ -329,7 +336,9 @@ func (a *attempt) separate(ctx context.Context, conn *pgxpool.Conn, claimed map[
 	var strangers []int // the first of each key claimed by an earlier transaction
 	for i := range a.events {
 		e := &a.events[i]
-		a.outcomes[i].Unmetered = len(a.meters.byType[e.EventType]) == 0
+		if len(a.meters.byType[e.EventType]) == 0 {
+			a.outcomes[i].Unmetered, a.outcomes[i].Archived = true, a.meters.archived[e.EventType]
+		}
 		if e.IdempotencyKey == "" {
 			a.store(i)
 			continue

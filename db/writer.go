@@ -67,9 +67,10 @@ type (
 	// meterVersions are the ways of counting that ingest feeds, by event type, as
 	// of one epoch of the tenant.
 	meterVersions struct {
-		epoch  int64
-		byType map[string][]metering.MeterVersion
-		slugs  map[metering.MeterID]string
+		epoch    int64
+		byType   map[string][]metering.MeterVersion
+		slugs    map[metering.MeterID]string
+		archived map[string]string // the slug of an archived meter, by event type
 	}
 )
 
@@ -92,9 +93,10 @@ type request struct {
 type Outcome struct {
 	Duplicate bool // its key was known: it adds nothing
 	Conflict  bool // … and came with other content
-	Unmetered bool // no meter counts its type yet
+	Unmetered bool // no meter counts its type
 	Forgotten bool // rejected: it is older than its key would have been known for
 
+	Archived  string   // the slug of an archived meter of its type, if it is Unmetered
 	Ungrouped []string // properties that a meter of its type groups by, and it does not have
 	Negative  []string // slugs of the meters that count the event as 1 although its value is negative
 }

@@ -31,14 +31,14 @@ const (
 
 // Field is one broken rule at one place of a request. Location is a path such
 // as "body.events[3].value" or "query.start"; Message names the rule and never
-// repeats the offending value. Code is the rule, where callers answer to it.
+// repeats the offending value. Code is the rule, for callers that act on it.
 type Field struct {
 	Location string
 	Message  string
 	Code     FieldCode
 }
 
-// FieldCode is a rule that a caller may break knowingly.
+// FieldCode names a rule, such as FieldRetroactive or the Code of a Rejection.
 type FieldCode string
 
 // FieldRetroactive is broken by what changes charges of periods that run.

@@ -2541,7 +2541,7 @@ export interface components {
             delta: string;
             /**
              * Format: decimal
-             * @description delta as a percentage of previous_total, with two decimals; 0 when both totals are zero, 100 when only the previous one is
+             * @description delta as a percentage of previous_total, with two decimals. If previous_total is negative, its sign is the opposite of delta's. If previous_total is 0: 100 or -100, with the sign of delta, or 0 if both totals are 0
              */
             percent_change: string;
             /**
@@ -3152,7 +3152,7 @@ export interface components {
         };
         FieldProblem: {
             /**
-             * @description The rule, for programs, where there is something to answer to it. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true
+             * @description The rule, for programs that act on it. Of an event it is the code that errors of a batch have. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true
              * @example retroactive
              */
             code?: string;

@@ -1,8 +1,7 @@
-import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
+import { QueryClient } from "@tanstack/react-query";
 import { createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { Failure } from "./api/client";
-import { forget } from "./api/session";
-import { frame, notSignedIn, root } from "./routes";
+import { frame, root } from "./routes";
 import { billingRoutes } from "./screens/billing/routes";
 import { customerRoutes } from "./screens/customers/routes";
 import { developerRoutes } from "./screens/developers/routes";
@@ -14,23 +13,7 @@ import { settingsRoutes } from "./screens/settings/routes";
 import { start } from "./screens/start/routes";
 import { signInRoutes } from "./screens/sign-in/routes";
 
-/** A session may end at any time: in twelve hours, or by somebody's hand. */
-function ended(error: unknown) {
-  if (!notSignedIn(error) || router.state.location.pathname === "/sign-in") return;
-  void router.navigate({ to: "/sign-in", search: { to: router.state.location.href } }).then(() => forget(queries));
-}
-
 export const queries = new QueryClient({
-  queryCache: new QueryCache({
-    onError(error, query) {
-      if (query.queryKey[0] !== "session") ended(error);
-    },
-  }),
-  mutationCache: new MutationCache({
-    onError(error, _, __, ___, { meta }) {
-      if (!meta?.signsIn) ended(error); // whose password is wrong is still signed in
-    },
-  }),
   defaultOptions: {
     queries: {
       staleTime: 10_000,

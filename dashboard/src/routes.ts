@@ -14,7 +14,7 @@ export const asks =
   (search: Record<string, unknown>): { [name in Name]?: string } =>
     Object.fromEntries(names.map((name) => [name, search[name]]).filter(([, value]) => typeof value === "string" && value !== "")) as never;
 
-export const notSignedIn = (error: unknown) => error instanceof Failure && error.status === 401;
+const notSignedIn = (error: unknown) => error instanceof Failure && error.status === 401;
 
 export const root = createRootRouteWithContext<{ queries: QueryClient }>()({ notFoundComponent: NotFound, errorComponent: RouteFailed });
 

@@ -1,12 +1,14 @@
 import { Button } from "@mantine/core";
-import type { FormEvent, ReactNode } from "react";
+import { useRef, type FormEvent, type ReactNode } from "react";
 import type { Act } from "./useAct";
 import styles from "./acts.module.css";
+import { useClose } from "./Dialog";
 import { Refused } from "./Refused";
+import { useTyped } from "./unsaved";
 import { Verb } from "./Verb";
 
 interface Props {
-  act: Pick<Act<never>, "isPending" | "error">;
+  act: Pick<Act<never>, "isPending" | "error"> & Partial<Pick<Act<never>, "successes">>;
   needs: string;
   /** What its button says: a verb, and the thing. */
   submit: string;
@@ -19,19 +21,22 @@ interface Props {
   children: ReactNode;
 }
 
-/** Fields, why they were refused, and the button. */
+/** Fields, why they were refused, and the button. The user is asked before they leave what they typed. */
 export function Form({ act, needs, submit, onSubmit, not, danger, leave, children }: Props) {
+  const form = useRef<HTMLFormElement>(null);
+  const typed = useTyped(form, act.successes);
+  const close = useClose() ?? leave;
   const sent = (event: FormEvent) => {
     event.preventDefault();
     if (!act.isPending) onSubmit();
   };
   return (
-    <form className={styles.form} onSubmit={sent}>
+    <form ref={form} className={styles.form} onSubmit={sent} {...typed}>
       {children}
       <Refused error={act.error} />
       <div className={styles.buttons}>
         {leave && (
-          <Button variant="default" size="sm" onClick={leave}>
+          <Button variant="default" size="sm" onClick={close}>
             Back
           </Button>
         )}

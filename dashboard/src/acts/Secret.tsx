@@ -1,6 +1,9 @@
-import { Button, CopyButton } from "@mantine/core";
+import { Button } from "@mantine/core";
+import { useClipboard } from "@mantine/hooks";
+import { useRef, useState } from "react";
 import styles from "./acts.module.css";
-import { Dialog } from "./Dialog";
+import { Dialog, useClose } from "./Dialog";
+import { useLoss, type Loss } from "./unsaved";
 
 interface Props {
   title: string;
@@ -8,33 +11,59 @@ interface Props {
   leave: () => void;
   /** What to do with it. */
   advice?: string;
-  /** What one says who has done so. */
-  kept?: string;
   children?: string;
 }
 
-/** What is shown once: afterwards nobody can read it, not even the API. */
-export function Secret({ title, secret, leave, advice = "Keep it where secrets are kept.", kept = "I have kept it", children }: Props) {
+/** Shows a secret once: afterwards nobody can read it, not even the API. */
+export function Secret({ title, secret, leave, ...rest }: Props) {
   return (
-    <Dialog title={title} opened={secret !== undefined} leave={leave}>
-      <div className={styles.form}>
-        <p>{["It is shown this once.", advice, children].filter(Boolean).join(" ")}</p>
-        <p className={`mono ${styles.secret}`} data-secret>
-          {secret}
-        </p>
-        <div className={styles.buttons}>
-          <CopyButton value={secret ?? ""}>
-            {({ copied, copy }) => (
-              <Button variant="default" size="sm" onClick={copy} data-autofocus>
-                {copied ? "Copied" : "Copy"}
-              </Button>
-            )}
-          </CopyButton>
-          <Button size="sm" onClick={leave}>
-            {kept}
-          </Button>
-        </div>
-      </div>
+    <Dialog title={title} opened={secret !== undefined} leave={leave} explicit>
+      <Shown secret={secret ?? ""} {...rest} />
     </Dialog>
+  );
+}
+
+function Shown({ secret, advice = "Keep it in your secret store.", children }: Pick<Props, "advice" | "children"> & { secret: string }) {
+  const close = useClose();
+  return (
+    <div className={styles.form}>
+      <p>{["It is shown only once.", advice, children].filter(Boolean).join(" ")}</p>
+      <Once secret={secret}>
+        <Button size="sm" onClick={close}>
+          I have copied it
+        </Button>
+      </Once>
+    </div>
+  );
+}
+
+const notCopied: Loss = {
+  title: "Close without copying it?",
+  says: "You have not copied it, and it cannot be shown again.",
+  stay: "Go back",
+  leave: "Close without copying",
+};
+
+/** A secret with a button that copies it. The user is asked before they leave without a copy. */
+export function Once({ secret, children }: { secret: string; children?: React.ReactNode }) {
+  const element = useRef<HTMLDivElement>(null);
+  const [taken, setTaken] = useState(false);
+  const { copy, copied, error } = useClipboard();
+  const kept = taken || copied;
+  if (copied && !taken) setTaken(true);
+  useLoss(element, () => (kept ? undefined : notCopied));
+  return (
+    <div ref={element} className={styles.form}>
+      <p className={`mono ${styles.secret}`} data-secret onCopy={() => setTaken(true)}>
+        {secret}
+      </p>
+      {error && <p role="alert">The browser does not allow this page to copy. Select the text and copy it.</p>}
+      <div className={styles.buttons}>
+        <Button variant="default" size="sm" onClick={() => copy(secret)} data-autofocus>
+          {copied ? "Copied" : "Copy"}
+        </Button>
+        {children}
+      </div>
+    </div>
   );
 }

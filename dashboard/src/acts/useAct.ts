@@ -1,5 +1,6 @@
 import { useMutation, useQueryClient, type QueryKey } from "@tanstack/react-query";
 import { useRouter, type NavigateOptions } from "@tanstack/react-router";
+import { useState } from "react";
 
 interface After<Input, Output> {
   /** The queries that it changes, which are read anew. */
@@ -14,17 +15,20 @@ export function useAct<Input = void, Output = unknown>(act: (input: Input) => Pr
   const queries = useQueryClient();
   const router = useRouter();
   const here = () => router.latestLocation.pathname;
-  return useMutation({
+  const [successes, setSuccesses] = useState(0);
+  const mutation = useMutation({
     mutationFn: act,
     onMutate: here,
     async onSuccess(output, input, begunAt) {
+      setSuccesses((before) => before + 1);
       done?.(output, input);
       const next = here() === begunAt ? leads?.(output) : undefined;
       if (next) void router.navigate({ ...next, ignoreBlocker: true }); // the form is saved: leaving it loses nothing
       await Promise.all(changes.map((queryKey) => queries.invalidateQueries({ queryKey })));
     },
   });
+  return { ...mutation, successes };
 }
 
 /** Of what useAct gives, what a button and a form need. */
-export type Act<Input = void> = Pick<ReturnType<typeof useAct<Input>>, "mutate" | "isPending" | "isSuccess" | "error" | "reset">;
+export type Act<Input = void> = Pick<ReturnType<typeof useAct<Input>>, "mutate" | "isPending" | "error" | "reset" | "successes">;

@@ -1,4 +1,5 @@
 import { createClient, type Schema } from "@odometer-metering/client";
+import { sessionEnded } from "./ended";
 
 export type { Schema };
 
@@ -32,6 +33,8 @@ export const breaks = (error: Error | null, code: string) => error instanceof Fa
 
 let csrfToken: string | undefined;
 
+const [session, signIn] = ["/v1/auth/session", "/v1/auth/login"];
+
 /** With each request but a GET goes what only a page of this origin knows of the session. */
 export function sendCSRFToken(token: string | undefined): void {
   csrfToken = token;
@@ -42,6 +45,14 @@ export const api = createClient({ baseUrl: location.origin, fetch: (request) => 
 api.use({
   onRequest({ request }) {
     if (csrfToken !== undefined && request.method !== "GET") request.headers.set("X-CSRF-Token", csrfToken);
+  },
+  async onResponse({ request, response, schemaPath }) {
+    if (response.status !== 401 || csrfToken === undefined || schemaPath === signIn) return undefined;
+    const again = sessionEnded();
+    if (schemaPath === session) return undefined;
+    if (request.method !== "GET") throw new Failure("Session ended", "Your session has ended, and nothing was changed. Sign in, then try again.", 401, null, "session_ended");
+    await again; // so that the screen stays
+    return fetch(request);
   },
 });
 
@@ -54,7 +65,7 @@ interface Exchange<Body> {
 /** The body of an answer, or a Failure. */
 export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<Body> {
   const { data, error, response } = await exchange.catch((cause: unknown) => {
-    if (cause instanceof DOMException && cause.name === "AbortError") throw cause;
+    if (!(cause instanceof TypeError)) throw cause; // which is how fetch reports that there is no answer
     throw new Failure("No answer", "The service could not be reached. Look at the connection, then try again.", 0, null, "no_answer");
   });
   if (response.ok) return data as Body; // where nothing is answered, Body is undefined

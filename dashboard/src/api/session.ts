@@ -1,5 +1,6 @@
 import { queryOptions, useSuspenseQuery, type QueryClient } from "@tanstack/react-query";
 import { answer, api, sendCSRFToken, type Schema } from "./client";
+import { sessionGoesOn } from "./ended";
 
 export type Session = Schema<"Session">;
 
@@ -25,7 +26,15 @@ export async function signIn(email: string, password: string, tenant?: string): 
   return tenants ?? [];
 }
 
+/** What the other tabs of the browser hear when its member signs out. */
+export const signedOut = "signed-out";
+
+export function announceSignOut(): void {
+  localStorage.setItem(signedOut, new Date().toISOString());
+}
+
 export function forget(queries: QueryClient): void {
   sendCSRFToken(undefined);
+  sessionGoesOn(); // whoever signs in next begins a session of their own
   queries.clear();
 }

@@ -6,7 +6,9 @@ import { needed } from "../screens/overview/needed";
 import { offset } from "../values/instants";
 import { Find } from "./Find";
 import styles from "./Frame.module.css";
+import { Leaving } from "./Leaving";
 import { screens } from "./screens";
+import { SignInAgain } from "./SignInAgain";
 import { useArrival } from "./useArrival";
 import { UserMenu } from "./UserMenu";
 
@@ -41,6 +43,8 @@ export function Frame() {
           <Outlet />
         </Suspense>
       </main>
+      <Leaving />
+      <SignInAgain />
     </div>
   );
 }

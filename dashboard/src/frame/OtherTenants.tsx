@@ -25,7 +25,6 @@ function Choice({ leave }: { leave: () => void }) {
   const [password, setPassword] = useState("");
   const [tenants, setTenants] = useState<Schema<"SessionTenant">[]>();
   const attempt = useMutation({
-    meta: { signsIn: true },
     async mutationFn(chosen?: string) {
       const choice = await signIn(member?.email ?? "", password, chosen);
       if (chosen === undefined) setTenants(choice.filter(({ id }) => id !== tenant.id));
@@ -79,7 +78,7 @@ function useEnter(): () => Promise<void> {
     await queries.cancelQueries();
     await queries.fetchQuery({ ...session, staleTime: 0 });
     const subject = screens.find(([to]) => pathname.startsWith(to));
-    await navigate({ to: subject?.[0] ?? "/overview" });
+    await navigate({ to: subject?.[0] ?? "/overview", ignoreBlocker: true });
     await queries.resetQueries({ predicate: ({ queryKey: [what] }) => what !== "session" });
   };
 }

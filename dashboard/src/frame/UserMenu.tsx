@@ -1,7 +1,9 @@
 import { Menu, UnstyledButton, useMantineColorScheme, type MantineColorScheme } from "@mantine/core";
 import { useState } from "react";
+import { Ask } from "../acts/Dialog";
+import { lossOf, type Loss } from "../acts/unsaved";
 import { answer, api } from "../api/client";
-import { useSession } from "../api/session";
+import { announceSignOut, useSession } from "../api/session";
 import styles from "./Frame.module.css";
 import { OtherTenants } from "./OtherTenants";
 import { useLeave } from "./useLeave";
@@ -18,10 +20,18 @@ export function UserMenu() {
   const { colorScheme, setColorScheme } = useMantineColorScheme();
   const leave = useLeave();
   const [choosing, setChoosing] = useState(false);
+  const [asked, setAsked] = useState<{ loss: Loss; go: () => void }>();
   if (!member) return null;
   const signOut = async () => {
     await answer(api.POST("/v1/auth/logout"));
+    announceSignOut();
     await leave();
+  };
+  /** Asks first, since afterwards what was typed cannot be saved. */
+  const asking = (go: () => void) => () => {
+    const loss = lossOf();
+    if (loss) setAsked({ loss, go });
+    else go();
   };
   return (
     <>
@@ -41,12 +51,22 @@ export function UserMenu() {
             ))}
           </Menu.RadioGroup>
           <Menu.Divider />
-          {member.has_password && <Menu.Item onClick={() => setChoosing(true)}>Another tenant</Menu.Item>}
-          <Menu.Item onClick={() => void signOut()}>
+          {member.has_password && <Menu.Item onClick={asking(() => setChoosing(true))}>Another tenant</Menu.Item>}
+          <Menu.Item onClick={asking(() => void signOut())}>
             Sign out
           </Menu.Item>
         </Menu.Dropdown>
       </Menu>
+      {asked && (
+        <Ask
+          loss={asked.loss}
+          stay={() => setAsked(undefined)}
+          leave={() => {
+            setAsked(undefined);
+            asked.go();
+          }}
+        />
+      )}
       <OtherTenants opened={choosing} leave={() => setChoosing(false)} />
     </>
   );

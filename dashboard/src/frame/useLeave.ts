@@ -7,7 +7,7 @@ export function useLeave(): () => Promise<void> {
   const queries = useQueryClient();
   const navigate = useNavigate();
   return async () => {
-    await navigate({ to: "/sign-in" });
+    await navigate({ to: "/sign-in", ignoreBlocker: true });
     forget(queries); // not before: what is shown asks for the session
   };
 }

@@ -22,10 +22,10 @@ interface Props<Item> {
   children: (item: Item) => ReactNode;
 }
 
-/** A list of the API's: its rows, or why there are none. */
+/** A list of the API: its rows, or why there are none. Rows stay when they cannot be read again: a form may be open in one. */
 export function List<Item>({ what, columns, query, page, empty, further, rows, children }: Props<Item>) {
   const { data, error, isPlaceholderData, refetch } = query;
-  if (error) return <Failed what={what} error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what={what} error={error} retry={() => void refetch()} />;
   // A page in the middle may be empty, of a search that goes on.
   const nothing = data?.data.length === 0 && (!page || data.next_page_token !== null);
   return (

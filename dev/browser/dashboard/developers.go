@@ -15,9 +15,9 @@ func (w walk) developers(ctx context.Context) error {
 		err := do(ctx,
 			w.to("/developers/"+kind.name),
 			press("Make "+kind.thing), fill("Name", "checkout"), choose("Expires", "In 90 days"), w.judged(kind.name+"-make"), press(kind.submit),
-			see("It is shown this once"), w.judged(kind.name+"-made"), press("I have kept it"), see("checkout"),
+			see("It is shown only once"), w.judged(kind.name+"-made"), kept, see("checkout"),
 			press("Rotate"), see("Another"), w.judged(kind.name+"-rotate"), press("Rotate"),
-			see("It is shown this once"), press("I have kept it"), see("replaced"),
+			see("It is shown only once"), kept, see("replaced"),
 			press("Revoke"), see("answered with 401"), press("Revoke"), miss("answered with 401"),
 			press("Revoke"), see("answered with 401"), press("Revoke"), miss("replaced"), press("Show"), see("revoked"),
 		)
@@ -28,11 +28,11 @@ func (w walk) developers(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/developers/webhooks"),
 		press("Make a webhook"), fill("URL", "http://127.0.0.1:9/messages"), fill("Description", "the incident channel"), press("billing.discrepancy"),
-		w.judged("webhook-make"), press("Make the webhook"), see("It is shown this once"), press("I have kept it"),
+		w.judged("webhook-make"), press("Make the webhook"), see("It is shown only once"), kept,
 		press("the incident channel"), see("No messages yet"),
 		press("Send a test message"), press("webhook.test"), see(`"webhook_id"`), press("Redeliver"),
 		press("Edit"), fill("Description", "the channel for incidents"), press("Save the webhook"), see("the channel for incidents"),
-		press("Rotate"), choose("The old one ends", "In an hour"), press("Rotate"), see("It is shown this once"), press("I have kept it"), see("the one before it"),
+		press("Rotate"), choose("The old one ends", "In an hour"), press("Rotate"), see("It is shown only once"), kept, see("the one before it"),
 		press("Disable"), see("given up"), press("Disable"), see("disabled"), press("Enable"), see("enabled"),
 	)
 	if err != nil {

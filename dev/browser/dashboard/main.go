@@ -24,6 +24,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/odometer-metering/odometer/dev/browser"
@@ -112,6 +113,9 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	if w.heard, err = browser.Listen(ctx, url, w.issuer); err != nil {
 		return err
 	}
+	if err := chromedp.Listen(ctx, leaves(ctx)); err != nil {
+		return err
+	}
 	made := made{api: url, calls: make(map[string]bool)}
 	if err := chromedp.Listen(ctx, made.hear); err != nil {
 		return err
@@ -122,6 +126,17 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	}
 	err = errors.Join(err, made.keep(os.Getenv("MADE")))
 	return errors.Join(err, w.heard.Err()) // what it complained of says why a screen did not open
+}
+
+// leaves answers the browser's question whether to leave a page with typed text: yes.
+func leaves(ctx context.Context) func(any) {
+	return func(event any) {
+		if _, asks := event.(*page.EventJavascriptDialogOpening); asks {
+			go func() { // a failure shows as a page that stays
+				_, _ = chromedp.Call(ctx, page.HandleJavaScriptDialog, page.HandleJavaScriptDialogParams{Accept: true})
+			}()
+		}
+	}
 }
 
 func (w walk) visit(ctx context.Context) error {
@@ -163,6 +178,7 @@ func (w walk) visit(ctx context.Context) error {
 		{"customers", w.customers},
 		{"developers", w.developers},
 		{"start", w.start},
+		{"forms", w.forms},
 		{"settings", w.settings},
 		{"others", w.others},
 	} {

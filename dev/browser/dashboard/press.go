@@ -80,6 +80,11 @@ func set(label, value string) act {
 	return on("set", label, "input", give)
 }
 
+// kept closes what is shown once, which was copied by no button.
+func kept(ctx context.Context) error {
+	return do(ctx, press("I have copied it"), see("cannot be shown again"), press("Close without copying"), miss("cannot be shown again"))
+}
+
 // see waits until a text is there, all of it.
 func see(text string) act { return shown(text, true) }
 

@@ -23,7 +23,7 @@ export function AutoSync() {
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/auto-sync", { signal })),
     refetchInterval: 15_000,
   });
-  if (error) return <Failed what="Auto-Sync" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="Auto-Sync" error={error} retry={() => void refetch()} />;
   if (!data) return <LoadingText />;
   return (
     <>

@@ -30,7 +30,7 @@ export function Provider() {
     },
   });
   const [type, setType] = useState<Settings["type"] | undefined>();
-  if (error) return <Failed what="The provider" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The provider" error={error} retry={() => void refetch()} />;
   if (!data) return <LoadingText />;
   const { saved, providers } = data;
   const chosen = type ?? saved?.type ?? "stripe";

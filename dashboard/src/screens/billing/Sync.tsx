@@ -37,7 +37,7 @@ export function Sync() {
 function Run() {
   const params = useParams({ from: "/frame/billing/syncs/$sync" });
   const { data, error, refetch } = useQuery(read(params.sync));
-  if (error) return <Failed what="The sync" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The sync" error={error} retry={() => void refetch()} />;
   return (
     <>
       <Head

@@ -40,7 +40,7 @@ function Head() {
       </Empty>
     );
   }
-  if (error) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
   return (
     <>
       <Where parts={[<Link to="/customers">Customers</Link>]} here={data?.external_id} />

@@ -32,7 +32,7 @@ type Period = Schema<"BillingPeriod">;
 function Bill({ customer: { id, external_id: customer } }: { customer: Schema<"Customer"> }) {
   const { period: asked } = useSearch({ from: here });
   const { data, error, refetch } = useQuery(periods(customer));
-  if (error) return <Failed what="The billing periods" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The billing periods" error={error} retry={() => void refetch()} />;
   const running = data?.data[0];
   const chosen = data?.data.find((period) => period.id !== null && period.id === asked) ?? running;
   const ended = chosen !== running && chosen?.id; // what a period that is over comes to is in its statement

@@ -31,7 +31,7 @@ export function CustomerDetails() {
       return written((parse(text) as Pick<Customer, "metadata">).metadata);
     },
   });
-  if (error) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
+  if (error && metadata === undefined) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
   if (!customer || metadata === undefined) return <LoadingText />;
   return (
     <div className={styles.split}>

@@ -33,7 +33,7 @@ export function CustomerPlan({ customer }: { customer: string }) {
     () => answer(api.PUT("/v1/customers/{external_id}/product", { params: { path: { external_id: customer } }, body: { product: chosen === "" ? null : chosen } })),
     { changes: [["plan", customer], ["preview", customer]], done: () => setTyped(undefined) },
   );
-  if (error) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
   if (!data) return permissions.includes("pricing:read") ? <LoadingText /> : null;
   if (data.plans.length === 0 && !latest) return null;
   const options = [{ value: "", label: "None: the meters' own prices" }, ...data.plans.map(({ slug, name }) => ({ value: slug, label: name || slug }))];

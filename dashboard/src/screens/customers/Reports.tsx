@@ -29,7 +29,7 @@ const kinds: Record<Report["kind"], string> = {
 export function Reports({ period }: { period: string }) {
   const { page } = useSearch({ from: "/frame/customers/$customer/bill" });
   const { data, error, refetch } = useQuery(statement(period, page));
-  if (error) return <Failed what="The reports" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The reports" error={error} retry={() => void refetch()} />;
   const reports = data?.reports;
   return (
     <section>

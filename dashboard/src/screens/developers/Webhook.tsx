@@ -50,7 +50,7 @@ function Found() {
       </Empty>
     );
   }
-  if (error) return <Failed what="The webhook" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The webhook" error={error} retry={() => void refetch()} />;
   return (
     <>
       <Where parts={[<Link to="/developers/webhooks">Webhooks</Link>]} here={id} />

@@ -37,7 +37,7 @@ function One() {
       </Empty>
     );
   }
-  if (error) return <Failed what="The meter" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The meter" error={error} retry={() => void refetch()} />;
   return (
     <>
       <Head where={[<Link to="/meters">Meters</Link>]} here={params.meter} title={data?.name || params.meter} action={data && <Archive meter={data} />}>

@@ -66,7 +66,7 @@ export function NewPrice({ of, former, first }: Props) {
   return (
     <section aria-labelledby="set" className={styles.set}>
       <h2 id="set">{first ? "Set the first price" : "Set another price"}</h2>
-      <Form act={{ isPending: set.isPending, error: retroactive ? null : set.error }} needs="pricing:write" submit="Set the price" onSubmit={() => set.mutate(false)}>
+      <Form act={{ isPending: set.isPending, successes: set.successes, error: retroactive ? null : set.error }} needs="pricing:write" submit="Set the price" onSubmit={() => set.mutate(false)}>
         {field("Base price", "base", "base_price", "A billing period, whatever the usage")}
         {field("Included units", "included", "included_units", "Covered by the base price")}
         {field("Overage rate", "rate", "overage_rate", "For each unit beyond those")}

@@ -16,7 +16,7 @@ import styles from "./Prices.module.css";
 /** A price: what is charged now, every version, and the next one. */
 export function Prices({ of }: { of: Priced }) {
   const { data, error, refetch } = useQuery(pricing(of));
-  if (error) return <Failed what="The price" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The price" error={error} retry={() => void refetch()} />;
   return (
     <div className={styles.split}>
       <section aria-labelledby="versions">

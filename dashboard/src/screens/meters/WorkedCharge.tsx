@@ -11,7 +11,7 @@ export function WorkedCharge({ terms }: { terms: Terms }) {
   const { base, included, rate } = { base: terms.base || "0", included: terms.included || "0", rate: terms.rate || "0" };
   const complete = [base, included, rate, usage].every(isAmount) && /^[A-Z]{3}$/.test(terms.currency);
   return (
-    <div className={styles.worked}>
+    <div className={styles.worked} data-scratch>
       <TextInput label="Usage to try" inputMode="decimal" autoComplete="off" value={usage} onChange={(event) => setUsage(event.currentTarget.value.trim())} />
       <p role="status" className={styles.paper}>
         {complete ? (

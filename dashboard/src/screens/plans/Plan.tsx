@@ -31,7 +31,7 @@ function One() {
       </Empty>
     );
   }
-  if (error) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
   return (
     <>
       <Head where={[<Link to="/meters">Meters</Link>, <Link to="/meters/-/plans">Plans</Link>]} here={params.plan} title={data?.name || params.plan} action={data && <Archive plan={data} />}>

@@ -85,6 +85,8 @@ function Make() {
   });
   const leave = () => {
     setOpened(false);
+    setName("");
+    setSlug("");
     make.reset();
   };
   return (

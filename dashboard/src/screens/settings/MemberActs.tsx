@@ -46,6 +46,8 @@ function Edit({ member }: Props) {
   });
   const leave = () => {
     setOpened(false);
+    setName(member.name);
+    setRole(member.role);
     edit.reset();
   };
   const not = Object.keys(changed).length === 0 ? "Nothing is changed" : undefined;
@@ -55,7 +57,7 @@ function Edit({ member }: Props) {
         Edit
       </Verb>
       <Dialog title={`Edit ${nameOf(member)}`} opened={opened} leave={leave}>
-        <Form act={edit} needs={needs} not={not} submit="Save the member" leave={leave} onSubmit={() => edit.mutate(undefined, { onSuccess: leave })}>
+        <Form act={edit} needs={needs} not={not} submit="Save the member" leave={leave} onSubmit={() => edit.mutate(undefined, { onSuccess: () => setOpened(false) })}>
           <TextInput label="Name" maxLength={255} value={name} error={broken(edit.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
           {member.role === "owner" ? (
             <p className="muted">The owner stays owner until another member is made one.</p>

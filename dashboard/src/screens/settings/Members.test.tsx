@@ -28,7 +28,8 @@ test("somebody is invited, and the link is shown once", async () => {
   press("Make the invitation");
   await screen.findByText(invited.url);
   expect(sent("POST /v1/tenant/members")).toEqual([{ email: "carl@example.com", name: "", role: "viewer" }]);
-  press("I have it");
+  press("I have copied it");
+  press("Close without copying");
   await waitFor(() => expect(screen.queryByText(invited.url)).toBeNull());
 });
 

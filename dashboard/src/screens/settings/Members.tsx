@@ -42,7 +42,6 @@ export function Members() {
         secret={invited?.url}
         leave={() => setInvited(undefined)}
         advice={`Send it to ${invited?.email} so that nobody else reads it: whoever has it can accept, for seven days.`}
-        kept="I have it"
       />
     </>
   );

@@ -35,7 +35,7 @@ export function SingleSignOn() {
 
 function Read() {
   const { data, error, refetch } = useQuery({ queryKey: ["oidc"], queryFn: ({ signal }) => answer(api.GET("/v1/tenant/oidc", { signal })) });
-  if (error) return <Failed what="Single sign-on" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="Single sign-on" error={error} retry={() => void refetch()} />;
   if (!data) return <LoadingText />;
   return (
     <>

@@ -31,7 +31,7 @@ const query = { queryKey: ["tenant"], queryFn: ({ signal }: { signal: AbortSigna
 
 function Read() {
   const { data, error, refetch } = useQuery(query);
-  if (error) return <Failed what="The settings" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The settings" error={error} retry={() => void refetch()} />;
   if (!data) return <LoadingText />;
   return (
     <div className={styles.narrow}>

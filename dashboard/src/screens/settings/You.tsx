@@ -5,7 +5,7 @@ import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { answer, api, broken } from "../../api/client";
-import { useSession } from "../../api/session";
+import { announceSignOut, useSession } from "../../api/session";
 import { Head } from "../../frame/Head";
 import { useLeave } from "../../frame/useLeave";
 import { Ago } from "../../values/Ago";
@@ -141,7 +141,13 @@ function End({ session }: { session: string }) {
 
 function Everywhere() {
   const leave = useLeave();
-  const signOut = useAct<string>(() => answer(api.POST("/v1/auth/logout-all")), { changes: [], done: () => void leave() });
+  const signOut = useAct<string>(() => answer(api.POST("/v1/auth/logout-all")), {
+    changes: [],
+    done() {
+      announceSignOut();
+      void leave();
+    },
+  });
   return (
     <Confirm verb="Sign out everywhere" needs={needs} act={signOut} danger>
       Every session of yours in this tenant ends, this one too.

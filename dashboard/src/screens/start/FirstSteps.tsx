@@ -1,6 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { useState, type ReactNode } from "react";
 import { Refused } from "../../acts/Refused";
+import { Once } from "../../acts/Secret";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { answer, api } from "../../api/client";
@@ -73,10 +74,8 @@ function MakeKey({ made, done }: { made: string | undefined; done: (key: string)
   if (made !== undefined) {
     return (
       <>
-        <p>It can send events and nothing else. It is shown this once: keep it where secrets are kept.</p>
-        <p className="mono" data-secret>
-          {made}
-        </p>
+        <p>It can send events and nothing else. It is shown only once: keep it in your secret store.</p>
+        <Once secret={made} />
       </>
     );
   }

@@ -1,0 +1,123 @@
+import { act, fireEvent, screen, waitFor } from "@testing-library/react";
+import { beforeEach, expect, test, vi } from "vitest";
+import { router } from "../router";
+import { answers, list, open, press, sent, session, type } from "../testing";
+
+beforeEach(() => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["api_keys:manage", "meters:read", "meters:write"] }];
+  answers["GET /v1/api-keys"] = () => [200, list()];
+  answers["GET /v1/meters"] = () => [200, list()];
+  answers["POST /v1/api-keys"] = () => [201, { key: "svc_ink_SECRET" }];
+});
+
+const escape = () => fireEvent.keyDown(document.activeElement ?? document.body, { key: "Escape" });
+const outside = () => fireEvent.click(document.querySelector(".mantine-Modal-overlay")!);
+const dialogs = () => screen.queryAllByRole("dialog").length;
+
+async function makeKey() {
+  open("/developers/api-keys");
+  fireEvent.click(await screen.findByRole("button", { name: "Make an API key" }));
+  await screen.findByLabelText("Name");
+}
+
+test("a dialog in which nothing was typed closes without a question", async () => {
+  await makeKey();
+  escape();
+  await waitFor(() => expect(dialogs()).toBe(0));
+});
+
+for (const [way, close] of Object.entries({ Escape: escape, "a click outside": outside, Close: () => press("Close"), Back: () => press("Back") })) {
+  test(`a dialog with typed text asks before ${way} discards it`, async () => {
+    await makeKey();
+    type("Name", "checkout");
+    close();
+    await screen.findByRole("heading", { name: "Discard your changes?" });
+    press("Keep editing");
+    await waitFor(() => expect(dialogs()).toBe(1));
+    expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("checkout");
+    close();
+    fireEvent.click(await screen.findByRole("button", { name: "Discard" }));
+    await waitFor(() => expect(dialogs()).toBe(0));
+    press("Make an API key");
+    expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("");
+  });
+}
+
+test("a dialog whose text is as it was before closes without a question", async () => {
+  await makeKey();
+  screen.getByLabelText("Name").focus();
+  type("Name", "checkout");
+  type("Name", "");
+  escape();
+  await waitFor(() => expect(dialogs()).toBe(0));
+});
+
+test("a secret that is shown once closes by its button alone, and asks where it was not copied", async () => {
+  await makeKey();
+  type("Name", "checkout");
+  press("Make the key");
+  const secret = await screen.findByText("svc_ink_SECRET");
+  escape();
+  outside();
+  expect(screen.queryByRole("button", { name: "Close" })).toBeNull();
+  act(() => router.history.push("/meters"));
+  await screen.findByRole("heading", { name: "Close without copying it?" });
+  press("Go back");
+  await waitFor(() => expect(dialogs()).toBe(1));
+  press("I have copied it");
+  await screen.findByRole("heading", { name: "Close without copying it?" });
+  expect(router.state.location.pathname).toBe("/developers/api-keys");
+  press("Go back");
+  fireEvent.copy(secret);
+  press("I have copied it");
+  await waitFor(() => expect(dialogs()).toBe(0));
+  expect(secret.isConnected).toBe(false);
+});
+
+test("the button that copies a secret says so where the browser refuses", async () => {
+  const written = vi.fn(async (_: string) => {});
+  Object.defineProperty(navigator, "clipboard", { value: { writeText: written }, configurable: true });
+  await makeKey();
+  type("Name", "checkout");
+  press("Make the key");
+  await screen.findByText("svc_ink_SECRET");
+  written.mockRejectedValueOnce(new Error("not allowed"));
+  press("Copy");
+  await screen.findByText(/Select the text and copy it/);
+  press("Copy");
+  await screen.findByRole("button", { name: "Copied" });
+  expect(written).toHaveBeenLastCalledWith("svc_ink_SECRET");
+  press("I have copied it");
+  await waitFor(() => expect(dialogs()).toBe(0));
+});
+
+test("leaving a form with typed text asks first, and a saved one does not", async () => {
+  answers["POST /v1/meters"] = () => [201, { slug: "calls" }];
+  answers["GET /v1/meters/calls"] = () => [200, { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null }];
+  open("/meters/-/new");
+  await screen.findByLabelText("Slug");
+  const unload = () => fireEvent(window, new Event("beforeunload", { cancelable: true })); // false: the browser asks
+  expect(unload()).toBe(true);
+  type("Slug", "calls");
+  type("Event type", "call");
+  expect(unload()).toBe(false);
+  fireEvent.click(screen.getByRole("link", { name: "Customers" }));
+  await screen.findByRole("heading", { name: "Discard your changes?" });
+  press("Keep editing");
+  await waitFor(() => expect(dialogs()).toBe(0));
+  expect(router.state.location.pathname).toBe("/meters/-/new");
+  expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("calls");
+  press("Make the meter");
+  await waitFor(() => expect(router.state.location.pathname).toBe("/meters/calls/prices"));
+  expect(sent("POST /v1/meters")).toHaveLength(1);
+  expect(unload()).toBe(true);
+});
+
+test("the user who discards goes where they wanted", async () => {
+  open("/meters/-/new");
+  await screen.findByLabelText("Slug");
+  type("Slug", "calls");
+  act(() => router.history.push("/developers/api-keys"));
+  fireEvent.click(await screen.findByRole("button", { name: "Discard" }));
+  await screen.findByRole("heading", { name: "API keys" });
+});

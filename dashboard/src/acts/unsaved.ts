@@ -1,0 +1,66 @@
+import { useEffect, useRef, type FocusEvent, type FormEvent, type RefObject } from "react";
+
+/** What the user would lose by leaving, as the question before it says. */
+export interface Loss {
+  title: string;
+  says: string;
+  stay: string;
+  leave: string;
+}
+
+interface Place {
+  element: RefObject<Element | null>;
+  loss: () => Loss | undefined;
+}
+
+const places = new Set<Place>();
+
+/** Returns what the user would lose by leaving a part of the page, or the page. */
+export function lossOf(part: Element = document.documentElement): Loss | undefined {
+  for (const { element, loss } of places) {
+    const found = element.current && part.contains(element.current) ? loss() : undefined;
+    if (found) return found;
+  }
+  return undefined;
+}
+
+/** Has the user asked before they leave an element, as long as leaving it loses something. */
+export function useLoss(element: RefObject<Element | null>, loss: () => Loss | undefined): void {
+  const latest = useRef(loss);
+  latest.current = loss;
+  useEffect(() => {
+    const place = { element, loss: () => latest.current() };
+    places.add(place);
+    return () => void places.delete(place);
+  }, [element]);
+}
+
+const typedLoss: Loss = { title: "Discard your changes?", says: "What you typed here is not saved.", stay: "Keep editing", leave: "Discard" };
+
+type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
+
+const hasState = (control: Control): control is HTMLInputElement => control.type === "checkbox" || control.type === "radio";
+const valueOf = (control: Control) => (hasState(control) ? String(control.checked) : control.value);
+
+/** A control in which nothing is typed that is ever saved, as one to try something out. */
+const scratch = "[data-scratch]";
+
+/** Has the user asked before they leave a form in which a value differs from the saved one. Returns the form's handlers. saved counts how often it was saved. */
+export function useTyped(form: RefObject<HTMLFormElement | null>, saved: number | undefined) {
+  /** The values before the user changed them; undefined: unknown. */
+  const before = useRef(new Map<Control, string | undefined>());
+  useEffect(() => before.current.clear(), [saved]);
+  useLoss(form, () => ([...before.current].some(([control, value]) => control.isConnected && valueOf(control) !== value) ? typedLoss : undefined));
+  const know = (control: Control, value: string | undefined) => {
+    if (form.current?.contains(control) && !control.closest(scratch) && !before.current.has(control)) before.current.set(control, value);
+  };
+  return {
+    onFocus({ target }: FocusEvent) {
+      if (target.matches("input, select, textarea")) know(target as Control, valueOf(target as Control));
+    },
+    onChange({ target }: FormEvent) {
+      const control = target as Control;
+      know(control, hasState(control) ? String(!control.checked) : undefined); // Safari does not focus what is clicked
+    },
+  };
+}

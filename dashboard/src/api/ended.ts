@@ -1,0 +1,43 @@
+import { useSyncExternalStore } from "react";
+
+// A session may end at any time: after twelve hours, or when its member signs out elsewhere.
+
+interface End {
+  over: Promise<void>;
+  resume: () => void;
+}
+
+let end: End | undefined;
+const listeners = new Set<() => void>();
+
+function set(next: End | undefined) {
+  end = next;
+  for (const listener of listeners) listener();
+}
+
+/** Records that the session has ended. The promise resolves when the member has signed in again. */
+export function sessionEnded(): Promise<void> {
+  if (!end) {
+    let resume = () => {};
+    const over = new Promise<void>((resolve) => (resume = resolve));
+    set({ over, resume });
+  }
+  return end!.over;
+}
+
+/** Records that there is a session again. */
+export function sessionGoesOn(): void {
+  end?.resume();
+  set(undefined);
+}
+
+/** Reports whether the session of the screens that are shown has ended. */
+export function useSessionEnded(): boolean {
+  return useSyncExternalStore(
+    (listener) => {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    () => end !== undefined,
+  );
+}

@@ -1,0 +1,15 @@
+import { useBlocker, type ShouldBlockFn } from "@tanstack/react-router";
+import { Ask } from "../acts/Dialog";
+import { lossOf } from "../acts/unsaved";
+
+const loses = () => lossOf() !== undefined;
+
+/** What a screen shows may change in place, as by a filter: then its forms stay. */
+const leavesForms: ShouldBlockFn = ({ current, next }) => current.pathname !== next.pathname && loses();
+
+/** Asks before a link, the back button or a reload takes the user away from what they typed. */
+export function Leaving() {
+  const { status, proceed, reset } = useBlocker({ shouldBlockFn: leavesForms, enableBeforeUnload: loses, withResolver: true });
+  const loss = status === "blocked" ? lossOf() : undefined;
+  return loss && <Ask loss={loss} stay={() => reset?.()} leave={() => proceed?.()} />;
+}

@@ -1,0 +1,138 @@
+import { Button, Modal, PasswordInput } from "@mantine/core";
+import { useWindowEvent } from "@mantine/hooks";
+import { useQueryClient } from "@tanstack/react-query";
+import { useNavigate, useRouter } from "@tanstack/react-router";
+import { useState, type FormEvent } from "react";
+import acts from "../acts/acts.module.css";
+import { Ask, look } from "../acts/Dialog";
+import { Refused } from "../acts/Refused";
+import { lossOf, type Loss } from "../acts/unsaved";
+import { useAct } from "../acts/useAct";
+import { sessionEnded, sessionGoesOn, useSessionEnded } from "../api/ended";
+import { forget, session, signedOut, signIn, useSession, type Session } from "../api/session";
+import { useLeave } from "./useLeave";
+
+/** Lies over the screens once their session has ended, until the same member has signed in again. What was typed stays. */
+export function SignInAgain() {
+  const ended = useSessionEnded();
+  const leave = useLeave();
+  // Another tab has signed out: this one shows no figures either, and keeps what was typed for the same member.
+  useWindowEvent("storage", ({ key }) => {
+    if (key === signedOut) void (lossOf() ? sessionEnded() : leave());
+  });
+  if (!ended) return null;
+  return (
+    <Modal
+      {...look}
+      opened
+      onClose={() => {}}
+      title="Your session has ended"
+      closeOnEscape={false}
+      closeOnClickOutside={false}
+      withCloseButton={false}
+      zIndex={250} // over dialogs, under the question before something is lost
+      overlayProps={{ backgroundOpacity: 1, color: "var(--ground)" }} // nobody reads figures without a session
+    >
+      <Again />
+    </Modal>
+  );
+}
+
+const isSame = (one: Session, other: Session) => one.tenant.id === other.tenant.id && one.member?.id === other.member?.id;
+
+function Again() {
+  const before = useSession();
+  const { tenant, member } = before;
+  const queries = useQueryClient();
+  const [password, setPassword] = useState("");
+  const [other, setOther] = useState<Session>();
+  const resume = async () => {
+    const now = await queries.fetchQuery({ ...session, queryKey: ["session", "again"], staleTime: 0, retry: false });
+    if (!isSame(before, now)) {
+      setOther(now);
+      return;
+    }
+    queries.setQueryData(session.queryKey, now);
+    sessionGoesOn();
+  };
+  const attempt = useAct(
+    async () => {
+      await signIn(member?.email ?? "", password, tenant.id);
+      await resume();
+    },
+    { changes: [] },
+  );
+  // The member may have signed in in another tab, as at the issuer.
+  useWindowEvent("focus", () => void resume().catch(() => {}));
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    if (!attempt.isPending) attempt.mutate();
+  };
+  if (other) {
+    return (
+      <p>
+        In this browser {other.member?.email} has signed in to {other.tenant.name}. <a href="/">Go on as {other.member?.email}</a>
+      </p>
+    );
+  }
+  return (
+    <form className={acts.form} onSubmit={submit}>
+      <p>
+        Sign in to {tenant.name} again as {member?.email} and you are back on this screen. What you typed is still there.
+      </p>
+      {member?.has_password ? (
+        <PasswordInput
+          label="Password"
+          autoComplete="current-password"
+          required
+          withAsterisk={false}
+          data-autofocus
+          visibilityToggleButtonProps={{ "aria-label": "Show the password", tabIndex: 0 }}
+          value={password}
+          onChange={(event) => setPassword(event.currentTarget.value)}
+        />
+      ) : (
+        <p>
+          <a href={`/v1/auth/oidc/${encodeURIComponent(tenant.id)}/login`} target="_blank" rel="noreferrer" data-autofocus>
+            Sign in at your company's issuer
+          </a>{" "}
+          in another tab, then come back to this one.
+        </p>
+      )}
+      <Refused error={attempt.error} />
+      <div className={acts.buttons}>
+        <SomebodyElse />
+        {member?.has_password && (
+          <Button type="submit" size="sm" loading={attempt.isPending}>
+            Sign in
+          </Button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+/** Leads to the sign-in of anybody, where nothing that was typed is left. */
+function SomebodyElse() {
+  const queries = useQueryClient();
+  const navigate = useNavigate();
+  const { latestLocation } = useRouter();
+  const [loss, setLoss] = useState<Loss>();
+  const leave = async () => {
+    await navigate({ to: "/sign-in", search: { to: latestLocation.href }, ignoreBlocker: true });
+    forget(queries);
+  };
+  const press = () => {
+    const found = lossOf();
+    if (found) setLoss(found);
+    else void leave();
+  };
+  return (
+    <>
+      <Button variant="default" size="sm" onClick={press}>
+        Sign in as another member
+      </Button>
+      {loss && <Ask loss={loss} stay={() => setLoss(undefined)} leave={() => void leave()} />}
+    </>
+  );
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// forms leaves a form with typed text by a link, loses the session over it, and keeps the text both times.
+func (w walk) forms(ctx context.Context) error {
+	return do(ctx,
+		w.to("/meters/-/new"), fill("Slug", "never-made"), press("Customers"), see("is not saved"), w.judged("form-left"), press("Keep editing"), miss("is not saved"),
+		clearCookies, fill("Event type", "never"), press("Make the meter"), see("Your session has ended"), w.refused("/v1/meters"), w.judged("session-ended"),
+		fill("Password", w.password), press("Sign in"), miss("Your session has ended"), holds("Slug", "never-made"), holds("Event type", "never"),
+		press("Customers"), see("is not saved"), press("Discard"), see("Customer 00"),
+	)
+}
+
+// clearCookies ends the session for the browser, while its page stays.
+func clearCookies(ctx context.Context) error {
+	_, err := chromedp.Call(ctx, network.ClearBrowserCookies, cdp.Empty{})
+	return err
+}
+
+// holds waits until a field has a value.
+func holds(label, value string) act {
+	return func(ctx context.Context) error {
+		script := fmt.Sprintf(`(%s)(%q, "input, textarea")?.value === %q`, labelled, label, value)
+		if err := until(ctx, script); err != nil {
+			return fmt.Errorf("see %q in %q: %w", value, label, err)
+		}
+		return nil
+	}
+}
+
+// syncAnswered waits until the request for a sync has returned, whose answer can take as long as the provider.
+func syncAnswered(ctx context.Context) error {
+	return until(ctx, `performance.getEntriesByType("resource").some(({name, responseEnd}) => name.endsWith("/v1/billing/sync") && responseEnd > 0)`)
+}

@@ -17,15 +17,15 @@ func TestWhatNamesRowsThatAreGoneEnds(t *testing.T) {
 	b := newBench(t)
 	gone := activities.CustomerInput{TenantID: b.tenant, CustomerID: 987654}
 	event := activities.ProviderEventInput{TenantID: b.tenant, RowID: 987654}
-	syncs := []uuid.UUID{uuid.New()}
+	pass := uuid.New()
 	for name, call := range map[string]struct{ do, in any }{
 		"BeginSync":    {b.do.BeginSync, gone},
 		"ReadProvider": {b.do.ReadProvider, activities.ReadProviderInput{CustomerInput: gone}},
-		"PlanReports":  {b.do.PlanReports, activities.PlanReportsInput{CustomerInput: gone, Syncs: syncs}},
-		"PlanForAcme":  {b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.who(), Syncs: syncs}},
+		"PlanReports":  {b.do.PlanReports, activities.PlanReportsInput{CustomerInput: gone, PassID: pass}},
+		"PlanForAcme":  {b.do.PlanReports, activities.PlanReportsInput{CustomerInput: b.who(), PassID: pass}},
 		"SendReport":   {b.do.SendReport, activities.SendReportInput{TenantID: b.tenant, ReportID: uuid.New()}},
-		"FinishSync":   {b.do.FinishSync, activities.FinishSyncInput{CustomerInput: gone, Syncs: syncs, Reports: []uuid.UUID{uuid.New()}}},
-		"FinishOfAcme": {b.do.FinishSync, activities.FinishSyncInput{CustomerInput: b.who(), Syncs: append(syncs, b.sync), Reports: []uuid.UUID{uuid.New()}}},
+		"FinishSync":   {b.do.FinishSync, activities.FinishSyncInput{CustomerInput: gone, PassID: pass, Reports: []uuid.UUID{uuid.New()}}},
+		"FinishOfAcme": {b.do.FinishSync, activities.FinishSyncInput{CustomerInput: b.who(), PassID: pass, Reports: []uuid.UUID{uuid.New()}}},
 		"SyncBatch":    {b.do.SyncBatch, activities.BatchInput{TenantID: b.tenant, Customers: []metering.CustomerID{gone.CustomerID}}},
 		"CloseBatch":   {b.do.CloseBatch, activities.BatchInput{TenantID: b.tenant, Customers: []metering.CustomerID{gone.CustomerID}}},
 		"NoTenant":     {b.do.SyncBatch, activities.BatchInput{TenantID: 987654, Customers: []metering.CustomerID{gone.CustomerID}}},
@@ -33,7 +33,7 @@ func TestWhatNamesRowsThatAreGoneEnds(t *testing.T) {
 		"ReadEvent":    {b.do.ReadEvent, event},
 		"ReadInvoice":  {b.do.ReadInvoice, event},
 		"RequestSync":  {b.do.RequestSync, event},
-		"ReadSync":     {b.do.ReadSync, event},
+		"ReadSync":     {b.do.ReadSync, activities.ReadSyncInput{TenantID: b.tenant, SyncID: uuid.New()}},
 		"FinishEvent":  {b.do.FinishEvent, activities.FinishEventInput{ProviderEventInput: event, Outcome: "none"}},
 		"PlanBackfill": {b.do.PlanBackfill, activities.BackfillInput{TenantID: b.tenant, MeterVersionID: 987654}},
 		"Complete":     {b.do.CompleteMeterVersion, activities.BackfillInput{TenantID: b.tenant, MeterVersionID: 987654}},

@@ -15,12 +15,11 @@ import (
 	"github.com/odometer-metering/odometer/providers"
 )
 
-// HoldInput names a held invoice. Sync is which of the syncs that were asked for
-// it is waited for; 0: none was.
+// HoldInput names a held invoice, and the sync that was requested last for it; nil: none was.
 type HoldInput struct {
 	TenantID metering.TenantID `json:"tenant_id"`
 	HoldID   metering.HoldID   `json:"hold_id"`
-	Sync     int               `json:"sync,omitempty"`
+	SyncID   *uuid.UUID        `json:"sync_id,omitempty"`
 }
 
 // beginHold writes the hold of a draft down, if its tenant wants drafts held
@@ -65,11 +64,7 @@ type LookAtHoldResult struct {
 // period, compares it with what was reported, and writes down what is to be done.
 func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldResult, error) {
 	defer alive(ctx)()
-	var sync uuid.UUID
-	if in.Sync > 0 {
-		sync = syncOfHold(in)
-	}
-	look, err := a.store.Holds.Look(ctx, in.TenantID, in.HoldID, sync, a.now())
+	look, err := a.store.Holds.Look(ctx, in.TenantID, in.HoldID, in.SyncID, a.now())
 	if err != nil || look.State.Ended() {
 		return a.found(look, billing.HoldDecision{State: look.State, Reasons: look.Reasons}), err
 	}
@@ -98,10 +93,16 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 	return result, nil
 }
 
+// reasonsShown bounds the reasons that a run shows.
+const reasonsShown = 20
+
 func (a *Activities) found(look db.HoldLook, d billing.HoldDecision) LookAtHoldResult {
 	result := LookAtHoldResult{CustomerID: look.CustomerID, Page: a.pageOf(look.CustomerID), State: d.State, Found: []string{}, Deadline: look.Deadline, Sync: d.Sync}
-	for _, r := range d.Reasons {
+	for _, r := range d.Reasons[:min(len(d.Reasons), reasonsShown)] {
 		result.Found = append(result.Found, r.Sentence(r.MeterID.String()))
+	}
+	if more := len(d.Reasons) - reasonsShown; more > 0 {
+		result.Found = append(result.Found, fmt.Sprintf("%d more, which GET /v1/billing/holds lists", more))
 	}
 	if !d.Until.IsZero() {
 		result.Until = &d.Until
@@ -170,18 +171,13 @@ func (a *Activities) AskRelease(ctx context.Context, in AskReleaseInput) error {
 	return err
 }
 
-// RequestSyncOfHold asks for a sync of the held invoice's customer, once for
-// each number.
-func (a *Activities) RequestSyncOfHold(ctx context.Context, in HoldInput) error {
+// RequestSyncOfHold requests a sync of the held invoice's customer.
+func (a *Activities) RequestSyncOfHold(ctx context.Context, in HoldInput) (RequestSyncResult, error) {
 	defer alive(ctx)()
 	hold, err := a.store.Holds.Get(ctx, in.TenantID, in.HoldID)
 	if err != nil {
-		return err
+		return RequestSyncResult{}, err
 	}
-	return a.store.Syncs.RequestBecause(ctx, in.TenantID, hold.CustomerID, syncOfHold(in), a.now())
-}
-
-// syncOfHold is the id of a sync that a hold asks for.
-func syncOfHold(in HoldInput) uuid.UUID {
-	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "hold/%d/%d/%d", in.TenantID, in.HoldID, in.Sync))
+	sync, err := a.store.Syncs.RequestByProvider(ctx, in.TenantID, hold.CustomerID, a.now())
+	return RequestSyncResult{sync}, err
 }

@@ -2,7 +2,6 @@ package activities
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,22 +58,30 @@ func (a *Activities) ReadInvoice(ctx context.Context, in ProviderEventInput) (Re
 	return ReadInvoiceResult{kept.Renewal, !kept.FinalizedAt.IsZero(), kept.CreatedAt, hold}, err
 }
 
-// RequestSync asks for a sync because of an event, once for each event.
-func (a *Activities) RequestSync(ctx context.Context, in ProviderEventInput) error {
+// RequestSyncResult names the sync that answers a request.
+type RequestSyncResult struct {
+	SyncID uuid.UUID `json:"sync_id"`
+}
+
+// RequestSync requests a sync because of an event. A request that no pass has
+// taken yet answers, so that a repeat adds none unless a pass began meanwhile.
+func (a *Activities) RequestSync(ctx context.Context, in ProviderEventInput) (RequestSyncResult, error) {
 	defer alive(ctx)()
 	_, customer, err := a.store.ProviderEvents.Get(ctx, in.TenantID, in.RowID)
 	if err != nil || customer == 0 {
-		return err
+		return RequestSyncResult{}, err
 	}
-	return a.store.Syncs.RequestBecause(ctx, in.TenantID, customer, syncOf(in), a.now())
+	sync, err := a.store.Syncs.RequestByProvider(ctx, in.TenantID, customer, a.now())
+	return RequestSyncResult{sync}, err
 }
 
-// syncOf is the id of the sync that an event asks for.
-func syncOf(in ProviderEventInput) uuid.UUID {
-	return uuid.NewSHA1(uuid.NameSpaceOID, fmt.Appendf(nil, "provider-event/%d/%d", in.TenantID, in.RowID))
+// ReadSyncInput names a sync that an event has requested.
+type ReadSyncInput struct {
+	TenantID metering.TenantID `json:"tenant_id"`
+	SyncID   uuid.UUID         `json:"sync_id"`
 }
 
-// ReadSyncResult is where the sync that an event has asked for stands.
+// ReadSyncResult is where the sync that an event has requested stands.
 type ReadSyncResult struct {
 	Status   metering.SyncStatus `json:"status"`
 	Error    string              `json:"error"`    // of a failed one: what an operator should do
@@ -82,9 +89,9 @@ type ReadSyncResult struct {
 }
 
 // ReadSync says where the sync that the event has asked for stands.
-func (a *Activities) ReadSync(ctx context.Context, in ProviderEventInput) (ReadSyncResult, error) {
+func (a *Activities) ReadSync(ctx context.Context, in ReadSyncInput) (ReadSyncResult, error) {
 	defer alive(ctx)()
-	sync, err := a.store.Syncs.Get(ctx, in.TenantID, syncOf(in))
+	sync, err := a.store.Syncs.Get(ctx, in.TenantID, in.SyncID)
 	return ReadSyncResult{sync.Status, sync.Error, len(sync.Excluded)}, err
 }
 

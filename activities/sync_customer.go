@@ -18,20 +18,22 @@ type CustomerInput struct {
 	CustomerID metering.CustomerID `json:"customer_id"`
 }
 
-// BeginSyncResult is what the pass answers.
+// BeginSyncResult names the pass. How many requests it answers has no bound, so
+// that the result holds their number only.
 type BeginSyncResult struct {
-	Syncs  []uuid.UUID `json:"syncs"`
-	After  int64       `json:"after"`            // the number of the customer's last report before the pass
-	Reads  bool        `json:"reads"`            // what the customer is at the provider has to be read
-	Paused bool        `json:"paused,omitempty"` // an operator keeps the customer from being reported: no request was taken
-	Page   string      `json:"page,omitempty"`   // of the customer in the API; "": it is not known where that is
+	PassID   uuid.UUID `json:"pass_id"`
+	Requests int       `json:"requests"`
+	After    int64     `json:"after"`            // the number of the customer's last report before the pass
+	Reads    bool      `json:"reads"`            // what the customer is at the provider has to be read
+	Paused   bool      `json:"paused,omitempty"` // an operator keeps the customer from being reported: no request was taken
+	Page     string    `json:"page,omitempty"`   // of the customer in the API; "": it is not known where that is
 }
 
 // BeginSync takes all open requests of the customer.
 func (a *Activities) BeginSync(ctx context.Context, in CustomerInput) (BeginSyncResult, error) {
 	defer alive(ctx)()
 	begun, err := a.store.Syncs.Begin(ctx, in.TenantID, in.CustomerID, a.now())
-	return BeginSyncResult{begun.Syncs, begun.After, begun.Reads, begun.Paused, a.pageOf(in.CustomerID)}, err
+	return BeginSyncResult{begun.PassID, begun.Requests, begun.After, begun.Reads, begun.Paused, a.pageOf(in.CustomerID)}, err
 }
 
 // PlanReportsInput names the customer and the pass.
@@ -39,7 +41,7 @@ type PlanReportsInput struct {
 	CustomerInput
 	After    int64              `json:"after"`
 	Excluded []metering.MeterID `json:"excluded,omitempty"` // meters that stay as they were reported
-	Syncs    []uuid.UUID        `json:"syncs"`              // for which it is noted which meters are left out
+	PassID   uuid.UUID          `json:"pass_id"`            // for whose requests it is noted which meters are left out
 }
 
 // PlanReportsResult is what there is to send, if anything. Why meters are left
@@ -73,7 +75,7 @@ func (a *Activities) PlanReports(ctx context.Context, in PlanReportsInput) (Plan
 	if err != nil {
 		return PlanReportsResult{}, err
 	}
-	return planOf(planned), a.store.Syncs.Exclude(ctx, in.TenantID, in.Syncs, planned.Excluded)
+	return planOf(planned), a.store.Syncs.Exclude(ctx, in.TenantID, in.CustomerID, in.PassID, planned.Excluded)
 }
 
 func planOf(planned db.Planned) PlanReportsResult {
@@ -87,12 +89,12 @@ func planOf(planned db.Planned) PlanReportsResult {
 // FinishSyncInput is how a pass ended.
 type FinishSyncInput struct {
 	CustomerInput
-	Syncs   []uuid.UUID `json:"syncs"`
+	PassID  uuid.UUID   `json:"pass_id"`
 	Error   string      `json:"error"`
 	Reports []uuid.UUID `json:"reports"`
 }
 
-// FinishSyncResult says whether other requests have come meanwhile, and what of
+// FinishSyncResult says whether other requests are open, and what of
 // the customer's closed periods is not settled with the provider's invoices.
 type FinishSyncResult struct {
 	More       bool         `json:"more"`
@@ -117,12 +119,12 @@ const unresolvedShown = 10
 // FinishSync answers the requests that the pass took.
 func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (FinishSyncResult, error) {
 	defer alive(ctx)()
-	answer := db.Answer{Syncs: in.Syncs, Error: in.Error, Reports: in.Reports}
-	more, err := a.store.Syncs.Finish(ctx, in.TenantID, in.CustomerID, answer, a.now())
-	if err := a.metrics.synced(in.Error, len(in.Syncs), err); err != nil {
+	answer := db.Answer{Error: in.Error, Reports: in.Reports}
+	finished, err := a.store.Syncs.Finish(ctx, in.TenantID, in.CustomerID, in.PassID, answer, a.now())
+	if err := a.metrics.synced(in.Error, finished.Requests, err); err != nil {
 		return FinishSyncResult{}, err
 	}
-	result := FinishSyncResult{More: more}
+	result := FinishSyncResult{More: finished.More}
 	unresolved, err := a.store.Reconciliations.Unresolved(ctx, in.TenantID, in.CustomerID, unresolvedShown)
 	if err != nil { // the requests are answered without it
 		activity.GetLogger(ctx).Warn("unresolved reconciliations cannot be shown", "error", err)

@@ -38,7 +38,7 @@ func (b *bundle) held(t *testing.T) metering.HoldID {
 		Frame: func(time.Time) (billing.Framed, error) { return billing.Framed{Body: []byte(`{}`)}, nil },
 	}, b.now())
 	require.NoError(t, err)
-	look, err := b.store.Holds.Look(t.Context(), b.tenant.ID, id, [16]byte{}, b.now())
+	look, err := b.store.Holds.Look(t.Context(), b.tenant.ID, id, nil, b.now())
 	require.NoError(t, err)
 	ten, nine := metering.Whole(10), metering.Whole(9)
 	_, err = b.store.Holds.Decided(t.Context(), b.tenant.ID, look, billing.HoldDecision{
@@ -107,7 +107,7 @@ func TestAHeldInvoiceIsReleasedWithAReason(t *testing.T) {
 	b.temporal.down.Store(true)
 	b.send(t, "POST", path, `{"reason":"again"}`).problem(t, 503, "unavailable")
 	b.temporal.down.Store(false)
-	look, err := b.store.Holds.Look(t.Context(), b.tenant.ID, id, [16]byte{}, b.now())
+	look, err := b.store.Holds.Look(t.Context(), b.tenant.ID, id, nil, b.now())
 	require.NoError(t, err)
 	_, err = b.store.Holds.Decided(t.Context(), b.tenant.ID, look, billing.HoldDecision{State: billing.HoldReleased}, nil, b.now())
 	require.NoError(t, err)

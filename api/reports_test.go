@@ -30,7 +30,7 @@ func (b *bundle) inDoubt(t *testing.T) (sync metering.Sync, report uuid.UUID) {
 	require.NoError(t, err)
 	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, b.now())
 	require.NoError(t, err)
-	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs, Reports: []uuid.UUID{report}}, b.now())
+	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, begun.PassID, db.Answer{Reports: []uuid.UUID{report}}, b.now())
 	require.NoError(t, err)
 	return sync, report
 }

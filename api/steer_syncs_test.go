@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"errors"
+	"path"
 	"strings"
 	"testing"
 	"time"
@@ -175,10 +176,11 @@ func TestASyncThatSucceedsBeforeItIsCancelledHasSucceeded(t *testing.T) {
 	require.NoError(t, err)
 	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, b.now())
 	require.NoError(t, err)
-	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, db.Answer{Syncs: begun.Syncs}, b.now())
+	_, err = b.store.Syncs.Finish(t.Context(), b.tenant.ID, acme.ID, begun.PassID, db.Answer{}, b.now())
 	require.NoError(t, err)
-	by := db.Steering{Actor: metering.Operator, Sync: begun.Syncs[0], Customer: acme.ID}
-	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, begun.Syncs, "cancelled", b.now(), func() error {
+	id := uuid.MustParse(path.Base(run.StatusUrl))
+	by := db.Steering{Actor: metering.Operator, Sync: id, Customer: acme.ID}
+	require.NoError(t, b.store.Syncs.Cancel(t.Context(), b.tenant.ID, by, []uuid.UUID{id}, "cancelled", b.now(), func() error {
 		return errors.New("the run may be another sync's by now")
 	}))
 	read := b.readSync(t, run)

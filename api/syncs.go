@@ -61,6 +61,7 @@ type syncRun struct {
 	Lines        []syncLine          `json:"lines" doc:"What the run reported, and what it found up to date"`
 	Excluded     []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
 	StatusURL    string              `json:"status_url" doc:"Where the run can be read again"`
+	Note         string              `json:"note,omitempty" doc:"Of a request that was not the first one: why it is answered by a sync that was requested before it" example:"The customer's sync was requested before and has not begun. It answers this request too."`
 
 	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read"`
 	*SyncProgress
@@ -129,6 +130,9 @@ type syncOutput struct {
 	Body   syncRun
 }
 
+// joinedNote is the note of a request that joins the one that waits.
+const joinedNote = "The customer's sync was requested before and has not begun. It answers this request too."
+
 // syncBilling asks for a pass over the customer's usage and waits for it for
 // a while. The request is a row first, so that it outlives this process; only
 // if nobody can be told about it is it taken back.
@@ -146,7 +150,11 @@ func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOu
 		s.withdraw(context.WithoutCancel(ctx), run)
 		return nil, err
 	}
-	return s.awaitSync(ctx, run.ID)
+	answer, err := s.awaitSync(ctx, run.ID)
+	if err == nil && run.Joined {
+		answer.Body.Note = joinedNote
+	}
+	return answer, err
 }
 
 func (s *server) withdraw(ctx context.Context, run metering.Sync) {

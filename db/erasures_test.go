@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -207,11 +206,9 @@ func TestWhatWasReportedAndToldIsErased(t *testing.T) {
 	sync, err := store.Syncs.Request(ctx, b.tenant, "key_1", b.customer.ID, metering.Manual, b.now)
 	require.NoError(t, err)
 	refused(sync.ID.String())
-	_, err = store.Syncs.Begin(ctx, b.tenant, b.customer.ID, b.now)
-	require.NoError(t, err)
+	pass := b.begin().PassID
 	refused(sync.ID.String())
-	_, err = store.Syncs.Finish(ctx, b.tenant, b.customer.ID, db.Answer{Syncs: []uuid.UUID{sync.ID}}, b.now)
-	require.NoError(t, err)
+	b.finish(pass, db.Answer{})
 
 	erased, err := store.Erasures.Begin(ctx, b.tenant, "key_1", "acme", "asked for", b.now)
 	require.NoError(t, err)

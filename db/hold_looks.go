@@ -151,7 +151,7 @@ type HoldLook struct {
 
 // Look reads what is known of a held invoice, and of the sync that was asked
 // for it, if any.
-func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.HoldID, sync uuid.UUID, now time.Time) (l HoldLook, err error) {
+func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.HoldID, sync *uuid.UUID, now time.Time) (l HoldLook, err error) {
 	if l.Hold, err = getHold(ctx, s.pool, tenant, id); err != nil {
 		return l, fmt.Errorf("look at hold: %w", coded(err))
 	}
@@ -169,8 +169,8 @@ func (s Holds) Look(ctx context.Context, tenant metering.TenantID, id metering.H
 	if err == nil {
 		err = json.Unmarshal(draft, &l.Facts.Before)
 	}
-	if err == nil && sync != (uuid.UUID{}) {
-		l.Facts.Sync, err = s.syncOf(ctx, tenant, sync)
+	if err == nil && sync != nil {
+		l.Facts.Sync, err = s.syncOf(ctx, tenant, *sync)
 	}
 	if err != nil {
 		return l, fmt.Errorf("look at hold: %w", coded(err))

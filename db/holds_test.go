@@ -63,7 +63,7 @@ func (b *biller) beginHold(in metering.Invoice, d billing.Draft) metering.HoldID
 
 func (b *biller) lookAt(id metering.HoldID) db.HoldLook {
 	b.Helper()
-	look, err := b.store.Holds.Look(b.Context(), b.tenant, id, uuid.Nil, b.now)
+	look, err := b.store.Holds.Look(b.Context(), b.tenant, id, nil, b.now)
 	require.NoError(b, err)
 	look.Facts.Draft = look.Facts.Before
 	look.Facts.Draft.Automatic, look.Facts.Draft.FinalizesAt = true, look.Deadline

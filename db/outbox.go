@@ -15,11 +15,22 @@ import (
 // transaction that made it so. The tenant is added to what they are shown, and the
 // customer whom it concerns, if any.
 func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data MessageData, now time.Time) error {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return err
+	return publishAll(ctx, tx, tenant, customer, []MessageData{data}, now)
+}
+
+// publishAll is publish of several messages of one kind.
+func publishAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, data []MessageData, now time.Time) error {
+	if len(data) == 0 {
+		return nil
 	}
-	kind := data.Kind()
+	ids := make([]uuid.UUID, len(data))
+	for i := range data {
+		var err error
+		if ids[i], err = uuid.NewV7(); err != nil {
+			return err
+		}
+	}
+	kind := data[0].Kind()
 	var batch pgx.Batch
 	// From here on none is disabled or deleted; the statement that follows sees which were.
 	batch.Queue(`select from webhook_endpoints where tenant_id = $1 and $2 = any(event_types) for key share`, tenant, kind)
@@ -30,19 +41,20 @@ func publish(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer 
 		  where tenant_id = @tenant
 		    and disabled_at is null
 		    and @kind = any(event_types)),
-		message as (
+		messages as (
 		  insert into outbox (tenant_id, id, kind, payload, created_at)
-		  select @tenant, @id, @kind, @data::jsonb || jsonb_build_object('tenant_id', 'ten_' || @tenant::bigint) || coalesce(
+		  select @tenant, d.id, @kind, d.data || jsonb_build_object('tenant_id', 'ten_' || @tenant::bigint) || coalesce(
 		    (select jsonb_build_object('customer_id', 'cus_' || id, 'customer_external_id', external_id)
 		     from customers
 		     where tenant_id = @tenant and id = @customer), '{}'), @now
+		  from unnest(@ids::uuid[], @data::jsonb[]) d (id, data)
 		  where exists (select from listening)
 		  returning id)
 		insert into webhook_deliveries (tenant_id, endpoint_id, message_id, due_at)
 		select @tenant, l.id, m.id, @now
 		from listening l
-		cross join message m`, pgx.NamedArgs{
-		"tenant": tenant, "customer": customer, "kind": kind, "id": id, "data": data, "now": metering.Instant(now),
+		cross join messages m`, pgx.NamedArgs{
+		"tenant": tenant, "customer": customer, "kind": kind, "ids": ids, "data": data, "now": metering.Instant(now),
 	})
 	if err := tx.SendBatch(ctx, &batch).Close(); err != nil {
 		return fmt.Errorf("publish %s: %w", kind, err)

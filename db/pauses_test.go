@@ -50,7 +50,7 @@ func TestACustomerWhoIsPausedIsNotReported(t *testing.T) {
 	require.Empty(t, b.outOfSync())
 	begun, err := b.store.Syncs.Begin(t.Context(), b.tenant, b.customer.ID, b.now)
 	require.NoError(t, err)
-	require.Equal(t, []any{true, 0}, []any{begun.Paused, len(begun.Syncs)})
+	require.Equal(t, []any{true, 0}, []any{begun.Paused, begun.Requests})
 	open, err := b.store.Syncs.Open(t.Context(), b.now.Add(time.Hour))
 	require.NoError(t, err)
 	require.NotContains(t, open, db.OpenSyncs{Tenant: b.tenant, Customer: b.customer.ID})
@@ -135,8 +135,10 @@ func TestNobodyTakesASyncThatIsBeingCancelled(t *testing.T) {
 		awaitLockWaiters(t, watch, 1)
 		return nil
 	}))
-	require.Empty(t, (<-taken).Syncs)
-	require.Equal(t, []uuid.UUID{b.request()}, b.begin().Syncs)
+	require.Zero(t, (<-taken).Requests)
+	later := b.request()
+	b.finish(b.begin().PassID, db.Answer{})
+	require.Equal(t, []metering.SyncStatus{metering.SyncFailed, metering.SyncSucceeded}, []metering.SyncStatus{b.sync(cancelled).Status, b.sync(later).Status})
 }
 
 // Whoever plans while another pauses has planned before, or not at all.

@@ -105,18 +105,16 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering
 		}
 		rows, err := tx.Query(ctx, `
 			update billing_syncs
-			set status = 'failed', error = $3, finished_at = $4
+			set status = 'failed', error = $4, finished_at = $5
 			where tenant_id = $1
-			  and id = any($2)
+			  and customer_id = $2
+			  and id = any($3)
 			  and status in ('requested', 'running')
-			returning id, customer_id`, tenant, open, failure, now)
+			returning id`, tenant, by.Customer, open, failure, now)
 		if err != nil {
 			return err
 		}
-		failed, err := pgx.CollectRows(rows, pgx.RowToStructByPos[struct {
-			ID       uuid.UUID
-			Customer metering.CustomerID
-		}])
+		failed, err := pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 		if err != nil {
 			return err
 		}
@@ -125,14 +123,12 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering
 				return err
 			}
 		}
-		for _, f := range failed {
-			if err := publishSync(ctx, tx, tenant, f.Customer, f.ID, failure, now); err != nil {
-				return err
-			}
+		if err := publishSyncs(ctx, tx, tenant, by.Customer, failed, failure, now); err != nil {
+			return err
 		}
 		cancelled := make([]string, len(failed))
-		for i, f := range failed {
-			cancelled[i] = f.ID.String()
+		for i, id := range failed {
+			cancelled[i] = id.String()
 		}
 		return auditDecision(ctx, tx, tenant, by.decision("cancel"), nil, told{"customer_id": by.Customer.String(), "cancelled": cancelled})
 	})

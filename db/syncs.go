@@ -18,28 +18,18 @@ import (
 // and answers them.
 type Syncs struct{ pool *pool }
 
-// Request asks for a sync. The row is committed before anyone is told of it.
+// Request asks for a sync. The row is committed before anyone is told of it. A
+// request that no pass has taken yet is joined: its sync is returned.
 func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return metering.Sync{}, fmt.Errorf("request sync: %w", err)
-	}
-	sync := metering.Sync{
-		ID: id, CustomerID: customer, Trigger: trigger, Status: metering.SyncRequested, RequestedAt: metering.Instant(now),
-	}
 	if _, err := activeProvider(ctx, s.pool, tenant); err != nil {
 		return metering.Sync{}, err
 	}
-	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-			insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, requested_at)
-			values (@tenant, @id, @customer, @trigger, @actor, @now)`, pgx.NamedArgs{
-			"tenant": tenant, "id": id, "customer": customer, "trigger": trigger, "actor": actor, "now": sync.RequestedAt,
-		})
-		if err != nil {
+	var sync metering.Sync
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) (err error) {
+		if sync, err = requestSync(ctx, tx, tenant, actor, customer, trigger, now); err != nil {
 			return err
 		}
-		return auditAsked(ctx, tx, tenant, actor, "sync.request", id.String()+" "+customer.String())
+		return auditAsked(ctx, tx, tenant, actor, "sync.request", sync.ID.String()+" "+customer.String())
 	})
 	if err != nil {
 		return metering.Sync{}, fmt.Errorf("request sync: %w", err)
@@ -47,16 +37,48 @@ func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor mete
 	return sync, nil
 }
 
-// Withdraw takes back a request that nobody could be told of. One that a pass
-// has taken already stays.
-func (s Syncs) Withdraw(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) error {
-	_, err := s.pool.Exec(ctx, `
-		delete from billing_syncs
-		where tenant_id = $1
-		  and id = $2
-		  and status = 'requested'`, tenant, sync)
+// requestSync inserts a request or joins the waiting one. The row is locked until
+// commit, so that the pass that takes it begins after that.
+func requestSync(ctx context.Context, q querier, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
+	id, err := uuid.NewV7()
 	if err != nil {
-		return fmt.Errorf("withdraw sync: %w", coded(err))
+		return metering.Sync{}, err
+	}
+	sync := metering.Sync{CustomerID: customer, Status: metering.SyncRequested}
+	err = q.QueryRow(ctx, `
+		insert into billing_syncs as s (tenant_id, id, customer_id, trigger, actor, requested_at)
+		values (@tenant, @id, @customer, @trigger, @actor, @now)
+		on conflict (tenant_id, customer_id) where status = 'requested' do update
+		set callers = s.callers + 1
+		returning id, trigger, requested_at`, pgx.NamedArgs{
+		"tenant": tenant, "id": id, "customer": customer, "trigger": trigger, "actor": actor, "now": metering.Instant(now),
+	}).Scan(&sync.ID, &sync.Trigger, &sync.RequestedAt)
+	sync.Joined = sync.ID != id
+	return sync, err
+}
+
+// Withdraw takes back a request that nobody could be told of. One that a pass
+// has taken already, or that other callers share, stays.
+func (s Syncs) Withdraw(ctx context.Context, tenant metering.TenantID, sync uuid.UUID) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `
+			update billing_syncs
+			set callers = callers - 1
+			where tenant_id = $1
+			  and id = $2
+			  and status = 'requested'`, tenant, sync); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+			delete from billing_syncs
+			where tenant_id = $1
+			  and id = $2
+			  and status = 'requested'
+			  and callers = 0`, tenant, sync)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("withdraw sync: %w", err)
 	}
 	return nil
 }
@@ -79,7 +101,8 @@ func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, custom
 		  from billing_syncs
 		  where tenant_id = @tenant
 		    and customer_id = @customer
-		    and status in ('requested', 'running'))`, pgx.NamedArgs{
+		    and status in ('requested', 'running'))
+		on conflict do nothing`, pgx.NamedArgs{
 		"tenant": tenant, "id": id, "customer": customer, "actor": metering.Scheduler, "now": metering.Instant(now),
 	})
 	if err != nil {
@@ -88,19 +111,14 @@ func (s Syncs) RequestOnce(ctx context.Context, tenant metering.TenantID, custom
 	return nil
 }
 
-// RequestBecause is Request because of something that has an id for it: it
-// asks once.
-func (s Syncs) RequestBecause(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, id uuid.UUID, now time.Time) error {
-	_, err := s.pool.Exec(ctx, `
-		insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, requested_at)
-		values (@tenant, @id, @customer, 'provider', @actor, @now)
-		on conflict do nothing`, pgx.NamedArgs{
-		"tenant": tenant, "id": id, "customer": customer, "actor": metering.Scheduler, "now": metering.Instant(now),
-	})
+// RequestByProvider is Request because of something that the provider says. It
+// returns the sync that answers.
+func (s Syncs) RequestByProvider(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (uuid.UUID, error) {
+	sync, err := requestSync(ctx, s.pool, tenant, metering.Scheduler, customer, metering.ByProvider, now)
 	if err != nil {
-		return fmt.Errorf("request sync: %w", coded(err))
+		return uuid.UUID{}, fmt.Errorf("request sync: %w", coded(err))
 	}
-	return nil
+	return sync.ID, nil
 }
 
 // Record keeps a sync that nobody had to ask for and that has succeeded.
@@ -146,18 +164,23 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	}); err != nil {
 		return err
 	}
-	a.Syncs = []uuid.UUID{id}
-	if err := explain(ctx, tx, tenant, a); err != nil {
+	ids := []uuid.UUID{id}
+	if err := explain(ctx, tx, tenant, ids, a); err != nil {
 		return err
 	}
-	return publishSync(ctx, tx, tenant, customer, id, "", now)
+	return publishSyncs(ctx, tx, tenant, customer, ids, "", now)
 }
 
-func publishSync(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, id uuid.UUID, failure string, now time.Time) error {
-	if failure != "" {
-		return publish(ctx, tx, tenant, customer, CustomerNotSynced{SyncID: id, Error: failure}, now)
+// publishSyncs publishes a message for each sync of a customer that has ended.
+func publishSyncs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, ids []uuid.UUID, failure string, now time.Time) error {
+	messages := make([]MessageData, len(ids))
+	for i, id := range ids {
+		messages[i] = CustomerSynced{SyncID: id}
+		if failure != "" {
+			messages[i] = CustomerNotSynced{SyncID: id, Error: failure}
+		}
 	}
-	return publish(ctx, tx, tenant, customer, CustomerSynced{SyncID: id}, now)
+	return publishAll(ctx, tx, tenant, customer, messages, now)
 }
 
 // ReportedSince says whether any customer of the tenant was synced since an
@@ -180,32 +203,35 @@ func (s Syncs) ReportedSince(ctx context.Context, tenant metering.TenantID, sinc
 	return reported, nil
 }
 
-// Begun is a pass over a customer's billing, and the requests that it answers.
+// Begun is a pass over a customer's billing. Which requests it answers stays in
+// the database.
 type Begun struct {
-	Syncs  []uuid.UUID
-	After  int64 // the number of the customer's last report before it
-	Reads  bool  // what the customer is at the provider has to be read
-	Paused bool  // an operator keeps the customer from being reported: no request was taken
+	PassID   uuid.UUID
+	Requests int
+	After    int64 // the number of the customer's last report before it
+	Reads    bool  // what the customer is at the provider has to be read
+	Paused   bool  // an operator keeps the customer from being reported: no request was taken
 }
 
 // Begin takes all open requests of the customer: new ones, and those of a pass
-// that was cut short. Totals read after it has returned answer them.
+// that was cut short. Totals read after it has returned answer them. A repeat
+// takes them for another pass, so that the former one answers none.
 func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (b Begun, err error) {
+	if b.PassID, err = uuid.NewV7(); err != nil {
+		return Begun{}, fmt.Errorf("begin sync: %w", err)
+	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `
+		tag, err := tx.Exec(ctx, `
 			update billing_syncs
-			set status = 'running', started_at = coalesce(started_at, $3)
+			set status = 'running', started_at = coalesce(started_at, $3), pass_id = $4
 			where tenant_id = $1
 			  and customer_id = $2
 			  and status in ('requested', 'running')
-			  and not `+isPaused("$1", "$2")+`
-			returning id`, tenant, customer, now)
+			  and not `+isPaused("$1", "$2"), tenant, customer, now, b.PassID)
 		if err != nil {
 			return err
 		}
-		if b.Syncs, err = pgx.CollectRows(rows, pgx.RowTo[uuid.UUID]); err != nil {
-			return err
-		}
+		b.Requests = int(tag.RowsAffected())
 		return tx.QueryRow(ctx, `
 			select `+lastNumber("$1", "$2")+`, `+isPaused("$1", "$2")+`, exists (
 			  select
@@ -222,29 +248,37 @@ func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer met
 
 // Answer is how a pass ended.
 type Answer struct {
-	Syncs    []uuid.UUID
 	Error    string      // what the operator should do; "" when all went well
 	Reports  []uuid.UUID // those that were sent, refused, or found up to date
 	Excluded []metering.ExcludedMeter
 }
 
-// Finish answers the requests of a pass. More says that others have come since
-// it began.
-func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a Answer, now time.Time) (more bool, err error) {
+// Finished is what the end of a pass has answered.
+type Finished struct {
+	Requests int
+	More     bool // requests are open: new ones, or those that another pass has taken
+}
+
+// Finish answers the requests of a pass.
+func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID, a Answer, now time.Time) (f Finished, err error) {
 	status := metering.SyncSucceeded
 	if a.Error != "" {
 		status = metering.SyncFailed
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		taken, err := takenBy(ctx, tx, tenant, customer, pass)
+		if err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, `
 			update billing_syncs
 			set status = @status, error = @error, finished_at = @now
 			where tenant_id = @tenant
 			  and customer_id = @customer
-			  and id = any(@syncs)
+			  and pass_id = @pass
 			  and status = 'running'
 			returning id`, pgx.NamedArgs{
-			"tenant": tenant, "customer": customer, "syncs": a.Syncs, "status": status, "error": a.Error, "now": now,
+			"tenant": tenant, "customer": customer, "pass": pass, "status": status, "error": a.Error, "now": now,
 		})
 		if err != nil {
 			return err
@@ -253,12 +287,11 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 		if err != nil {
 			return err
 		}
-		for _, id := range finished {
-			if err := publishSync(ctx, tx, tenant, customer, id, a.Error, now); err != nil {
-				return err
-			}
+		f.Requests = len(finished)
+		if err := publishSyncs(ctx, tx, tenant, customer, finished, a.Error, now); err != nil {
+			return err
 		}
-		if err := explain(ctx, tx, tenant, a); err != nil {
+		if err := explain(ctx, tx, tenant, taken, a); err != nil {
 			return err
 		}
 		return tx.QueryRow(ctx, `
@@ -267,17 +300,31 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 			  from billing_syncs
 			  where tenant_id = $1
 			    and customer_id = $2
-			    and status = 'requested')`, tenant, customer).Scan(&more)
+			    and status in ('requested', 'running'))`, tenant, customer).Scan(&f.More)
 	})
 	if err != nil {
-		return false, fmt.Errorf("finish sync: %w", err)
+		return Finished{}, fmt.Errorf("finish sync: %w", err)
 	}
-	return more, nil
+	return f, nil
+}
+
+// takenBy lists the syncs of a pass, also those that were cancelled meanwhile.
+func takenBy(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := tx.Query(ctx, `
+		select id
+		from billing_syncs
+		where tenant_id = $1
+		  and customer_id = $2
+		  and pass_id = $3`, tenant, customer, pass)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }
 
 // explain keeps what answers the syncs: reports, and the meters left out. Those
 // of a run that began before the database was restored may be gone.
-func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a Answer) error {
+func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []uuid.UUID, a Answer) error {
 	if _, err := tx.Exec(ctx, `
 		insert into billing_sync_reports (tenant_id, sync_id, report_id)
 		select $1, s.id, r.id
@@ -287,18 +334,24 @@ func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a Answer)
 		  and s.id = any($3)
 		  and r.tenant_id = $1
 		  and r.id = any($2)
-		on conflict do nothing`, tenant, a.Reports, a.Syncs); err != nil {
+		on conflict do nothing`, tenant, a.Reports, syncs); err != nil {
 		return err
 	}
-	return exclude(ctx, tx, tenant, a.Syncs, a.Excluded)
+	return exclude(ctx, tx, tenant, syncs, a.Excluded)
 }
 
-// Exclude notes for syncs which meters are left out.
-func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, syncs []uuid.UUID, meters []metering.ExcludedMeter) error {
+// Exclude notes for the syncs of a pass which meters are left out.
+func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID, meters []metering.ExcludedMeter) error {
 	if len(meters) == 0 {
 		return nil
 	}
-	err := inTx(ctx, s.pool, func(tx pgx.Tx) error { return exclude(ctx, tx, tenant, syncs, meters) })
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		syncs, err := takenBy(ctx, tx, tenant, customer, pass)
+		if err != nil {
+			return err
+		}
+		return exclude(ctx, tx, tenant, syncs, meters)
+	})
 	if err != nil {
 		return fmt.Errorf("note excluded meters: %w", err)
 	}

@@ -28,11 +28,11 @@ func (b *biller) begin() db.Begun {
 	return begun
 }
 
-func (b *biller) finish(a db.Answer) (more bool) {
+func (b *biller) finish(pass uuid.UUID, a db.Answer) db.Finished {
 	b.Helper()
-	more, err := b.store.Syncs.Finish(b.Context(), b.tenant, b.customer.ID, a, b.now)
+	finished, err := b.store.Syncs.Finish(b.Context(), b.tenant, b.customer.ID, pass, a, b.now)
 	require.NoError(b, err)
-	return more
+	return finished
 }
 
 func (b *biller) sync(id uuid.UUID) metering.Sync {
@@ -45,11 +45,13 @@ func (b *biller) sync(id uuid.UUID) metering.Sync {
 func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	first, second := b.request(), b.request()
+	first := b.request()
 	require.Equal(t, metering.SyncRequested, b.sync(first).Status)
+	cut := b.begin()
+	require.Equal(t, 1, cut.Requests)
+	second := b.request()
 	begun := b.begin()
-	require.ElementsMatch(t, []uuid.UUID{first, second}, begun.Syncs)
-	require.Equal(t, begun, b.begin(), "a repeat, and a pass after one that was cut short, take the same")
+	require.Equal(t, 2, begun.Requests, "a repeat, and a pass after one that was cut short, take the same and what came since")
 	third := b.request()
 	require.Equal(t, metering.SyncRunning, b.sync(first).Status)
 
@@ -57,10 +59,12 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	s := b.next(begun.After)
 	b.lease(s.ID)
 	b.complete(s.ID, billing.Accepted)
-	answer := db.Answer{Syncs: begun.Syncs, Reports: []uuid.UUID{s.ID}, Excluded: []metering.ExcludedMeter{{MeterID: b.meter.ID, Reason: "for the test"}}}
-	require.True(t, b.finish(answer), "another request has come")
-	require.True(t, b.finish(answer), "finishing again changes nothing")
+	answer := db.Answer{Reports: []uuid.UUID{s.ID}, Excluded: []metering.ExcludedMeter{{MeterID: b.meter.ID, Reason: "for the test"}}}
+	require.Equal(t, db.Finished{More: true}, b.finish(cut.PassID, db.Answer{Error: "cut short"}), "another pass answers its requests")
+	require.Equal(t, db.Finished{Requests: 2, More: true}, b.finish(begun.PassID, answer), "another request has come")
+	require.Equal(t, db.Finished{More: true}, b.finish(begun.PassID, answer), "finishing again changes nothing")
 
+	require.Equal(t, metering.SyncSucceeded, b.sync(second).Status)
 	done := b.sync(first)
 	require.Equal(t, metering.SyncSucceeded, done.Status)
 	require.NotNil(t, done.FinishedAt)
@@ -73,7 +77,64 @@ func TestAPassTakesTheRequestsThatCameBeforeIt(t *testing.T) {
 	require.Equal(t, "api-calls", done.Excluded[0].MeterSlug)
 	require.Equal(t, "for the test", done.Excluded[0].Reason)
 	require.Equal(t, metering.SyncRequested, b.sync(third).Status)
-	require.Equal(t, []uuid.UUID{third}, b.begin().Syncs)
+	require.Equal(t, db.Finished{Requests: 1}, b.finish(b.begin().PassID, db.Answer{}))
+	require.Equal(t, metering.SyncSucceeded, b.sync(third).Status)
+}
+
+func TestRequestsThatNoPassHasTakenShareASync(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	first := b.request()
+	second, err := b.store.Syncs.Request(t.Context(), b.tenant, "key_2", b.customer.ID, metering.Manual, b.now.Add(time.Minute))
+	require.NoError(t, err)
+	require.Equal(t, []any{first, true, b.sync(first).RequestedAt}, []any{second.ID, second.Joined, second.RequestedAt})
+	byProvider, err := b.store.Syncs.RequestByProvider(t.Context(), b.tenant, b.customer.ID, b.now)
+	require.NoError(t, err)
+	require.Equal(t, first, byProvider)
+	require.NoError(t, b.store.Syncs.RequestOnce(t.Context(), b.tenant, b.customer.ID, b.now))
+	require.NoError(t, b.store.Syncs.Withdraw(t.Context(), b.tenant, first))
+	require.Equal(t, metering.SyncRequested, b.sync(first).Status, "other callers still wait for it")
+
+	begun := b.begin()
+	require.Equal(t, 1, begun.Requests)
+	later := b.request()
+	require.NotEqual(t, first, later, "totals that were read before a request do not answer it")
+	require.Equal(t, db.Finished{Requests: 1, More: true}, b.finish(begun.PassID, db.Answer{}))
+	require.Equal(t, []metering.SyncStatus{metering.SyncSucceeded, metering.SyncRequested}, []metering.SyncStatus{b.sync(first).Status, b.sync(later).Status})
+}
+
+func TestARequestIsWithdrawnWithItsLastCaller(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	id := b.request()
+	require.Equal(t, id, b.request())
+	for _, want := range []metering.Code{"", metering.CodeNotFound} {
+		require.NoError(t, b.store.Syncs.Withdraw(t.Context(), b.tenant, id))
+		_, err := b.store.Syncs.Get(t.Context(), b.tenant, id)
+		require.Equal(t, want, metering.CodeOf(err))
+	}
+}
+
+// A history takes 2 MB at most, and a pass is told by number only.
+func TestAPassAnswersAnyNumberOfRequests(t *testing.T) {
+	t.Parallel()
+	const requests = 60_000
+	b := newBiller(t)
+	_, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
+	}, b.now)
+	require.NoError(t, err)
+	b.exec(`
+		insert into billing_syncs (tenant_id, id, customer_id, trigger, actor, status, requested_at)
+		select $1, gen_random_uuid(), $2, 'provider', 'operator', 'running', $3
+		from generate_series(1, $4)`, b.tenant, b.customer.ID, b.now, requests)
+	begun := b.begin()
+	require.Equal(t, requests, begun.Requests)
+	require.Equal(t, db.Finished{Requests: requests}, b.finish(begun.PassID, db.Answer{Reports: []uuid.UUID{uuid.New()}}))
+	var answered, published int
+	b.scan(`select count(*) from billing_syncs where tenant_id = $1 and status = 'succeeded'`, []any{b.tenant}, &answered)
+	b.scan(`select count(distinct payload->>'sync_id') from outbox where tenant_id = $1 and kind = 'billing.synced'`, []any{b.tenant}, &published)
+	require.Equal(t, []int{requests, requests}, []int{answered, published})
 }
 
 func TestASyncSaysWhatItsReportsSayOfEachMeter(t *testing.T) {
@@ -88,7 +149,7 @@ func TestASyncSaysWhatItsReportsSayOfEachMeter(t *testing.T) {
 	require.True(t, begun.Reads)
 	require.EqualValues(t, 1, begun.After)
 	sent := b.sendAccepted("30")
-	b.finish(db.Answer{Syncs: begun.Syncs, Reports: []uuid.UUID{sent}})
+	b.finish(begun.PassID, db.Answer{Reports: []uuid.UUID{sent}})
 
 	lines := b.sync(id).Lines
 	require.Len(t, lines, 1)
@@ -109,7 +170,7 @@ func TestAFailedPassSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
 	id := b.request()
-	b.finish(db.Answer{Syncs: b.begin().Syncs, Error: "save another URL"})
+	b.finish(b.begin().PassID, db.Answer{Error: "save another URL"})
 	require.Equal(t, metering.SyncFailed, b.sync(id).Status)
 	require.Equal(t, "save another URL", b.sync(id).Error)
 }
@@ -146,10 +207,10 @@ func TestSyncsOfATenantAreItsOwn(t *testing.T) {
 	require.NoError(t, theirs.store.Syncs.Withdraw(t.Context(), theirs.tenant, id))
 	begun, err := theirs.store.Syncs.Begin(t.Context(), theirs.tenant, mine.customer.ID, mine.now)
 	require.NoError(t, err)
-	require.Empty(t, begun.Syncs)
-	_, err = theirs.store.Syncs.Finish(t.Context(), theirs.tenant, mine.customer.ID, db.Answer{Syncs: []uuid.UUID{id}}, mine.now)
+	require.Zero(t, begun.Requests)
+	_, err = theirs.store.Syncs.Finish(t.Context(), theirs.tenant, mine.customer.ID, mine.begin().PassID, db.Answer{}, mine.now)
 	require.NoError(t, err)
-	require.Equal(t, metering.SyncRequested, mine.sync(id).Status)
+	require.Equal(t, metering.SyncRunning, mine.sync(id).Status)
 }
 
 func TestOpenSyncsAreFoundByAge(t *testing.T) {

@@ -55,12 +55,12 @@ func (h *hooked) add(kinds ...metering.MessageKind) metering.Endpoint {
 // happen lets a sync succeed, or fail with that error.
 func (h *hooked) happen(failure string) {
 	h.Helper()
-	sync, err := h.store.Syncs.Request(h.Context(), h.tenant, metering.Operator, h.customer.ID, metering.Manual, h.now)
+	_, err := h.store.Syncs.Request(h.Context(), h.tenant, metering.Operator, h.customer.ID, metering.Manual, h.now)
 	require.NoError(h, err)
-	_, err = h.store.Syncs.Begin(h.Context(), h.tenant, h.customer.ID, h.now)
+	begun, err := h.store.Syncs.Begin(h.Context(), h.tenant, h.customer.ID, h.now)
 	require.NoError(h, err)
 	for range 2 { // the second time it is over already
-		_, err = h.store.Syncs.Finish(h.Context(), h.tenant, h.customer.ID, db.Answer{Syncs: []uuid.UUID{sync.ID}, Error: failure}, h.now)
+		_, err = h.store.Syncs.Finish(h.Context(), h.tenant, h.customer.ID, begun.PassID, db.Answer{Error: failure}, h.now)
 		require.NoError(h, err)
 	}
 }

@@ -319,10 +319,14 @@ create table billing_syncs (
   requested_at timestamptz not null,
   started_at   timestamptz,
   finished_at  timestamptz,
+  callers      int not null default 1, -- that share the request: those that came before a pass took it
+  pass_id      uuid,                   -- the last pass that took the request; null: none has
   primary key (tenant_id, id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id)
 );
-comment on table billing_syncs is 'Requests to sync a customer, one row each.';
+comment on table billing_syncs is 'Requests to sync a customer. Those that come before a pass takes them share a row.';
+create unique index billing_syncs_waiting on billing_syncs (tenant_id, customer_id) where status = 'requested';
+create index billing_syncs_pass on billing_syncs (tenant_id, pass_id) where pass_id is not null;
 create index on billing_syncs (tenant_id, customer_id, requested_at) where status in ('requested', 'running');
 create index billing_syncs_newest on billing_syncs (tenant_id, id);
 

@@ -47,6 +47,8 @@ type handleProviderEvent struct {
 	in    HandleProviderEventInput
 	row   activities.ProviderEventInput
 	event activities.ReadEventResult
+
+	requested activities.RequestSyncResult
 }
 
 func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err error) {
@@ -90,7 +92,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 // sync makes sure that a pass over the customer begins after now, and says what
 // came of it: whether it was done or undone, and why.
 func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, undone string) (outcome string, err error) {
-	if err := workflow.ExecuteActivity(storing(ctx, "ask for a sync"), do.RequestSync, h.row).Get(ctx, nil); err != nil {
+	if err := workflow.ExecuteActivity(storing(ctx, "request a sync"), do.RequestSync, h.row).Get(ctx, &h.requested); err != nil {
 		return "", err
 	}
 	run, err := syncCustomerStart(h.in.TenantID, h.event.CustomerID, metering.ByProvider).withoutAttributes(h.in.Unindexed).childOrSignal(ctx)
@@ -138,7 +140,8 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 		until = since.Add(finalization)
 	}
 	for pause := time.Second; ; pause = min(2*pause, longestLook) {
-		err = workflow.ExecuteActivity(storing(ctx, "look what came of the sync"), do.ReadSync, h.row).Get(ctx, &sync)
+		err = workflow.ExecuteActivity(storing(ctx, "look what came of the sync"), do.ReadSync,
+			activities.ReadSyncInput{TenantID: h.in.TenantID, SyncID: h.requested.SyncID}).Get(ctx, &sync)
 		if err != nil || sync.Status.Done() {
 			return sync, err
 		}

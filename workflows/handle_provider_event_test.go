@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/interceptor"
@@ -70,12 +71,12 @@ func newHappening(t *testing.T) *happening {
 		invoice, err := h.invoice()
 		return invoice, activities.Failure(err)
 	}).Maybe()
-	h.OnActivity(do.RequestSync, mock.Anything, eventRow).Return(func(context.Context, activities.ProviderEventInput) error {
+	h.OnActivity(do.RequestSync, mock.Anything, eventRow).Return(func(context.Context, activities.ProviderEventInput) (activities.RequestSyncResult, error) {
 		h.requests++
 		h.answer.Status = metering.SyncRequested
-		return nil
+		return activities.RequestSyncResult{SyncID: uuid.UUID{7}}, nil
 	}).Maybe()
-	h.OnActivity(do.ReadSync, mock.Anything, eventRow).Return(func(context.Context, activities.ProviderEventInput) (activities.ReadSyncResult, error) {
+	h.OnActivity(do.ReadSync, mock.Anything, activities.ReadSyncInput{TenantID: 1, SyncID: uuid.UUID{7}}).Return(func(context.Context, activities.ReadSyncInput) (activities.ReadSyncResult, error) {
 		h.looks++
 		return h.answer, nil
 	}).Maybe()

@@ -29,7 +29,7 @@ const (
 type HoldInvoiceInput struct {
 	TenantID  metering.TenantID `json:"tenant_id"`
 	HoldID    metering.HoldID   `json:"hold_id"`
-	Syncs     int               `json:"syncs,omitempty"` // that were asked for
+	SyncID    *uuid.UUID        `json:"sync_id,omitempty"` // that was requested last; nil: none was
 	Unindexed bool              `json:"unindexed"`
 }
 
@@ -105,7 +105,7 @@ func (h *holdInvoice) heed(ctx workflow.Context) error {
 }
 
 func (h *holdInvoice) input() activities.HoldInput {
-	return activities.HoldInput{TenantID: h.TenantID, HoldID: h.HoldID, Sync: h.Syncs}
+	return activities.HoldInput{TenantID: h.TenantID, HoldID: h.HoldID, SyncID: h.SyncID}
 }
 
 // step looks at the invoice and does what is to be done. What fails is tried
@@ -152,12 +152,11 @@ func (h *holdInvoice) send(ctx workflow.Context, report uuid.UUID) error {
 
 // sync has the customer synced by its own run. What came of it the next looks see.
 func (h *holdInvoice) sync(ctx workflow.Context) error {
-	next := h.input()
-	next.Sync++
-	if err := workflow.ExecuteActivity(storing(ctx, "ask for a sync"), do.RequestSyncOfHold, next).Get(ctx, nil); err != nil {
+	var requested activities.RequestSyncResult
+	if err := workflow.ExecuteActivity(storing(ctx, "request a sync"), do.RequestSyncOfHold, h.input()).Get(ctx, &requested); err != nil {
 		return err
 	}
-	h.Syncs = next.Sync
+	h.SyncID = &requested.SyncID
 	run, err := syncCustomerStart(h.TenantID, h.found.CustomerID, metering.ByProvider).withoutAttributes(h.Unindexed).childOrSignal(ctx)
 	h.syncing, h.moved = run, true
 	return err

@@ -62,7 +62,7 @@ func newHeldInvoice(t *testing.T) *heldInvoice {
 		if err := h.look(); err != nil {
 			return activities.LookAtHoldResult{}, activities.Failure(err)
 		}
-		return h.now(in.Sync), nil
+		return h.now(h.requested(in)), nil
 	})
 	h.OnActivity(do.SendReport, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.SendReportInput) (activities.SendReportResult, error) {
 		if err := h.sendErr(); err != nil {
@@ -71,10 +71,10 @@ func newHeldInvoice(t *testing.T) *heldInvoice {
 		h.sent[in.ReportID] = append(h.sent[in.ReportID], h.Now())
 		return activities.SendReportResult{State: billing.Accepted, Response: "ok"}, nil
 	}).Maybe()
-	h.OnActivity(do.RequestSyncOfHold, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.HoldInput) error {
+	h.OnActivity(do.RequestSyncOfHold, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.HoldInput) (activities.RequestSyncResult, error) {
+		require.Equal(t, len(h.synced), h.requested(in))
 		h.synced = append(h.synced, h.Now())
-		require.Equal(t, len(h.synced), in.Sync)
-		return nil
+		return activities.RequestSyncResult{SyncID: syncOfHold(len(h.synced))}, nil
 	}).Maybe()
 	h.OnActivity(do.AskRelease, mock.Anything, mock.Anything).Return(func(_ context.Context, in activities.AskReleaseInput) error {
 		require.Equal(t, asks.Reason, in.Reason)
@@ -87,6 +87,16 @@ func newHeldInvoice(t *testing.T) *heldInvoice {
 		return true
 	})).Return(nil).Maybe()
 	return h
+}
+
+func syncOfHold(number int) uuid.UUID { return uuid.UUID{1, byte(number)} }
+
+// requested returns how many syncs were requested when the input was made.
+func (h *heldInvoice) requested(in activities.HoldInput) int {
+	if in.SyncID == nil {
+		return 0
+	}
+	return int(in.SyncID[1])
 }
 
 // now is what a look at the invoice finds.

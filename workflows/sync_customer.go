@@ -99,8 +99,8 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	customer := activities.CustomerInput{TenantID: s.TenantID, CustomerID: s.CustomerID}
 	var begun activities.BeginSyncResult
 	err = workflow.ExecuteActivity(storing(ctx, "take the open requests"), do.BeginSync, customer).Get(ctx, &begun)
-	s.waits, s.page = begun.Paused && len(begun.Syncs) == 0, begun.Page
-	if err != nil || len(begun.Syncs) == 0 {
+	s.waits, s.page = begun.Paused && begun.Requests == 0, begun.Page
+	if err != nil || begun.Requests == 0 {
 		return false, err
 	}
 	s.result.Passes++
@@ -120,7 +120,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	}
 	var finished activities.FinishSyncResult
 	err = workflow.ExecuteActivity(storing(ctx, "answer the requests"), do.FinishSync, activities.FinishSyncInput{
-		CustomerInput: customer, Syncs: begun.Syncs, Error: s.failure, Reports: passed.Reports,
+		CustomerInput: customer, PassID: begun.PassID, Error: s.failure, Reports: passed.Reports,
 	}).Get(ctx, &finished)
 	if interrupted != nil {
 		err = interrupted
@@ -204,7 +204,7 @@ func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, e
 		return plan, "", err
 	}
 	err = workflow.ExecuteActivity(storing(s.ctx, "plan the next reports"), do.PlanReports, activities.PlanReportsInput{
-		CustomerInput: s.customer, After: s.begun.After, Excluded: s.excluded, Syncs: s.begun.Syncs,
+		CustomerInput: s.customer, After: s.begun.After, Excluded: s.excluded, PassID: s.begun.PassID,
 	}).Get(s.ctx, &plan)
 	code, message, refused := failureOf(err)
 	switch {

@@ -96,7 +96,7 @@ func emptyWorld(t *testing.T) *world {
 func (w *world) beginSync(context.Context, activities.CustomerInput) (activities.BeginSyncResult, error) {
 	taken := w.requests
 	w.requests, w.refused = nil, false
-	return activities.BeginSyncResult{Syncs: taken, After: w.number, Reads: w.reads}, nil
+	return activities.BeginSyncResult{PassID: uuid.New(), Requests: len(taken), After: w.number, Reads: w.reads}, nil
 }
 
 // planReports plans one statement at a time, as where each period waits for
@@ -193,9 +193,8 @@ func TestSyncCustomerWithNothingToSendFindsWhatHolds(t *testing.T) {
 	require.Equal(t, workflows.SyncCustomerResult{Passes: 1}, result)
 	require.Len(t, w.finished, 1)
 	require.Empty(t, w.finished[0].Error)
-	require.Len(t, w.finished[0].Syncs, 1)
 	require.Equal(t, []uuid.UUID{{1}}, w.finished[0].Reports)
-	require.Equal(t, w.finished[0].Syncs, w.planned[0].Syncs, "which meters are left out is noted for them")
+	require.Equal(t, w.finished[0].PassID, w.planned[0].PassID, "which meters are left out is noted for its requests")
 	require.Equal(t, []string{"BeginSync", "PlanReports", "FinishSync"}, w.names)
 	require.Zero(t, w.attempts)
 }
@@ -220,7 +219,7 @@ func TestSyncCustomerSendsWhatIsNew(t *testing.T) {
 	require.Equal(t, 5, w.reported)
 	require.Len(t, w.completed, 1)
 	require.Len(t, w.finished, 1)
-	require.Len(t, w.finished[0].Syncs, 2)
+	require.Empty(t, w.requests)
 	require.Len(t, w.finished[0].Reports, 1)
 	require.Equal(t, []string{"BeginSync", "PlanReports", "SendReport", "FinishSync"}, w.names)
 	details := detailsOf(t, w.TestWorkflowEnvironment)

@@ -108,6 +108,8 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 		for range 3 {
 			_, err := x.store.Syncs.Request(t.Context(), x.tenant.ID, metering.Operator, c.ID, metering.Manual, b.now())
 			require.NoError(t, err)
+			_, err = x.store.Syncs.Begin(t.Context(), x.tenant.ID, c.ID, b.now()) // so that the next request is another sync
+			require.NoError(t, err)
 		}
 	}
 	type page struct {
@@ -127,10 +129,10 @@ func TestSyncsAreListedNewestFirstInPages(t *testing.T) {
 	all := read("customer=acme")
 	require.Len(t, all.Data, 3)
 	require.Equal(t, "acme", all.Data[0].ExternalID)
-	first := read("page_size=2&status=requested")
+	first := read("page_size=2&status=running")
 	require.Equal(t, all.Data[:2], first.Data)
 	require.True(t, first.HasMore)
-	second := read("page_size=2&status=requested&page_token=" + *first.NextPageToken)
+	second := read("page_size=2&status=running&page_token=" + *first.NextPageToken)
 	require.Equal(t, all.Data[2:], second.Data)
 	require.Empty(t, read("status=failed").Data)
 	b.send(t, http.MethodGet, "/v1/billing/syncs?customer=nobody", "").problem(t, 404, "not_found")

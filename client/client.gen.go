@@ -5189,7 +5189,12 @@ type SyncRun struct {
 
 	// NextAttemptAt Absent while it is being tried or paused, where it is not known, and in the list
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
-	Pause         *SyncPause `json:"pause,omitempty"`
+
+	// Note Of a request that was not the first one: why it is answered by a sync that was requested before it
+	//
+	// Examples: The customer's sync was requested before and has not begun. It answers this request too.
+	Note  *string    `json:"note,omitempty"`
+	Pause *SyncPause `json:"pause,omitempty"`
 
 	// Paused Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused
 	Paused *bool `json:"paused,omitempty"`

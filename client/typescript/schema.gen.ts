@@ -5023,6 +5023,11 @@ export interface components {
              * @description Absent while it is being tried or paused, where it is not known, and in the list
              */
             next_attempt_at?: string;
+            /**
+             * @description Of a request that was not the first one: why it is answered by a sync that was requested before it
+             * @example The customer's sync was requested before and has not begun. It answers this request too.
+             */
+            note?: string;
             pause?: components["schemas"]["SyncPause"];
             /** @description Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused */
             paused?: boolean;

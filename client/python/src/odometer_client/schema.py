@@ -1482,6 +1482,7 @@ class SyncRun(TypedDict):
     last_error: NotRequired[str]
     lines: list[SyncLine]
     next_attempt_at: NotRequired[str]
+    note: NotRequired[str]
     pause: NotRequired[SyncPause]
     paused: NotRequired[bool]
     reconciliations: NotRequired[list[Unresolved]]

@@ -1,5 +1,6 @@
 import { createClient, type Schema } from "@odometer-metering/client";
 import { sessionEnded } from "./ended";
+import { plain } from "./rules";
 
 export type { Schema };
 
@@ -22,10 +23,10 @@ export class Failure extends Error {
   }
 }
 
-/** Which rule the field of that name broke, in a body or a query. */
+/** Which rule the field of that name broke, or a part of it such as group_by[1], in a body or a query. */
 export function broken(error: Error | null, field: string): string | undefined {
   if (!(error instanceof Failure)) return undefined;
-  return error.fields.find(({ location }) => location === field || location.endsWith(`.${field}`))?.message;
+  return error.fields.find(({ location }) => location.split(/[.[\]]+/).includes(field))?.message;
 }
 
 /** Whether a rule of that code was broken, which the API names where there is something to answer to it. */
@@ -76,6 +77,6 @@ export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<B
     response.status,
     problem?.request_id ?? response.headers.get("X-Request-Id"),
     problem?.code ?? "",
-    problem?.errors,
+    problem?.errors?.map(plain),
   );
 }

@@ -34,7 +34,7 @@ const fieldNames: Record<string, string> = {
 
 /** A place of a request by the name that its form has: body.grace_hours is Grace, in hours. */
 export function fieldName(location: string): string {
-  const name = location.replace(/^(body|query|path|header)\b\.?/, "");
+  const name = location.replace(/^(body|query|path|header)\b\.?/, "").replace(/\[\d+\]$/, "");
   const last = name.split(".").at(-1) ?? "";
   const words = (fieldNames[last] ?? last.replaceAll("_", " ")) || "What was sent";
   return words.charAt(0).toUpperCase() + words.slice(1);

@@ -1,20 +1,19 @@
-import { useInterval } from "@mantine/hooks";
-import { useEffect, useState } from "react";
+import { useForceUpdate, useInterval } from "@mantine/hooks";
+import { useEffect } from "react";
 import { useSession } from "../api/session";
 import { fromNow, written } from "./instants";
 
 /** How long ago or in how long, and exactly when for who points at it. */
 export function Ago({ at }: { at: string }) {
   const { tenant } = useSession();
-  const [now, setNow] = useState(() => new Date());
-  const clock = useInterval(() => setNow(new Date()), 15_000);
+  const clock = useInterval(useForceUpdate(), 15_000);
   useEffect(() => {
     clock.start();
     return clock.stop;
   }, []);
   return (
     <time className="number" dateTime={at} title={`${written(at, tenant.timezone, "second")} ${tenant.timezone} · ${at}`}>
-      {fromNow(at, now)}
+      {fromNow(at, new Date())}
     </time>
   );
 }

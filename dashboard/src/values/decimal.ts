@@ -82,9 +82,21 @@ export function shortest(decimal: string): string {
   return decimal.includes(".") ? decimal.replace(/\.?0+$/, "") : decimal;
 }
 
-/** Whether it is a decimal in plain notation that is not below zero, as the API takes it. */
+/** Reports whether the API takes a text as an amount: a decimal in plain notation, 0 or more. */
 export function isAmount(text: string): boolean {
-  return form.test(text) && !text.startsWith("-");
+  return /^(0|[1-9]\d*)(\.\d+)?$/.test(text);
+}
+
+/** Returns how to write an amount, if the API does not take it as it is written. None is written in an empty text. */
+export function wrongAmount(text: string): string | undefined {
+  if (text === "" || isAmount(text)) return undefined;
+  if (/^[-−]\d/.test(text)) return "Must be 0 or more";
+  return "Write 1000.50: no thousands separators, a point for decimals";
+}
+
+/** Returns how to write a whole number, if a text is none that the API takes. */
+export function wrongWhole(text: string): string | undefined {
+  return /^\d{1,10}$/.test(text) ? undefined : "Write a whole number, such as 72, in digits alone";
 }
 
 /** How far along a line from 0 to the largest of them each is, from 0 to 1: for drawing, never for showing. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nextDay, offset, range, startOfDay, written } from "./instants";
+import { fromNow, nextDay, offset, range, startOfDay, written } from "./instants";
 
 test("a period ends with its last day, in the tenant's timezone", () => {
   expect(range("2026-11-01T00:00:00Z", "2026-12-01T00:00:00Z", "UTC")).toBe("1 – 30 Nov 2026");
@@ -30,4 +30,9 @@ test("a day begins when it does in its timezone, also where the offset changes",
 
 test("the day after one may be in another month or year", () => {
   expect(["2026-11-30", "2026-12-31", "2028-02-28", "2026-03-28"].map((of) => nextDay(of))).toEqual(["2026-12-01", "2027-01-01", "2028-02-29", "2026-03-29"]);
+});
+
+test("what has just happened is not still to come, though the API's clock is a little ahead", () => {
+  const now = new Date("2026-12-01T12:00:00Z");
+  expect(["12:00:03", "11:59:30", "12:00:30", "12:01:00", "11:00:00"].map((time) => fromNow(`2026-12-01T${time}Z`, now))).toEqual(["just now", "just now", "in less than a minute", "in 1 minute", "1 hour ago"]);
 });

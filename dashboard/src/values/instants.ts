@@ -29,6 +29,12 @@ export function day(instant: string | Date, timezone: string): string {
   return new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeZone: timezone }).format(new Date(instant));
 }
 
+/** Reports whether a text is a day, such as 2026-12-01. */
+export const isDay = (text: string | undefined): text is string => text !== undefined && /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text));
+
+/** The last day that a field takes: browsers offer years of six digits, which are no day of the API's. */
+export const lastDay = "9999-12-31";
+
 /** The day so many days after a day. */
 export function nextDay(of: string, days = 1): string {
   const at = new Date(`${of}T00:00:00Z`);
@@ -50,6 +56,9 @@ export function instantOf(minute: string, timezone: string): string {
   return new Date(start).toISOString();
 }
 
+/** How far the API's clock may be ahead of the browser's, in seconds: what has just happened there is not still to come. */
+const skew = 5;
+
 const units: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_557_600],
   ["month", 2_629_800],
@@ -62,6 +71,6 @@ const units: [Intl.RelativeTimeFormatUnit, number][] = [
 export function fromNow(instant: string, now: Date): string {
   const seconds = (new Date(instant).getTime() - now.getTime()) / 1000;
   const [unit, length] = units.find(([, length]) => Math.abs(seconds) >= length) ?? ["second", 1];
-  if (unit === "second") return seconds > 0 ? "in less than a minute" : "just now";
+  if (unit === "second") return seconds > skew ? "in less than a minute" : "just now";
   return new Intl.RelativeTimeFormat("en").format(Math.trunc(seconds / length), unit);
 }

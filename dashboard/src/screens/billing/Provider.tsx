@@ -1,20 +1,23 @@
-import { NativeSelect, NumberInput, PasswordInput, Textarea, TextInput } from "@mantine/core";
+import { NativeSelect, PasswordInput, Textarea, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
+import { NumberField } from "../../acts/NumberField";
 import { Refused } from "../../acts/Refused";
 import { Secret } from "../../acts/Secret";
 import { useAct } from "../../acts/useAct";
+import { useRule } from "../../acts/useRule";
 import { Verb } from "../../acts/Verb";
 import { answer, api, broken, type Schema } from "../../api/client";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Ago } from "../../values/Ago";
+import { wrongWhole } from "../../values/decimal";
 import { Identifier } from "../../values/Identifier";
 import { State } from "../../values/State";
 import styles from "./billing.module.css";
-import { mappingOf, writtenMapping } from "./providerSettings";
+import { mappingOf, writtenMapping, wrongMapping } from "./providerSettings";
 
 type Saved = Schema<"Provider">;
 type Settings = Schema<"SaveProvider">;
@@ -133,12 +136,13 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
   const [bills, setBills] = useState(saved?.bills ?? "quantities");
   const [product, setProduct] = useState(saved?.product ?? "");
   const [collection, setCollection] = useState(saved?.collection_method ?? "charge_automatically");
-  const [days, setDays] = useState(saved?.days_until_due ?? 30);
+  const [days, setDays] = useState(String(saved?.days_until_due ?? 30));
   const [mapping, setMapping] = useState(writtenMapping(saved?.mapping));
   const save = useSave(() => {
     setSecretKey("");
     setWebhookSecret("");
   });
+  const mappingRule = useRule<HTMLTextAreaElement>(wrongMapping(mapping), broken(save.error, "mapping"));
   const submit = () =>
     save.mutate({
       type: "stripe",
@@ -151,7 +155,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
         ...(saved?.tax_behavior && { tax_behavior: saved.tax_behavior }),
         ...(saved?.tax_code && { tax_code: saved.tax_code }),
         collection_method: collection,
-        ...(collection === "send_invoice" && { days_until_due: days }),
+        ...(collection === "send_invoice" && { days_until_due: Number(days) }),
       }),
       ...(bills === "quantities" && mapping.trim() !== "" && { mapping: mappingOf(mapping) }),
     });
@@ -187,6 +191,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
       <NativeSelect
         label="Bills"
         value={bills}
+        error={broken(save.error, "bills")}
         onChange={(event) => setBills(event.currentTarget.value as typeof bills)}
         data={[
           { value: "quantities", label: "Quantities: Stripe's metered prices charge them" },
@@ -200,8 +205,8 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
           placeholder="api-calls price_1PQ2…"
           autosize
           minRows={2}
+          {...mappingRule}
           value={mapping}
-          error={broken(save.error, "mapping")}
           onChange={(event) => setMapping(event.currentTarget.value)}
         />
       ) : (
@@ -216,6 +221,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
           <NativeSelect
             label="Invoices of customers without a subscription"
             value={collection}
+            error={broken(save.error, "collection_method")}
             onChange={(event) => setCollection(event.currentTarget.value as typeof collection)}
             data={[
               { value: "charge_automatically", label: "Charged to the customer's payment method" },
@@ -223,7 +229,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
             ]}
           />
           {collection === "send_invoice" && (
-            <NumberInput label="Days until due" min={1} max={365} allowDecimal={false} value={days} error={broken(save.error, "days_until_due")} onChange={(value) => setDays(Number(value))} />
+            <NumberField label="Days until due" description="1 to 365" inputMode="numeric" value={days} wrong={wrongWhole} error={broken(save.error, "days_until_due")} change={setDays} />
           )}
         </>
       )}

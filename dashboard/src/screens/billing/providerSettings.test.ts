@@ -1,9 +1,15 @@
 import { expect, test } from "vitest";
-import { mappingOf, writtenMapping } from "./providerSettings";
+import { mappingOf, writtenMapping, wrongMapping } from "./providerSettings";
 
 test("a mapping is read as it was written", () => {
   const mapping = { "api-calls": "price_1", storage: "price_2" };
   expect(mappingOf(writtenMapping(mapping))).toEqual(mapping);
   expect(mappingOf(" api-calls = price_1 \n\n storage: price_2\n")).toEqual(mapping);
-  expect(mappingOf("api-calls")).toEqual({ "api-calls": "" });
+});
+
+test("a line that is not a slug and a price is named, and so is a meter's second price", () => {
+  expect(["", "api-calls price_1\n\nstorage: price_2"].map(wrongMapping)).toEqual([undefined, undefined]);
+  expect(wrongMapping("api-calls price_1\nnope")).toBe("“nope”: write the meter's slug, a space and the price, and nothing else on the line");
+  expect(wrongMapping("api-calls price_1 price_2")).toContain("“api-calls price_1 price_2”");
+  expect(wrongMapping("calls price_1\ncalls price_2")).toBe("“calls” is there twice");
 });

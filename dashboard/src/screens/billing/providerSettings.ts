@@ -5,8 +5,24 @@ export function writtenMapping(mapping: Record<string, string> = {}): string {
     .join("\n");
 }
 
-/** The mapping that was written. A line without a value has an empty one, which the API refuses by name. */
+const linesOf = (written: string): string[][] =>
+  written
+    .split("\n")
+    .map((line) => line.trim())
+    .filter((line) => line !== "")
+    .map((line) => line.split(/[\s=:]+/).filter((part) => part !== ""));
+
+/** The mapping that was written. */
 export function mappingOf(written: string): Record<string, string> {
-  const lines = written.split("\n").map((line) => line.trim());
-  return Object.fromEntries(lines.filter((line) => line !== "").map((line) => line.split(/[\s=:]+/, 2)).map(([name = "", value = ""]) => [name, value]));
+  return Object.fromEntries(linesOf(written).map(([name = "", value = ""]) => [name, value]));
+}
+
+/** Returns which line is wrong, if one is not a name and a value, or names a meter again. */
+export function wrongMapping(written: string): string | undefined {
+  const lines = linesOf(written);
+  const wrong = lines.find((parts) => parts.length !== 2);
+  if (wrong) return `“${wrong.join(" ")}”: write the meter's slug, a space and the price, and nothing else on the line`;
+  const names = lines.map(([name]) => name);
+  const again = names.find((name, index) => names.indexOf(name) < index);
+  return again && `“${again}” is there twice`;
 }

@@ -15,6 +15,7 @@ import { Quantity } from "../../values/Amount";
 import { cell, Table } from "../../values/Table";
 import styles from "./CustomerUsage.module.css";
 import { MeterUsage } from "./MeterUsage";
+import { lastDay } from "../../values/instants";
 import { chosenDays, instantsOf, ranges } from "./ranges";
 
 const here = "/frame/customers/$customer/usage";
@@ -68,6 +69,7 @@ function Day({ name, label }: { name: "from" | "to"; label: string }) {
   return (
     <TextInput
       type="date"
+      max={lastDay}
       aria-label={label}
       title={label}
       value={days[name]}

@@ -1,4 +1,4 @@
-import { day, nextDay, startOfDay } from "../../values/instants";
+import { day, isDay, nextDay, startOfDay } from "../../values/instants";
 
 /** What of the address says from when to when usage is shown. */
 export interface Asked {
@@ -17,12 +17,10 @@ export const ranges = [
   ["days", "Days of your choice"],
 ] as const;
 
-const isDay = (text = "") => /^\d{4}-\d{2}-\d{2}$/.test(text) && !Number.isNaN(Date.parse(text));
-
 /** The first and the last of the days of one's choice; where none is chosen yet, the last thirty. */
 export function chosenDays({ from, to }: Asked, timezone: string, now: Date): { from: string; to: string } {
-  const last = isDay(to) ? to! : day(now, timezone);
-  return { from: isDay(from) && from! <= last ? from! : nextDay(last, -29), to: last };
+  const last = isDay(to) ? to : day(now, timezone);
+  return { from: isDay(from) && from <= last ? from : nextDay(last, -29), to: last };
 }
 
 /** The instants of a range, for the API; none for the billing period that runs, which it knows. */

@@ -209,6 +209,7 @@ function Create({ of, done }: Parts) {
               label="Signatures"
               description="v1 does not cover where a request goes"
               value={signatures}
+              error={broken(create.error, "signatures")}
               onChange={(event) => setSignatures(event.currentTarget.value as typeof signatures)}
               data={[
                 { value: "v2", label: "v2 alone" },
@@ -242,7 +243,7 @@ function Rotate({ of, done, credential }: Parts & { credential: Credential }) {
     >
       <div className={styles.parts}>
         <p>Another {of.thing} of the same name, scope and expiry is made and shown. Once the old one ends, what still sends it is answered with 401.</p>
-        <NativeSelect label="The old one ends" value={overlap} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
+        <NativeSelect label="The old one ends" value={overlap} error={broken(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
       </div>
     </Confirm>
   );

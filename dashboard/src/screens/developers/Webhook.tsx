@@ -8,7 +8,7 @@ import { Refused } from "../../acts/Refused";
 import { Secret } from "../../acts/Secret";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { answer, api, Failure, type Schema } from "../../api/client";
+import { answer, api, broken, Failure, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Where } from "../../frame/Where";
 import { Allowed } from "../../states/Allowed";
@@ -156,7 +156,7 @@ function Rotate({ webhook: { id, secret_last_four } }: Props) {
       <Confirm verb="Rotate" thing={`secret …${secret_last_four}`} needs={needs} act={rotate}>
         <div className={styles.parts}>
           <p>Another secret is made and shown. Until the old one ends, messages are signed with both.</p>
-          <NativeSelect label="The old one ends" value={overlap} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
+          <NativeSelect label="The old one ends" value={overlap} error={broken(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
         </div>
       </Confirm>
       <Secret title="What the webhook's messages are signed with" secret={secret} leave={() => setSecret(undefined)} />

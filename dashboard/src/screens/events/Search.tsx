@@ -1,6 +1,7 @@
 import { Button, TextInput } from "@mantine/core";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useState, type FormEvent } from "react";
+import { lastDay } from "../../values/instants";
 import { Folded } from "../../frame/Folded";
 import styles from "./Events.module.css";
 
@@ -40,6 +41,7 @@ function Fields({ initial, find }: { initial: { [name in keyof Typed]: string | 
             key={name}
             label={label}
             type={kind}
+            max={kind === "text" ? undefined : `${lastDay}T23:59`}
             autoComplete="off"
             value={shown(kind, typed[name])}
             onChange={(event) => {

@@ -50,3 +50,24 @@ test("a price from a day that has been is set once somebody has seen what it cha
     ["2026-10-31T23:00:00.000Z", true],
   ]);
 });
+
+for (const written of ["1,000.50", "12,50"]) {
+  test(`a price that is written as ${written} is marked, and not sent`, async () => {
+    await priced();
+    type("Base price", written);
+    press("Set the price");
+    await screen.findByText("Write 1000.50: no thousands separators, a point for decimals");
+    const field = screen.getByLabelText<HTMLInputElement>("Base price");
+    expect(field.getAttribute("aria-invalid")).toBe("true");
+    expect(document.activeElement).toBe(field);
+    press("Preview the running bills");
+    expect(asked.some(({ body }) => body !== "")).toBe(false);
+    expect(screen.queryByText(/could not be reached/)).toBeNull();
+    type("Base price", "1000.50");
+    expect(screen.queryByText(/no thousands separators/)).toBeNull();
+    answers["PUT /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [price] }];
+    press("Set the price");
+    await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing")).toHaveLength(1));
+    expect(sent("PUT /v1/meters/calls/pricing")[0]).toContain('"base_price":1000.50,');
+  });
+}

@@ -2,12 +2,14 @@ import { NativeSelect, TextInput } from "@mantine/core";
 import { useState } from "react";
 import { Dialog } from "../../acts/Dialog";
 import { Form } from "../../acts/Form";
+import { NumberField } from "../../acts/NumberField";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import { breaks, broken, type Schema } from "../../api/client";
 import { setPrice, type Priced } from "../../api/prices";
 import { useSession } from "../../api/session";
-import { startOfDay } from "../../values/instants";
+import { wrongAmount } from "../../values/decimal";
+import { lastDay, startOfDay } from "../../values/instants";
 import { Impact } from "./Impact";
 import styles from "./Prices.module.css";
 import { WorkedCharge } from "./WorkedCharge";
@@ -52,16 +54,9 @@ export function NewPrice({ of, former, first }: Props) {
   const retroactive = breaks(set.error, "retroactive");
   const impact = () => <Impact of={of} body={bodyOf(typed, tenant.timezone, false)} />;
   const dayless = typed.when === "day" && typed.day === "";
+  const unreadable = [typed.base, typed.included, typed.rate].some(wrongAmount);
   const field = (label: string, name: "base" | "included" | "rate", sent: string, description: string) => (
-    <TextInput
-      label={label}
-      description={description}
-      inputMode="decimal"
-      autoComplete="off"
-      value={typed[name]}
-      error={broken(set.error, sent)}
-      onChange={(event) => change({ [name]: event.currentTarget.value.trim() })}
-    />
+    <NumberField label={label} description={description} value={typed[name]} wrong={wrongAmount} error={broken(set.error, sent)} change={(text) => change({ [name]: text })} />
   );
   return (
     <section aria-labelledby="set" className={styles.set}>
@@ -96,6 +91,7 @@ export function NewPrice({ of, former, first }: Props) {
             label="Day"
             description={`Billing periods that begin then or later, in ${tenant.timezone}`}
             type="date"
+            max={lastDay}
             required
             withAsterisk={false}
             value={typed.day}
@@ -104,7 +100,7 @@ export function NewPrice({ of, former, first }: Props) {
           />
         )}
         <WorkedCharge terms={typed} />
-        <Verb needs="pricing:write" not={dayless ? "It has no day yet" : undefined} onClick={() => preview(true)}>
+        <Verb needs="pricing:write" not={dayless ? "Choose a day first" : unreadable ? "A field does not hold a number" : undefined} onClick={() => preview(true)}>
           Preview the running bills
         </Verb>
         {previewed && impact()}

@@ -1,6 +1,6 @@
 import { TextInput } from "@mantine/core";
 import { Fragment, useState } from "react";
-import { isAmount } from "../../values/decimal";
+import { isAmount, wrongAmount } from "../../values/decimal";
 import { arithmetic } from "../customers/arithmetic";
 import { charge, type Terms } from "./charge";
 import styles from "./Prices.module.css";
@@ -12,7 +12,7 @@ export function WorkedCharge({ terms }: { terms: Terms }) {
   const complete = [base, included, rate, usage].every(isAmount) && /^[A-Z]{3}$/.test(terms.currency);
   return (
     <div className={styles.worked} data-scratch>
-      <TextInput label="Usage to try" inputMode="decimal" autoComplete="off" value={usage} onChange={(event) => setUsage(event.currentTarget.value.trim())} />
+      <TextInput label="Usage to try" inputMode="decimal" autoComplete="off" value={usage} error={wrongAmount(usage)} onChange={(event) => setUsage(event.currentTarget.value.trim())} />
       <p role="status" className={styles.paper}>
         {complete ? (
           <>

@@ -12,7 +12,7 @@ import { Empty } from "../../states/Empty";
 import { Actor } from "../../values/Actor";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
-import { nextDay, startOfDay } from "../../values/instants";
+import { isDay, lastDay, nextDay, startOfDay } from "../../values/instants";
 import { List } from "../../values/List";
 import { cell, Table } from "../../values/Table";
 import { changes, readEntries } from "./auditChanges";
@@ -71,7 +71,7 @@ function Asking({ asked }: { asked: Asked }) {
           <TextInput key={name} label={label} placeholder={placeholder} maxLength={128} value={typed[name] ?? ""} onChange={change(name)} />
         ))}
         {days.map(([name, label]) => (
-          <TextInput key={name} label={label} type="date" value={typed[name] ?? ""} onChange={change(name)} />
+          <TextInput key={name} label={label} type="date" max={lastDay} value={typed[name] ?? ""} onChange={change(name)} />
         ))}
         <div className={styles.verbs}>
           <Button type="submit" variant="default" size="sm">
@@ -103,8 +103,8 @@ function Entries() {
         ...(action && { action }),
         ...(resource && { resource }),
         ...(request && { request_id: request }),
-        ...(from && { start: startOfDay(from, tenant.timezone) }),
-        ...(until && { end: startOfDay(nextDay(until), tenant.timezone) }),
+        ...(isDay(from) && { start: startOfDay(from, tenant.timezone) }),
+        ...(isDay(until) && { end: startOfDay(nextDay(until), tenant.timezone) }),
         ...(page && { page_token: page }),
       };
       return readEntries(await answer(api.GET("/v1/audit-log", { params: { query }, parseAs: "text", signal })));

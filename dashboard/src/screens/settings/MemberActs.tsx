@@ -111,6 +111,7 @@ function Remove({ member }: Props) {
         <NativeSelect
           label="API keys and HMAC secrets that they, or those, have made"
           value={keys}
+          error={broken(remove.error, "keys")}
           onChange={(event) => setKeys(event.currentTarget.value as Choice)}
           data={[
             { value: "hand_over", label: "Stay valid: I answer for them" },

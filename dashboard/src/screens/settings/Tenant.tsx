@@ -2,6 +2,7 @@ import { Checkbox, NativeSelect, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { Form } from "../../acts/Form";
+import { NumberField } from "../../acts/NumberField";
 import { useAct } from "../../acts/useAct";
 import { answer, api, broken, type Schema } from "../../api/client";
 import { Head } from "../../frame/Head";
@@ -9,9 +10,10 @@ import { Allowed } from "../../states/Allowed";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Identifier } from "../../values/Identifier";
+import { wrongWhole } from "../../values/decimal";
 import { Instant } from "../../values/Instant";
 import styles from "./settings.module.css";
-import { changeOf, effects, notWhole, typedOf } from "./tenantChanges";
+import { changeOf, effects, typedOf } from "./tenantChanges";
 
 /** How the tenant counts, bills and takes events. */
 export function Tenant() {
@@ -59,21 +61,23 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
     changes: [["tenant"], ["session"], ["audit-log"], ["meters"]],
     done: (saved) => setTyped(typedOf(saved)),
   });
-  const text = (name: "name" | "timezone" | "currency" | "graceHours" | "requestsPerMinute" | "holdHours") => ({
+  const text = (name: "name" | "timezone" | "currency") => ({
     value: typed[name],
     onChange: (event: { currentTarget: HTMLInputElement }) => setTyped({ ...typed, [name]: event.currentTarget.value }),
   });
   const whole = (name: "graceHours" | "requestsPerMinute" | "holdHours", field: string) => ({
-    ...text(name),
+    value: typed[name],
+    wrong: wrongWhole,
     inputMode: "numeric" as const,
-    error: notWhole(typed[name]) ?? broken(save.error, field),
+    error: broken(save.error, field),
+    change: (value: string) => setTyped({ ...typed, [name]: value }),
   });
   const choice = (name: "strict" | "v1BodylessWrites" | "hold") => ({
     checked: typed[name],
     onChange: (event: { currentTarget: HTMLInputElement }) => setTyped({ ...typed, [name]: event.currentTarget.checked }),
   });
-  const numbers = [typed.graceHours, typed.requestsPerMinute, typed.holdHours];
-  const not = Object.keys(change).length === 0 ? "Nothing is changed" : numbers.some(notWhole) ? "A number is not whole" : undefined;
+  const readable = ![typed.graceHours, typed.requestsPerMinute, typed.holdHours].some(wrongWhole);
+  const not = Object.keys(change).length === 0 ? "Nothing is changed" : undefined;
   return (
     <Form act={save} needs="tenant:manage" submit="Save the settings" not={not} onSubmit={() => save.mutate()}>
       <TextInput label="Name" maxLength={255} {...text("name")} error={broken(save.error, "name")} />
@@ -84,23 +88,24 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
         ))}
       </datalist>
       <TextInput label="Currency" description="Of prices that do not name their own" maxLength={3} {...text("currency")} error={broken(save.error, "currency")} />
-      <TextInput label="Grace, in hours" description="How long after its end a billing period still takes usage" {...whole("graceHours", "grace_hours")} />
+      <NumberField label="Grace, in hours" description="How long after its end a billing period still takes usage" {...whole("graceHours", "grace_hours")} />
       <NativeSelect
         label="Usage of a closed period"
         value={typed.latePolicy}
+        error={broken(save.error, "late_policy")}
         onChange={(event) => setTyped({ ...typed, latePolicy: event.currentTarget.value === "report" ? "report" : "adjust" })}
         data={[
           { value: "adjust", label: "adjust: it is billed as an adjustment" },
           { value: "report", label: "report: it is shown, and not billed" },
         ]}
       />
-      <TextInput label="Requests a minute" description="That bring events; beyond, they are answered with 429" {...whole("requestsPerMinute", "requests_per_minute")} />
-      <Checkbox label="Strict" description="Events of customers and event types that are not known are rejected" {...choice("strict")} />
+      <NumberField label="Requests a minute" description="That bring events; beyond, they are answered with 429" {...whole("requestsPerMinute", "requests_per_minute")} />
+      <Checkbox label="Strict" description="Events of customers and event types that are not known are rejected" {...choice("strict")} error={broken(save.error, "strict")} />
       <Checkbox label="v1 writes without a body" description="Requests without a body that are signed in v1 may do more than read" {...choice("v1BodylessWrites")} />
-      <Checkbox label="Hold invoices" description="A provider's draft invoices wait until what was reported is counted and compared" {...choice("hold")} />
-      <TextInput label="Hold at most, in hours" description="After the grace; then a held invoice becomes final by itself" {...whole("holdHours", "deadline_hours")} />
+      <Checkbox label="Hold invoices" description="A provider's draft invoices wait until what was reported is counted and compared" {...choice("hold")} error={broken(save.error, "enabled")} />
+      <NumberField label="Hold at most, in hours" description="After the grace; then a held invoice becomes final by itself" {...whole("holdHours", "deadline_hours")} />
       <div className={styles.effects} role="status">
-        {effects(tenant, change).map((effect) => (
+        {readable && effects(tenant, change).map((effect) => (
           <p key={effect}>{effect}</p>
         ))}
       </div>

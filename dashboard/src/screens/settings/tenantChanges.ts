@@ -50,11 +50,6 @@ export function changeOf(tenant: Tenant, typed: Typed): TenantChange {
   };
 }
 
-/** Which of the typed numbers is none that the API could take. */
-export function notWhole(text: string): string | undefined {
-  return /^\d{1,10}$/.test(text) ? undefined : "must be a whole number";
-}
-
 /** What each change does, in the order of the fields. */
 export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace, late_policy: late, requests_per_minute: requests, strict, v1_bodyless_writes: v1, invoice_hold: hold }: TenantChange): string[] {
   const says: [unknown, string][] = [

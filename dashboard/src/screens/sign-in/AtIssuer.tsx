@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
-import { answer, api } from "../../api/client";
+import { answer, api, broken } from "../../api/client";
 import { Page } from "./Page";
 
 /** At the OIDC issuer of a tenant, of which one knows the id. */
@@ -25,6 +25,7 @@ export function AtIssuer() {
         autoFocus
         maxLength={32}
         value={tenant}
+        error={broken(attempt.error, "tenant_id")}
         onChange={(event) => setTenant(event.currentTarget.value)}
       />
       <Refused error={attempt.error} />

@@ -3,7 +3,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { Refused } from "../../acts/Refused";
-import { answer, api } from "../../api/client";
+import { answer, api, broken } from "../../api/client";
 import { Page } from "./Page";
 
 /** Asks for a link with which one chooses another password. */
@@ -30,6 +30,7 @@ export function Forgotten() {
         autoFocus
         maxLength={254}
         value={email}
+        error={broken(ask.error, "email")}
         onChange={(event) => setEmail(event.currentTarget.value)}
       />
       <Refused error={ask.error} />

@@ -5,7 +5,7 @@ import { useState } from "react";
 import acts from "../../acts/acts.module.css";
 import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
-import { type Schema } from "../../api/client";
+import { broken, type Schema } from "../../api/client";
 import { forget, signIn } from "../../api/session";
 import { Page } from "./Page";
 import { TenantChoice } from "./TenantChoice";
@@ -61,6 +61,7 @@ export function SignIn() {
         withAsterisk={false}
         autoFocus
         value={email}
+        error={broken(attempt.error, "email")}
         onChange={(event) => setEmail(event.currentTarget.value)}
       />
       <PasswordInput
@@ -71,6 +72,7 @@ export function SignIn() {
         withAsterisk={false}
         visibilityToggleButtonProps={{ "aria-label": "Show the password", tabIndex: 0 }}
         value={password}
+        error={broken(attempt.error, "password")}
         onChange={(event) => setPassword(event.currentTarget.value)}
       />
       <Refused error={attempt.error} />

@@ -1,0 +1,43 @@
+import type { Schema } from "@odometer-metering/client";
+
+type Broken = Schema<"FieldProblem">;
+
+// The rules of the API's JSON schema, whose messages name the schema's keywords, for people. What is found
+// is what follows the field's name in a sentence.
+const rules: [RegExp, (found: string) => string][] = [
+  [/^expected string to match pattern \^\[a-z0-9\]\[a-z0-9_-\]\*\$$/, () => "may have lower-case letters, digits, - and _ alone, and begins with a letter or a digit"],
+  [/^expected string to match pattern /, () => "does not have the form that the API takes"],
+  [/^expected length >= 1$/, () => "is missing"],
+  [/^expected length >= (\d+)$/, (least) => `needs at least ${least} characters`],
+  [/^expected length <= (\d+)$/, (most) => `may have at most ${most} characters`],
+  [/^expected number >= (.+)$/, (least) => `must be ${least} or more`],
+  [/^expected number > (.+)$/, (limit) => `must be more than ${limit}`],
+  [/^expected number <= (.+)$/, (most) => `must be ${most} or less`],
+  [/^expected number < (.+)$/, (limit) => `must be less than ${limit}`],
+  [/^expected array length >= 1$/, () => "needs at least one entry"],
+  [/^expected array length >= (\d+)$/, (least) => `needs at least ${least} entries`],
+  [/^expected array length <= (\d+)$/, (most) => `may have at most ${most} entries`],
+  [/^expected array items to be unique$/, () => "has an entry twice"],
+  [/^expected value to be one of "(.+)"$/, (values) => `must be one of ${values}`],
+  [/^expected integer$/, () => "must be a whole number"],
+  [/^expected number$/, () => "must be a number"],
+  [/^expected string$/, () => "must be text"],
+  [/^expected string to be RFC 3339 date-time/, () => "must be a date and a time"],
+  [/^expected string to be RFC 3339 date/, () => "must be a day, such as 2026-12-01"],
+  [/^expected string to be RFC 5322 email/, () => "must be an e-mail address"],
+  [/^expected string to be RFC 3986 uri/, () => "must be an address, such as https://example.com"],
+  [/^unexpected property$/, () => "is not a field that the API knows"],
+];
+
+const absent = /^expected required property (\S+) to be present$/;
+
+/** A broken rule in words for people, at the field that has to change. */
+export function plain(broken: Broken): Broken {
+  const [, missing] = absent.exec(broken.message) ?? [];
+  if (missing !== undefined) return { ...broken, location: `${broken.location}.${missing}`, message: "is missing" };
+  for (const [rule, words] of rules) {
+    const found = rule.exec(broken.message);
+    if (found) return { ...broken, message: words(found[1] ?? "") };
+  }
+  return broken;
+}

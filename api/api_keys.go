@@ -10,8 +10,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// APIKey is a key without the key itself.
-type APIKey struct {
+// APIKeyMetadata is a key without the key itself.
+type APIKeyMetadata struct {
 	ID         string          `json:"id" example:"key_12"`
 	Prefix     string          `json:"prefix" example:"svc_adm_"`
 	Scope      metering.Scope  `json:"scope"`
@@ -28,8 +28,8 @@ type APIKey struct {
 	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"When the key that this one replaces was last used, while both are valid"`
 }
 
-func (s *server) showAPIKey(k metering.APIKey) APIKey {
-	shown := APIKey{
+func (s *server) showAPIKey(k metering.APIKey) APIKeyMetadata {
+	shown := APIKeyMetadata{
 		ID: k.ID.String(), Prefix: s.Keys.Prefix(k.Scope), Scope: k.Scope, Name: k.Name, LastFour: k.LastFour,
 		CreatedAt: k.CreatedAt.UTC(), CreatedBy: k.CreatedBy, HandedTo: k.HandedTo, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, LastUsedAt: k.LastUsedAt,
 		OldLastUsedAt: k.OldLastUsedAt,
@@ -72,7 +72,7 @@ type createAPIKeyOutput struct{ Body createdAPIKey }
 
 type createdAPIKey struct {
 	Key string `json:"key" doc:"The whole key. It is shown this once and cannot be shown again"`
-	APIKey
+	APIKeyMetadata
 }
 
 func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*createAPIKeyOutput, error) {
@@ -82,7 +82,7 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 	}
 	key, hash, lastFour := s.Keys.Make(in.Body.Scope)
 	record := metering.APIKey{Name: in.Body.Name, Scope: in.Body.Scope, LastFour: lastFour, ExpiresAt: in.Body.ExpiresAt.pointer()}
-	shown, repeated, err := once(ctx, s, in.Repeatable, "create-api-key", in.Body, func(within db.Creators) (APIKey, error) {
+	shown, repeated, err := once(ctx, s, in.Repeatable, "create-api-key", in.Body, func(within db.Creators) (APIKeyMetadata, error) {
 		made, err := within.APIKeys.Create(ctx, who.Tenant.ID, who.Actor, record, hash, s.Now())
 		return s.showAPIKey(made), err
 	})
@@ -95,7 +95,7 @@ func (s *server) createAPIKey(ctx context.Context, in *createAPIKeyInput) (*crea
 	return &createAPIKeyOutput{createdAPIKey{key, shown}}, nil
 }
 
-type listAPIKeysOutput struct{ Body List[APIKey] }
+type listAPIKeysOutput struct{ Body List[APIKeyMetadata] }
 
 func (s *server) listAPIKeys(ctx context.Context, in *struct{ Paging }) (*listAPIKeysOutput, error) {
 	var before metering.KeyID

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	contracts "github.com/odometer-metering/odometer/dev/contract"
 	"github.com/odometer-metering/odometer/providers"
 )
 
@@ -26,6 +27,7 @@ func contractOf(kinds providers.Registry) func() (routers.Router, error) {
 		if err != nil {
 			return nil, err
 		}
+		contracts.Close(document)
 		return legacy.NewRouter(document)
 	})
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -29,6 +31,7 @@ func document() huma.Config {
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Decimal](), reflect.TypeFor[decimalSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[SentDecimal](), reflect.TypeFor[decimalSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[objectSchema]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Code](), reflect.TypeFor[codeSchema]())
 	describeSets(config.Components.Schemas)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key, such as svc_adm_ and 32 letters and digits"},
@@ -80,6 +83,21 @@ type decimalSchema struct{}
 
 func (decimalSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeNumber, Format: "decimal", Description: "An exact decimal number"}
+}
+
+// codeSchema lists the error codes without closing the list.
+type codeSchema struct{}
+
+func (codeSchema) Schema(huma.Registry) *huma.Schema {
+	known := slices.Sorted(maps.Keys(kinds))
+	names := make([]string, 0, len(known))
+	for _, code := range known {
+		names = append(names, string(code))
+	}
+	return &huma.Schema{
+		Type: huma.TypeString, Extensions: map[string]any{"x-extensible-enum": names},
+		Description: "The kind of problem, for programs: " + strings.Join(names, ", ") + ". More may be added",
+	}
 }
 
 // SentDecimal is a decimal of a request, or the rule that it breaks: an error

@@ -74,7 +74,7 @@ type Problem struct {
 	Title     string         `json:"title" doc:"The kind of problem in words"`
 	Status    int            `json:"status" doc:"The HTTP status"`
 	Detail    string         `json:"detail" doc:"What went wrong this time"`
-	Code      metering.Code  `json:"code" doc:"The kind of problem, for programs"`
+	Code      metering.Code  `json:"code"`
 	RequestID string         `json:"request_id" doc:"What to tell the operator; also in X-Request-Id"`
 	Errors    []FieldProblem `json:"errors" doc:"The rules that were broken, one by one"`
 

@@ -117,7 +117,7 @@ func (e examples) of(schema *huma.Schema) any {
 	case len(schema.Enum) > 0:
 		return schema.Enum[0]
 	}
-	return schema.Extensions["const"]
+	return nil
 }
 
 func (e examples) object(name string) any {

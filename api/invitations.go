@@ -275,7 +275,7 @@ type askForResetInput struct {
 	}
 }
 
-type askForResetOutput struct {
+type resetAskedOutput struct {
 	Body struct {
 		Accepted bool `json:"accepted" doc:"Always, whether or not anybody has this e-mail"`
 	}
@@ -283,7 +283,7 @@ type askForResetOutput struct {
 
 // askForReset has the tenants of which somebody is a member told that they have
 // forgotten the password. What is found is neither answered nor waited for.
-func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*askForResetOutput, error) {
+func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*resetAskedOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
 	}
@@ -291,7 +291,7 @@ func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*askFor
 		return nil, err
 	}
 	s.resets.board(ctx, in.Body.Email)
-	out := new(askForResetOutput)
+	out := new(resetAskedOutput)
 	out.Body.Accepted = true
 	return out, nil
 }

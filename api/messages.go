@@ -31,6 +31,23 @@ func (s *server) messages() {
 		"To the receiver of statements, where the billing provider is a webhook. Of a customer's statements of one stream and period keep the one with the "+
 			"highest `sequence`: it replaces those before. A 2xx says that you have it.")
 	sent[webhook.Tried](document, webhook.Ping, "A receiver of statements is tried before it is saved", "Answer with 2xx.")
+	statements := []metering.MessageKind{webhook.UsageStatement, webhook.Ping}
+	document.Paths["/v1/billing/provider"].Put.Callbacks = callback(document, "receive-statement", statements)
+	document.Paths["/v1/webhooks"].Post.Callbacks = callback(document, "receive-message", append(metering.MessageKind("").Values(), metering.WebhookTest))
+}
+
+// callback describes messages of these kinds where the operation is that names
+// their URL. OpenAPI 3.0 has no other place for them, and some generators make
+// only the types that an operation refers to.
+func callback(document *huma.OpenAPI, id string, kinds []metering.MessageKind) map[string]map[string]*huma.PathItem {
+	one := *document.Webhooks[string(kinds[0])].Post
+	one.OperationID, one.Summary, one.Description = id, "Receive a message", "Its type says which of these it is."
+	anyOf := &huma.Schema{}
+	for _, kind := range kinds {
+		anyOf.AnyOf = append(anyOf.AnyOf, alternatives(document.Webhooks[string(kind)].Post.RequestBody.Content["application/json"].Schema)...)
+	}
+	one.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: anyOf}}}
+	return map[string]map[string]*huma.PathItem{"message": {"{$request.body#/url}": {Post: &one}}}
 }
 
 const toWebhooks = "To the webhooks that have chosen this event type."
@@ -41,7 +58,7 @@ func sent[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, 
 	schemas := document.Components.Schemas
 	reference := schemas.Schema(reflect.TypeFor[metering.MessageOf[Data]](), true, "")
 	message := schemas.SchemaFromRef(reference.Ref)
-	message.Properties["type"] = &huma.Schema{Type: huma.TypeString, Extensions: map[string]any{"const": kind}}
+	message.Properties["type"] = &huma.Schema{Type: huma.TypeString, Enum: []any{kind}}
 	if first := document.Webhooks[string(kind)]; first != nil {
 		body := first.Post.RequestBody.Content["application/json"]
 		body.Schema = &huma.Schema{AnyOf: append(alternatives(body.Schema), reference)}

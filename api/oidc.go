@@ -274,7 +274,7 @@ type acceptAtIssuerInput struct {
 	}
 }
 
-type acceptAtIssuerOutput struct {
+type signInAtIssuerOutput struct {
 	SetCookie string `header:"Set-Cookie"`
 	Body      struct {
 		Location string `json:"location" doc:"Where this browser goes to sign in; whoever comes back has accepted"`
@@ -283,7 +283,7 @@ type acceptAtIssuerOutput struct {
 
 // acceptAtIssuer sends who holds a token to the issuer of the tenant, whose account
 // there becomes theirs.
-func (s *server) acceptAtIssuer(ctx context.Context, in *acceptAtIssuerInput) (*acceptAtIssuerOutput, error) {
+func (s *server) acceptAtIssuer(ctx context.Context, in *acceptAtIssuerInput) (*signInAtIssuerOutput, error) {
 	if err := s.countSignInFrom(ctx); err != nil {
 		return nil, err
 	}
@@ -291,7 +291,7 @@ func (s *server) acceptAtIssuer(ctx context.Context, in *acceptAtIssuerInput) (*
 	if err != nil {
 		return nil, err
 	}
-	out := new(acceptAtIssuerOutput)
+	out := new(signInAtIssuerOutput)
 	out.Body.Location, out.SetCookie, err = s.leave(ctx, invitation.TenantID, &invitation.ID)
 	return out, err
 }

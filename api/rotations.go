@@ -66,7 +66,7 @@ func (s *server) rotateAPIKey(ctx context.Context, in *rotateAPIKeyInput) (*crea
 	}
 	key, hash, lastFour := s.Keys.Make(old.Scope)
 	var begun metering.Rotation
-	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-api-key", in, func(within db.Creators) (APIKey, error) {
+	shown, repeated, err := once(ctx, s, in.Repeatable, "rotate-api-key", in, func(within db.Creators) (APIKeyMetadata, error) {
 		made, r, err := within.Rotations.APIKey(ctx, s.rotating(who, in.Body.overlap()), old.ID, metering.APIKey{LastFour: lastFour}, hash)
 		begun = r
 		return s.showAPIKey(made), err

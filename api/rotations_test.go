@@ -47,9 +47,9 @@ func (b *bundle) accepts(t *testing.T, key string) bool {
 }
 
 // listed is a key's record.
-func (b *bundle) listed(t *testing.T, id string) client.APIKey {
+func (b *bundle) listed(t *testing.T, id string) client.APIKeyMetadata {
 	t.Helper()
-	var list client.ListAPIKey
+	var list client.ListAPIKeyMetadata
 	require.NoError(t, json.Unmarshal([]byte(b.send(t, http.MethodGet, "/v1/api-keys", "").body), &list))
 	for _, k := range list.Data {
 		if k.Id == id {
@@ -57,7 +57,7 @@ func (b *bundle) listed(t *testing.T, id string) client.APIKey {
 		}
 	}
 	t.Fatalf("%s is not listed", id)
-	return client.APIKey{}
+	return client.APIKeyMetadata{}
 }
 
 func TestRotatingPutsANewKeyInTheOldOnesPlace(t *testing.T) {

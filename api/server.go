@@ -405,6 +405,7 @@ func (s *server) routes() {
 	s.mux.HandleFunc("GET /docs/{file}", s.docsAsset)
 	s.describeRefusals()
 	s.messages()
+	adaptToGenerators(s.api.OpenAPI())
 	documents := s.documents()
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(documents.v31))
 	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(documents.v30))

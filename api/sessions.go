@@ -375,13 +375,13 @@ type setPasswordInput struct {
 	}
 }
 
-type setPasswordOutput struct {
+type passwordSetOutput struct {
 	Body struct {
 		Changed bool `json:"changed" doc:"Every other session of the person has ended, in every tenant, and the password is that of all of them"`
 	}
 }
 
-func (s *server) setPassword(ctx context.Context, in *setPasswordInput) (*setPasswordOutput, error) {
+func (s *server) setPassword(ctx context.Context, in *setPasswordInput) (*passwordSetOutput, error) {
 	who, err := memberOf(ctx)
 	if err != nil {
 		return nil, err
@@ -416,7 +416,7 @@ func (s *server) setPassword(ctx context.Context, in *setPasswordInput) (*setPas
 	if err := s.Store.Members.SetPassword(ctx, same[0].Member, next, who.Session.ID); err != nil {
 		return nil, err
 	}
-	out := new(setPasswordOutput)
+	out := new(passwordSetOutput)
 	out.Body.Changed = true
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 // TestTheDocumentHasTheSetsOfTheCode fails where an enum is written down a
@@ -32,6 +33,9 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
 		valuesOf(metering.Bills("").Values()), {"exclusive", "inclusive", "unspecified"}, {"charge_automatically", "send_invoice"}, // Stripe's
 		{"ok"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated"}, {"json", "csv"}, // the API's own
+	}
+	for _, kind := range append(messages, metering.WebhookTest, webhook.UsageStatement, webhook.Ping) {
+		sets = append(sets, []string{string(kind)}) // of one kind of message
 	}
 	v31, v30, err := api.Documents(known)
 	require.NoError(t, err)

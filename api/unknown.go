@@ -16,9 +16,20 @@ import (
 // of a property.
 const groupPrefix = "group."
 
+// groupParameter is the name of these parameters together in the document; no
+// query has it.
+const groupParameter = "group"
+
 // grouping has an operation take parameters that begin with groupPrefix.
 func grouping(op huma.Operation) huma.Operation {
 	op.Metadata["grouping"] = true
+	explode := true
+	op.Parameters = append(op.Parameters, &huma.Param{
+		Name: groupParameter, In: "query", Style: "form", Explode: &explode,
+		Description: "Values of properties, each as a parameter of its own, `group.<property>=value`: the keys of this object begin with `group.`",
+		Schema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
+		Example:     map[string]string{groupPrefix + "model": "large"},
+	})
 	return op
 }
 
@@ -58,7 +69,7 @@ func refuseUnknownQuery(op *huma.Operation, raw string) error {
 			continue
 		}
 		location := shortened("query." + strings.ToValidUTF8(name, "�"))
-		if !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "query" && p.Name == name }) {
+		if !slices.Contains(queryParameters(op), name) {
 			return metering.Invalid(location, "unknown parameter%s", offered(op))
 		}
 		if len(query[name]) > 1 {
@@ -70,12 +81,7 @@ func refuseUnknownQuery(op *huma.Operation, raw string) error {
 
 // offered names the parameters that an operation takes.
 func offered(op *huma.Operation) string {
-	var names []string
-	for _, p := range op.Parameters {
-		if p.In == "query" {
-			names = append(names, p.Name)
-		}
-	}
+	names := queryParameters(op)
 	if op.Metadata["grouping"] == true {
 		names = append(names, groupPrefix+"<property>")
 	}
@@ -83,6 +89,17 @@ func offered(op *huma.Operation) string {
 		return "; there are none here"
 	}
 	return "; available: " + strings.Join(names, ", ")
+}
+
+// queryParameters names the parameters of an operation's query, except those
+// that begin with groupPrefix.
+func queryParameters(op *huma.Operation) (names []string) {
+	for _, p := range op.Parameters {
+		if p.In == "query" && p.Name != groupParameter {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // refuseUnusedBody refuses more than {} where an operation takes no body. What

@@ -18,24 +18,24 @@ import (
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
 
-// Defines values for APIKeyScope.
+// Defines values for APIKeyMetadataScope.
 const (
-	APIKeyScopeAdmin      APIKeyScope = "admin"
-	APIKeyScopeIngestOnly APIKeyScope = "ingest_only"
-	APIKeyScopeReadOnly   APIKeyScope = "read_only"
-	APIKeyScopeReadWrite  APIKeyScope = "read_write"
+	APIKeyMetadataScopeAdmin      APIKeyMetadataScope = "admin"
+	APIKeyMetadataScopeIngestOnly APIKeyMetadataScope = "ingest_only"
+	APIKeyMetadataScopeReadOnly   APIKeyMetadataScope = "read_only"
+	APIKeyMetadataScopeReadWrite  APIKeyMetadataScope = "read_write"
 )
 
-// Valid indicates whether the value is a known member of the APIKeyScope enum.
-func (e APIKeyScope) Valid() bool {
+// Valid indicates whether the value is a known member of the APIKeyMetadataScope enum.
+func (e APIKeyMetadataScope) Valid() bool {
 	switch e {
-	case APIKeyScopeAdmin:
+	case APIKeyMetadataScopeAdmin:
 		return true
-	case APIKeyScopeIngestOnly:
+	case APIKeyMetadataScopeIngestOnly:
 		return true
-	case APIKeyScopeReadOnly:
+	case APIKeyMetadataScopeReadOnly:
 		return true
-	case APIKeyScopeReadWrite:
+	case APIKeyMetadataScopeReadWrite:
 		return true
 	default:
 		return false
@@ -2241,8 +2241,8 @@ func (e ListDeliveriesParamsStatus) Valid() bool {
 	}
 }
 
-// APIKey defines model for APIKey.
-type APIKey struct {
+// APIKeyMetadata defines model for APIKeyMetadata.
+type APIKeyMetadata struct {
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Who has made it: a member or a credential, or operator for the command line
@@ -2264,27 +2264,21 @@ type APIKey struct {
 	OldLastUsedAt *time.Time `json:"old_last_used_at"`
 
 	// Prefix Examples: svc_adm_
-	Prefix    string      `json:"prefix"`
-	RevokedAt *time.Time  `json:"revoked_at"`
-	Scope     APIKeyScope `json:"scope"`
+	Prefix    string              `json:"prefix"`
+	RevokedAt *time.Time          `json:"revoked_at"`
+	Scope     APIKeyMetadataScope `json:"scope"`
 
 	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
-// APIKeyScope defines model for APIKey.Scope.
-type APIKeyScope string
+// APIKeyMetadataScope defines model for APIKeyMetadata.Scope.
+type APIKeyMetadataScope string
 
 // AcceptAtIssuer defines model for AcceptAtIssuer.
 type AcceptAtIssuer struct {
 	// Token Of the invitation
 	Token string `json:"token"`
-}
-
-// AcceptAtIssuer1 defines model for AcceptAtIssuer1.
-type AcceptAtIssuer1 struct {
-	// Location Where this browser goes to sign in; whoever comes back has accepted
-	Location string `json:"location"`
 }
 
 // AcceptInvitation defines model for AcceptInvitation.
@@ -2335,12 +2329,6 @@ type AdjustmentLine struct {
 // AskForReset defines model for AskForReset.
 type AskForReset struct {
 	Email string `json:"email"`
-}
-
-// AskForReset1 defines model for AskForReset1.
-type AskForReset1 struct {
-	// Accepted Always, whether or not anybody has this e-mail
-	Accepted bool `json:"accepted"`
 }
 
 // AssignProduct defines model for AssignProduct.
@@ -2610,14 +2598,14 @@ type CreateHMACSecret struct {
 	// Scope Nobody makes a credential that may do more than themselves
 	Scope CreateHMACSecretScope `json:"scope"`
 
-	// Signatures v2: signatures that do not cover method and path are refused. Recommended
+	// Signatures v2: signatures that do not cover method and path are refused. Recommended. The default is v1_and_v2
 	Signatures *CreateHMACSecretSignatures `json:"signatures,omitempty"`
 }
 
 // CreateHMACSecretScope Nobody makes a credential that may do more than themselves
 type CreateHMACSecretScope string
 
-// CreateHMACSecretSignatures v2: signatures that do not cover method and path are refused. Recommended
+// CreateHMACSecretSignatures v2: signatures that do not cover method and path are refused. Recommended. The default is v1_and_v2
 type CreateHMACSecretSignatures string
 
 // CreateMember defines model for CreateMember.
@@ -2635,7 +2623,7 @@ type CreateMemberRole string
 
 // CreateMeter defines model for CreateMeter.
 type CreateMeter struct {
-	// Aggregation sum adds the events' values, count counts the events
+	// Aggregation sum adds the events' values, count counts the events. The default is sum
 	Aggregation *CreateMeterAggregation `json:"aggregation,omitempty"`
 
 	// EventType The meter counts events of this type
@@ -2646,11 +2634,11 @@ type CreateMeter struct {
 	Name    *string   `json:"name,omitempty"`
 	Slug    string    `json:"slug"`
 
-	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is
+	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is. The default is 0
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
-// CreateMeterAggregation sum adds the events' values, count counts the events
+// CreateMeterAggregation sum adds the events' values, count counts the events. The default is sum
 type CreateMeterAggregation string
 
 // CreateProduct defines model for CreateProduct.
@@ -3037,7 +3025,7 @@ type Event struct {
 	// Timestamp When it happened; now when absent. At most five years back and one hour ahead; with an idempotency_key, no further back than events are kept
 	Timestamp *time.Time `json:"timestamp,omitempty"`
 
-	// Value Less than 10^18 in absolute value, with at most 12 decimals
+	// Value Less than 10^18 in absolute value, with at most 12 decimals. The default is 1
 	Value                *json.Number           `json:"value,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -3481,13 +3469,13 @@ type InvoiceHoldSettings struct {
 
 // KeyOverlap defines model for KeyOverlap.
 type KeyOverlap struct {
-	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once
+	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once. The default is 0
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
-// ListAPIKey defines model for ListAPIKey.
-type ListAPIKey struct {
-	Data []APIKey `json:"data"`
+// ListAPIKeyMetadata defines model for ListAPIKeyMetadata.
+type ListAPIKeyMetadata struct {
+	Data []APIKeyMetadata `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -3994,6 +3982,12 @@ type OwnSession struct {
 	Id        openapi_types.UUID `json:"id"`
 }
 
+// PasswordSet defines model for PasswordSet.
+type PasswordSet struct {
+	// Changed Every other session of the person has ended, in every tenant, and the password is that of all of them
+	Changed bool `json:"changed"`
+}
+
 // PeriodClosed defines model for PeriodClosed.
 type PeriodClosed struct {
 	// CustomerExternalId Yours
@@ -4233,7 +4227,7 @@ type Pricing struct {
 
 // Problem defines model for Problem.
 type Problem struct {
-	// Code The kind of problem, for programs
+	// Code The kind of problem, for programs: conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. More may be added
 	Code string `json:"code"`
 
 	// Detail What went wrong this time
@@ -4543,6 +4537,12 @@ type RemoveMember struct {
 	Removed bool   `json:"removed"`
 }
 
+// ResetAsked defines model for ResetAsked.
+type ResetAsked struct {
+	// Accepted Always, whether or not anybody has this e-mail
+	Accepted bool `json:"accepted"`
+}
+
 // ResolveReport defines model for ResolveReport.
 type ResolveReport struct {
 	// Reason Why, in your words: the audit log keeps it
@@ -4658,7 +4658,7 @@ type SaveProviderType string
 
 // SecretOverlap defines model for SecretOverlap.
 type SecretOverlap struct {
-	// OverlapSeconds How long the old secret is valid beside the new one; messages to a webhook are signed with both
+	// OverlapSeconds How long the old secret is valid beside the new one; messages to a webhook are signed with both. The default is 86400
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
@@ -4714,12 +4714,6 @@ type SetPassword struct {
 	New string `json:"new"`
 }
 
-// SetPassword1 defines model for SetPassword1.
-type SetPassword1 struct {
-	// Changed Every other session of the person has ended, in every tenant, and the password is that of all of them
-	Changed bool `json:"changed"`
-}
-
 // SetPricing defines model for SetPricing.
 type SetPricing struct {
 	// BasePrice It or overage_rate is needed; 0 is free
@@ -4762,6 +4756,12 @@ type SetProductPricing struct {
 	OverageRate *json.Number `json:"overage_rate,omitempty"`
 }
 
+// SignInAtIssuer defines model for SignInAtIssuer.
+type SignInAtIssuer struct {
+	// Location Where this browser goes to sign in; whoever comes back has accepted
+	Location string `json:"location"`
+}
+
 // SignedIn defines model for SignedIn.
 type SignedIn struct {
 	// CsrfToken What X-CSRF-Token has to say when the cookie is the credential and the method is not GET
@@ -4778,6 +4778,7 @@ type SignedIn struct {
 
 // Statement defines model for Statement.
 type Statement struct {
+	// Adjustments Usage that arrived after its billing period was closed; period is the closed one
 	Adjustments []Adjustment `json:"adjustments"`
 
 	// Currency The lines' where they have one in common, else the tenant's
@@ -5824,6 +5825,9 @@ type RemoveMemberParamsKeys string
 
 // GetUsageParams defines parameters for GetUsage.
 type GetUsageParams struct {
+	// Group Values of properties, each as a parameter of its own, `group.<property>=value`: the keys of this object begin with `group.`
+	Group *map[string]string `form:"group,omitempty" json:"group,omitempty"`
+
 	// Meter The meter's slug
 	Meter string `form:"meter" json:"meter"`
 
@@ -15737,6 +15741,18 @@ func NewGetUsageRequest(server string, params *GetUsageParams) (*http.Request, e
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
+		if params.Group != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "meter", params.Meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 			return nil, err
 		} else {
@@ -18284,13 +18300,13 @@ type ListApiKeysResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *ListAPIKey
+	JSON200 *ListAPIKeyMetadata
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListApiKeysResponse) GetJSON200() *ListAPIKey {
+func (r ListApiKeysResponse) GetJSON200() *ListAPIKeyMetadata {
 	return r.JSON200
 }
 
@@ -18788,13 +18804,13 @@ type SetPasswordResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *SetPassword1
+	JSON200 *PasswordSet
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r SetPasswordResponse) GetJSON200() *SetPassword1 {
+func (r SetPasswordResponse) GetJSON200() *PasswordSet {
 	return r.JSON200
 }
 
@@ -21408,7 +21424,7 @@ type AcceptInvitationAtIssuerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *AcceptAtIssuer1
+	JSON200 *SignInAtIssuer
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 	// Headers200 the parsed response headers for an HTTP 200 response
@@ -21416,7 +21432,7 @@ type AcceptInvitationAtIssuerResponse struct {
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AcceptInvitationAtIssuerResponse) GetJSON200() *AcceptAtIssuer1 {
+func (r AcceptInvitationAtIssuerResponse) GetJSON200() *SignInAtIssuer {
 	return r.JSON200
 }
 
@@ -21986,13 +22002,13 @@ type AskForResetResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON202 the response for an HTTP 202 `application/json` response
-	JSON202 *AskForReset1
+	JSON202 *ResetAsked
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 }
 
 // GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r AskForResetResponse) GetJSON202() *AskForReset1 {
+func (r AskForResetResponse) GetJSON202() *ResetAsked {
 	return r.JSON202
 }
 
@@ -26538,7 +26554,7 @@ func ParseListApiKeysResponse(rsp *http.Response) (*ListApiKeysResponse, error) 
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ListAPIKey
+		var dest ListAPIKeyMetadata
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -26949,7 +26965,7 @@ func ParseSetPasswordResponse(rsp *http.Response) (*SetPasswordResponse, error) 
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest SetPassword1
+		var dest PasswordSet
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -28853,7 +28869,7 @@ func ParseAcceptInvitationAtIssuerResponse(rsp *http.Response) (*AcceptInvitatio
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest AcceptAtIssuer1
+		var dest SignInAtIssuer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -29262,7 +29278,7 @@ func ParseAskForResetResponse(rsp *http.Response) (*AskForResetResponse, error) 
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest AskForReset1
+		var dest ResetAsked
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

@@ -70,7 +70,7 @@ def method(verb: str, path: str, operation: dict[str, Any]) -> str:
     named = ["*", *required, *optional] if required or optional else []
     call = [repr(verb.upper()), repr(path)]
     for argument, place in (("path_parameters", "path"), ("query", "query"), ("headers", "header")):
-        values = [f"{p['name']!r}: {snake(p['name'])}" for p in parameters if p["in"] == place]
+        values = [argument_of(p) for p in parameters if p["in"] == place]
         if values:
             call.append(f"{argument}={{{', '.join(values)}}}")
     if body:
@@ -83,6 +83,12 @@ def method(verb: str, path: str, operation: dict[str, Any]) -> str:
         "        return answer",
     ]
     return "\n".join(lines) + "\n"
+
+
+def argument_of(parameter: dict[str, Any]) -> str:
+    """An object of the query is sent as a parameter for each of its keys."""
+    name = snake(parameter["name"])
+    return f"**({name} or {{}})" if parameter["schema"].get("type") == "object" else f"{parameter['name']!r}: {name}"
 
 
 def body_of(operation: dict[str, Any]) -> str:
@@ -109,6 +115,8 @@ def kind_of(of: dict[str, Any]) -> str:
         return f"Literal[{', '.join(map(repr, of['enum']))}]"
     if of.get("format") == "date-time":
         return "datetime | str"
+    if of["type"] == "object":
+        return f"Mapping[str, {kind_of(of['additionalProperties'])}]"
     return python[of["type"]]
 
 

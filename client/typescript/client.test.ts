@@ -47,6 +47,12 @@ test("a customer of any name is found", async () => {
   assert.equal(found.data?.external_id, customer);
 });
 
+test("a value of a property is a parameter of its own", async () => {
+  const query = { customer, meter: "calls", group: { "group.model": "large" } };
+  const { error } = await client.GET("/v1/usage", { params: { query } });
+  assert.equal(error?.errors[0]?.location, "query.group.model");
+});
+
 test("a problem is typed", async () => {
   const { data, error, response } = await client.GET("/v1/customers/{external_id}", { params: { path: { external_id: "nobody" } } });
   assert.equal(data, undefined);

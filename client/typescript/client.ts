@@ -21,7 +21,11 @@ export interface Options extends Omit<ClientOptions, "bodySerializer"> {
  * a large export, pass unchanged.
  */
 export function createClient({ apiKey, ...options }: Options): Client<paths> {
-  const client = createFetchClient<paths>({ ...options, bodySerializer: serialize });
+  const client = createFetchClient<paths>({
+    querySerializer: { object: { style: "form", explode: true } }, // as the document says of its only object, group
+    ...options,
+    bodySerializer: serialize,
+  });
   client.use(exactAnswers);
   if (apiKey !== undefined) {
     client.use({

@@ -2256,7 +2256,7 @@ export interface webhooks {
 }
 export interface components {
     schemas: {
-        APIKey: {
+        APIKeyMetadata: {
             /** Format: date-time */
             created_at: string;
             /**
@@ -2292,10 +2292,6 @@ export interface components {
             /** @description Of the invitation */
             token: string;
         };
-        AcceptAtIssuer1: {
-            /** @description Where this browser goes to sign in; whoever comes back has accepted */
-            location: string;
-        };
         AcceptInvitation: {
             /** @description At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it */
             password: string;
@@ -2311,7 +2307,6 @@ export interface components {
             currency: string;
             meter_id: string;
             meter_slug: string;
-            /** @description The closed one */
             period: components["schemas"]["StatementPeriod"];
             /**
              * Format: decimal
@@ -2346,10 +2341,6 @@ export interface components {
         };
         AskForReset: {
             email: string;
-        };
-        AskForReset1: {
-            /** @description Always, whether or not anybody has this e-mail */
-            accepted: boolean;
         };
         AssignProduct: {
             /** @description Needed where effective_from is given and not in the future: the plan then charges billing periods that run already. Without it the answer is 422, and says what it would change */
@@ -2628,8 +2619,7 @@ export interface components {
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /**
-             * @description v2: signatures that do not cover method and path are refused. Recommended
-             * @default v1_and_v2
+             * @description v2: signatures that do not cover method and path are refused. Recommended. The default is v1_and_v2
              * @enum {string}
              */
             signatures?: "v1_and_v2" | "v2";
@@ -2646,8 +2636,7 @@ export interface components {
         };
         CreateMeter: {
             /**
-             * @description sum adds the events' values, count counts the events
-             * @default sum
+             * @description sum adds the events' values, count counts the events. The default is sum
              * @enum {string}
              */
             aggregation?: "sum" | "count";
@@ -2659,8 +2648,7 @@ export interface components {
             slug: string;
             /**
              * Format: int32
-             * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is
-             * @default 0
+             * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is. The default is 0
              */
             usage_scale?: number;
         };
@@ -3005,8 +2993,7 @@ export interface components {
             timestamp?: string;
             /**
              * Format: decimal
-             * @description Less than 10^18 in absolute value, with at most 12 decimals
-             * @default 1
+             * @description Less than 10^18 in absolute value, with at most 12 decimals. The default is 1
              */
             value?: string;
         } & {
@@ -3428,13 +3415,12 @@ export interface components {
         KeyOverlap: {
             /**
              * Format: int64
-             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once
-             * @default 0
+             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once. The default is 0
              */
             overlap_seconds?: number;
         };
-        ListAPIKey: {
-            data: components["schemas"]["APIKey"][];
+        ListAPIKeyMetadata: {
+            data: components["schemas"]["APIKeyMetadata"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -3615,7 +3601,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "billing.sync_failed";
         };
         MessageOfCustomerSynced: {
@@ -3625,7 +3611,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "billing.synced";
         };
         MessageOfInvoiceDisagrees: {
@@ -3635,7 +3621,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "billing.discrepancy";
         };
         MessageOfMemberInvited: {
@@ -3645,7 +3631,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "member.invited";
         };
         MessageOfMemberResetAsked: {
@@ -3655,7 +3641,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "member.reset_asked";
         };
         MessageOfPeriodClosed: {
@@ -3665,7 +3651,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "billing.period_closed";
         };
         MessageOfReconciliationDisputed: {
@@ -3675,7 +3661,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "billing.discrepancy";
         };
         MessageOfStatement: {
@@ -3685,7 +3671,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "usage.statement";
         };
         MessageOfTried: {
@@ -3695,7 +3681,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "ping";
         };
         MessageOfUsageDisagrees: {
@@ -3705,7 +3691,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "usage.discrepancy";
         };
         MessageOfWebhookTested: {
@@ -3715,7 +3701,7 @@ export interface components {
              * @description When it happened
              */
             timestamp: string;
-            /** @constant */
+            /** @enum {string} */
             type: "webhook.test";
         };
         MessagePeriod: {
@@ -3833,6 +3819,10 @@ export interface components {
             expires_at: string;
             /** Format: uuid */
             id: string;
+        };
+        PasswordSet: {
+            /** @description Every other session of the person has ended, in every tenant, and the password is that of all of them */
+            changed: boolean;
         };
         PeriodClosed: {
             /** @description Yours */
@@ -4089,7 +4079,7 @@ export interface components {
             versions: components["schemas"]["Price"][];
         };
         Problem: {
-            /** @description The kind of problem, for programs */
+            /** @description The kind of problem, for programs: conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. More may be added */
             code: string;
             /** @description What went wrong this time */
             detail: string;
@@ -4380,6 +4370,10 @@ export interface components {
             id: string;
             removed: boolean;
         };
+        ResetAsked: {
+            /** @description Always, whether or not anybody has this e-mail */
+            accepted: boolean;
+        };
         ResolveReport: {
             /**
              * @description Why, in your words: the audit log keeps it
@@ -4467,8 +4461,7 @@ export interface components {
         SecretOverlap: {
             /**
              * Format: int64
-             * @description How long the old secret is valid beside the new one; messages to a webhook are signed with both
-             * @default 86400
+             * @description How long the old secret is valid beside the new one; messages to a webhook are signed with both. The default is 86400
              */
             overlap_seconds?: number;
         };
@@ -4512,10 +4505,6 @@ export interface components {
             current: string;
             /** @description At least 12 characters, at most 256 bytes */
             new: string;
-        };
-        SetPassword1: {
-            /** @description Every other session of the person has ended, in every tenant, and the password is that of all of them */
-            changed: boolean;
         };
         SetPricing: {
             /**
@@ -4569,6 +4558,10 @@ export interface components {
              */
             overage_rate?: string;
         };
+        SignInAtIssuer: {
+            /** @description Where this browser goes to sign in; whoever comes back has accepted */
+            location: string;
+        };
         SignedIn: {
             /** @description What X-CSRF-Token has to say when the cookie is the credential and the method is not GET */
             csrf_token?: string;
@@ -4581,6 +4574,7 @@ export interface components {
             token?: string;
         };
         Statement: {
+            /** @description Usage that arrived after its billing period was closed; period is the closed one */
             adjustments: components["schemas"]["Adjustment"][];
             /** @description The lines' where they have one in common, else the tenant's */
             currency: string;
@@ -5402,7 +5396,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ListAPIKey"];
+                    "application/json": components["schemas"]["ListAPIKeyMetadata"];
                 };
             };
             /** @description Why the request is refused */
@@ -5841,7 +5835,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SetPassword1"];
+                    "application/json": components["schemas"]["PasswordSet"];
                 };
             };
             /** @description Why the request is refused */
@@ -8177,7 +8171,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AcceptAtIssuer1"];
+                    "application/json": components["schemas"]["SignInAtIssuer"];
                 };
             };
             /** @description Why the request is refused */
@@ -8684,7 +8678,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["AskForReset1"];
+                    "application/json": components["schemas"]["ResetAsked"];
                 };
             };
             /** @description Why the request is refused */
@@ -9785,6 +9779,15 @@ export interface operations {
     "get-usage": {
         parameters: {
             query: {
+                /**
+                 * @description Values of properties, each as a parameter of its own, `group.<property>=value`: the keys of this object begin with `group.`
+                 * @example {
+                 *       "group.model": "large"
+                 *     }
+                 */
+                group?: {
+                    [key: string]: string;
+                };
                 /** @description The meter's slug */
                 meter: string;
                 /** @description The customer's external ID */

@@ -100,7 +100,7 @@ type Statement struct {
 	Sequence           int64            `json:"sequence" doc:"One series of numbers per customer"`
 	Currency           string           `json:"currency" doc:"The lines' where they have one in common, else the tenant's"`
 	Meters             []StatementMeter `json:"meters"`
-	Adjustments        []Adjustment     `json:"adjustments"`
+	Adjustments        []Adjustment     `json:"adjustments" doc:"Usage that arrived after its billing period was closed; period is the closed one"`
 }
 
 // StatementPeriod is the billing period that a statement is about, half-open.
@@ -122,7 +122,7 @@ type StatementMeter struct {
 // Adjustment is what usage that arrived late adds to a closed period. Like the
 // lines, it is cumulative over the statements of the period that carries it.
 type Adjustment struct {
-	Period StatementPeriod `json:"period" doc:"The closed one"`
+	Period StatementPeriod `json:"period"`
 	StatementMeter
 }
 

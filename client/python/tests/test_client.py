@@ -55,6 +55,12 @@ def test_a_price_is_charged_to_the_last_digit(client: Client) -> None:
     assert client.preview_billing(customer=CUSTOMER)[0]["amount"] == Decimal("123456789012345678.123456789013")
 
 
+def test_a_value_of_a_property_is_a_parameter_of_its_own(client: Client) -> None:
+    with pytest.raises(ProblemError) as refused:
+        client.get_usage(meter="python-calls", customer=CUSTOMER, group={"group.model": "large"})
+    assert refused.value.errors[0]["location"] == "query.group.model"
+
+
 def test_a_customer_of_any_name_is_found(client: Client) -> None:
     assert client.get_customer(CUSTOMER)["external_id"] == CUSTOMER
 

@@ -76,9 +76,9 @@ class Operations:
         answer: schema.Readiness = self.call("GET", "/readyz")
         return answer
 
-    def list_api_keys(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListAPIKey:
+    def list_api_keys(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListAPIKeyMetadata:
         """List API keys."""
-        answer: schema.ListAPIKey = self.call("GET", "/v1/api-keys", query={"page_size": page_size, "page_token": page_token})
+        answer: schema.ListAPIKeyMetadata = self.call("GET", "/v1/api-keys", query={"page_size": page_size, "page_token": page_token})
         return answer
 
     def create_api_key(self, body: schema.CreateAPIKey, *, idempotency_key: str | None = None) -> schema.CreatedAPIKey:
@@ -142,9 +142,9 @@ class Operations:
         answer: schema.LogOut = self.call("POST", "/v1/auth/logout-all")
         return answer
 
-    def set_password(self, body: schema.SetPassword) -> schema.SetPassword1:
+    def set_password(self, body: schema.SetPassword) -> schema.PasswordSet:
         """Change your password."""
-        answer: schema.SetPassword1 = self.call("PUT", "/v1/auth/password", body=body)
+        answer: schema.PasswordSet = self.call("PUT", "/v1/auth/password", body=body)
         return answer
 
     def get_session(self) -> schema.Session:
@@ -490,9 +490,9 @@ class Operations:
         answer: schema.SignedIn = self.call("POST", "/v1/invitations/accept", body=body)
         return answer
 
-    def accept_invitation_at_issuer(self, body: schema.AcceptAtIssuer) -> schema.AcceptAtIssuer1:
+    def accept_invitation_at_issuer(self, body: schema.AcceptAtIssuer) -> schema.SignInAtIssuer:
         """Accept an invitation at the tenant's OIDC issuer."""
-        answer: schema.AcceptAtIssuer1 = self.call("POST", "/v1/invitations/accept-at-issuer", body=body)
+        answer: schema.SignInAtIssuer = self.call("POST", "/v1/invitations/accept-at-issuer", body=body)
         return answer
 
     def find_invitation(self, body: schema.FindInvitation) -> schema.FoundInvitation:
@@ -554,9 +554,9 @@ class Operations:
         answer: schema.Meter = self.call("POST", "/v1/meters/{slug}/unarchive", path_parameters={"slug": slug})
         return answer
 
-    def ask_for_reset(self, body: schema.AskForReset) -> schema.AskForReset1:
+    def ask_for_reset(self, body: schema.AskForReset) -> schema.ResetAsked:
         """Ask for another password."""
-        answer: schema.AskForReset1 = self.call("POST", "/v1/password-resets", body=body)
+        answer: schema.ResetAsked = self.call("POST", "/v1/password-resets", body=body)
         return answer
 
     def list_pricing(
@@ -698,6 +698,7 @@ class Operations:
         *,
         meter: str,
         customer: str,
+        group: Mapping[str, str] | None = None,
         granularity: Literal["hour", "day", "week", "month"] | None = None,
         group_by: str | None = None,
         start: datetime | str | None = None,
@@ -710,6 +711,7 @@ class Operations:
             "GET",
             "/v1/usage",
             query={
+                **(group or {}),
                 "meter": meter,
                 "customer": customer,
                 "granularity": granularity,

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 from typing_extensions import NotRequired
 
 
-class APIKey(TypedDict):
+class APIKeyMetadata(TypedDict):
     created_at: str
     created_by: str
     expires_at: str | None
@@ -28,10 +28,6 @@ class AcceptAtIssuer(TypedDict):
     token: str
 
 
-class AcceptAtIssuer1(TypedDict):
-    location: str
-
-
 class AcceptInvitation(TypedDict):
     password: str
     token: str
@@ -39,10 +35,6 @@ class AcceptInvitation(TypedDict):
 
 class AskForReset(TypedDict):
     email: str
-
-
-class AskForReset1(TypedDict):
-    accepted: bool
 
 
 class AssignProduct(TypedDict):
@@ -565,8 +557,8 @@ class KeyOverlap(TypedDict):
     overlap_seconds: NotRequired[int]
 
 
-class ListAPIKey(TypedDict):
-    data: list[APIKey]
+class ListAPIKeyMetadata(TypedDict):
+    data: list[APIKeyMetadata]
     has_more: bool
     next_page_token: str | None
 
@@ -717,6 +709,10 @@ class OwnSession(TypedDict):
     current: bool
     expires_at: str
     id: str
+
+
+class PasswordSet(TypedDict):
+    changed: bool
 
 
 class PeriodClosed(TypedDict):
@@ -910,6 +906,10 @@ class RemoveMember(TypedDict):
     removed: bool
 
 
+class ResetAsked(TypedDict):
+    accepted: bool
+
+
 class ResolveReport(TypedDict):
     reason: str
     state: Literal["accepted", "rejected"]
@@ -985,10 +985,6 @@ class SetPassword(TypedDict):
     new: str
 
 
-class SetPassword1(TypedDict):
-    changed: bool
-
-
 class SetPricing(TypedDict):
     base_price: NotRequired[Decimal]
     confirm_retroactive: NotRequired[bool]
@@ -1005,6 +1001,10 @@ class SetProductPricing(TypedDict):
     effective_from: NotRequired[str]
     included_units: NotRequired[Decimal]
     overage_rate: NotRequired[Decimal]
+
+
+class SignInAtIssuer(TypedDict):
+    location: str
 
 
 class SignedIn(TypedDict):

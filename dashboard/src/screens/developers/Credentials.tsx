@@ -24,7 +24,7 @@ import { ended, expiry, lengths, overlaps, stateOf } from "./lifetimes";
 const needs = "api_keys:manage";
 
 /** What API keys and HMAC secrets have in common, and what one of them has. */
-export type Credential = Omit<Schema<"APIKey">, "prefix"> & Partial<Pick<Schema<"APIKey">, "prefix"> & Pick<Schema<"HMACSecret">, "signatures">>;
+export type Credential = Omit<Schema<"APIKeyMetadata">, "prefix"> & Partial<Pick<Schema<"APIKeyMetadata">, "prefix"> & Pick<Schema<"HMACSecret">, "signatures">>;
 
 export interface Kind {
   name: string;

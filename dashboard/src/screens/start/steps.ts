@@ -7,7 +7,7 @@ const days = 86_400_000; // milliseconds
 const soon = 2_000;
 
 /** Whether there is one that a program can send events with. */
-export const usable = (keys: Pick<Schema<"APIKey">, "scope" | "revoked_at">[]) => keys.some(({ scope, revoked_at }) => scope !== "read_only" && revoked_at === null);
+export const usable = (keys: Pick<Schema<"APIKeyMetadata">, "scope" | "revoked_at">[]) => keys.some(({ scope, revoked_at }) => scope !== "read_only" && revoked_at === null);
 
 /** Whether each step is done, as far as the API says it to somebody with these permissions. */
 export function useSteps() {

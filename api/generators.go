@@ -1,0 +1,109 @@
+package api
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+// adaptToGenerators changes the document where client generators would take a
+// keyword for more than this API promises. Requests are validated as before.
+func adaptToGenerators(document *huma.OpenAPI) {
+	openResponses(document)
+	describeDefaults(document)
+	requireText(document)
+}
+
+// openResponses lets responses and messages have fields that the document does
+// not name, so that a client that is generated today accepts one that is added
+// later. Request bodies stay closed.
+func openResponses(document *huma.OpenAPI) {
+	seen := map[*huma.Schema]bool{}
+	open := func(schema *huma.Schema) {
+		if schema.AdditionalProperties == false {
+			schema.AdditionalProperties = nil
+		}
+	}
+	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
+		for _, response := range op.Responses {
+			walkBodies(document, response.Content, seen, open)
+		}
+	}
+	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Webhooks}) {
+		walkBodies(document, op.RequestBody.Content, seen, open)
+	}
+}
+
+// describeDefaults replaces the defaults of request fields by a sentence:
+// openapi-typescript makes a field with the keyword default a required one.
+func describeDefaults(document *huma.OpenAPI) {
+	seen := map[*huma.Schema]bool{}
+	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
+		if op.RequestBody == nil {
+			continue
+		}
+		walkBodies(document, op.RequestBody.Content, seen, func(schema *huma.Schema) {
+			for _, field := range schema.Properties {
+				if field.Default == nil {
+					continue
+				}
+				separator := ""
+				if field.Description != "" {
+					separator = ". "
+				}
+				value, _ := json.Marshal(field.Default) // the document is marshalled too
+				field.Description += separator + "The default is " + strings.Trim(string(value), `"`)
+				field.Default = nil
+			}
+		})
+	}
+}
+
+// requireText documents that a required text of a path or query is not empty:
+// an empty one is refused as missing.
+func requireText(document *huma.OpenAPI) {
+	for _, op := range operationsIn(document) {
+		for _, p := range op.Parameters {
+			if p.In != "header" && p.Required && p.Schema.Type == huma.TypeString && p.Schema.MinLength == nil && len(p.Schema.Enum) == 0 {
+				least := 1
+				p.Schema.MinLength = &least
+			}
+		}
+	}
+}
+
+// walkBodies calls visit once for each schema of the bodies and each schema
+// that they refer to.
+func walkBodies(document *huma.OpenAPI, content map[string]*huma.MediaType, seen map[*huma.Schema]bool, visit func(*huma.Schema)) {
+	for _, body := range content {
+		if body.Schema != nil {
+			walk(document, body.Schema, seen, visit)
+		}
+	}
+}
+
+func walk(document *huma.OpenAPI, schema *huma.Schema, seen map[*huma.Schema]bool, visit func(*huma.Schema)) {
+	if schema.Ref != "" {
+		schema = document.Components.Schemas.Map()[path.Base(schema.Ref)]
+	}
+	if seen[schema] {
+		return
+	}
+	seen[schema] = true
+	visit(schema)
+	for _, field := range schema.Properties {
+		walk(document, field, seen, visit)
+	}
+	for _, one := range slices.Concat(schema.OneOf, schema.AnyOf, schema.AllOf) {
+		walk(document, one, seen, visit)
+	}
+	if schema.Items != nil {
+		walk(document, schema.Items, seen, visit)
+	}
+	if values, ok := schema.AdditionalProperties.(*huma.Schema); ok {
+		walk(document, values, seen, visit)
+	}
+}

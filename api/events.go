@@ -203,7 +203,7 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		eventType := events[i].EventType
 		switch {
 		case outcome.Archived != "":
-			once(eventType, "the meter of event type %q is archived: it is stored, and counted once meter %q is unarchived or another meter for it exists", eventType, outcome.Archived)
+			once(eventType, "the meter of event type %q is archived: the event is stored, and counted once meter %q is unarchived or another meter for the type exists", eventType, outcome.Archived)
 		case outcome.Unmetered:
 			once(eventType, "unrecognized event type %q: it is stored, and counted once a meter for it exists", eventType)
 		}

@@ -80,7 +80,7 @@ func TestWhereParametersAreOfAPropertyTheDocumentSaysHow(t *testing.T) {
 	t.Parallel()
 	for _, op := range operations(t) {
 		if op.Metadata["grouping"] == true {
-			require.Contains(t, op.Description, groupPrefix, op.OperationID)
+			require.Contains(t, op.Description, "group.", op.OperationID)
 		}
 	}
 }

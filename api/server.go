@@ -216,7 +216,9 @@ func (s *server) routes() {
 			"They are kept for 90 days. Requests that were refused as a whole are not in them."), s.eventCounts)
 
 	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series",
-		"Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.")), s.usage)
+		"Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. "+
+			"A value that is a JSON number, string, true, false or null selects that value: `0` the number, `\"0\"` the string. Any other text selects the string. "+
+			"An event without the property counts in null. Each group of an answer has the filter that selects it.")), s.usage)
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter",
 		"One customer's usage of each meter between start and end, this calendar month by default."), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number",

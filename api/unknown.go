@@ -12,15 +12,11 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// groupPrefix is how a query parameter begins that narrows usage to the values
-// of a property.
-const groupPrefix = "group."
-
-// groupParameter is the name of these parameters together in the document; no
-// query has it.
+// groupParameter is the name in the document of all parameters that begin with
+// metering.GroupPrefix; no query has it.
 const groupParameter = "group"
 
-// grouping has an operation take parameters that begin with groupPrefix.
+// grouping has an operation take parameters that begin with metering.GroupPrefix.
 func grouping(op huma.Operation) huma.Operation {
 	op.Metadata["grouping"] = true
 	explode := true
@@ -28,7 +24,7 @@ func grouping(op huma.Operation) huma.Operation {
 		Name: groupParameter, In: "query", Style: "form", Explode: &explode,
 		Description: "Values of properties, each as a parameter of its own, `group.<property>=value`: the keys of this object begin with `group.`",
 		Schema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
-		Example:     map[string]string{groupPrefix + "model": "large"},
+		Example:     map[string]string{metering.GroupPrefix + "model": "large"},
 	})
 	return op
 }
@@ -65,25 +61,32 @@ func refuseUnknownQuery(op *huma.Operation, raw string) error {
 		return metering.Invalid("query", "must be name=value pairs with & between them, percent-encoded")
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if op.Metadata["grouping"] == true && strings.HasPrefix(name, groupPrefix) {
+		if op.Metadata["grouping"] == true && strings.HasPrefix(name, metering.GroupPrefix) {
 			continue
 		}
 		location := shortened("query." + strings.ToValidUTF8(name, "�"))
 		if !slices.Contains(queryParameters(op), name) {
 			return metering.Invalid(location, "unknown parameter%s", offered(op))
 		}
-		if len(query[name]) > 1 {
+		if len(query[name]) > 1 && !isRepeatable(op, name) {
 			return metering.Invalid(location, "must be given once")
 		}
 	}
 	return nil
 }
 
+// isRepeatable reports whether a query parameter is an array, which repeats its name.
+func isRepeatable(op *huma.Operation, name string) bool {
+	return slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
+		return p.In == "query" && p.Name == name && p.Schema.Type == huma.TypeArray
+	})
+}
+
 // offered names the parameters that an operation takes.
 func offered(op *huma.Operation) string {
 	names := queryParameters(op)
 	if op.Metadata["grouping"] == true {
-		names = append(names, groupPrefix+"<property>")
+		names = append(names, metering.GroupPrefix+"<property>")
 	}
 	if len(names) == 0 {
 		return "; there are none here"

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -63,6 +61,7 @@ type usageGroup struct {
 	GroupKey json.RawMessage  `json:"group_key" doc:"Property name to value; empty for a meter without group_by"`
 	Windows  []usageWindow    `json:"windows" doc:"In order of time; windows without usage are left out"`
 	Subtotal metering.Decimal `json:"subtotal" doc:"Of the whole period, whatever the page"`
+	Filter   string           `json:"filter" example:"group.model=large" doc:"The query parameters that select this group alone; empty if it has all of the usage"`
 }
 
 type usageResult struct {
@@ -74,13 +73,16 @@ type usageResult struct {
 	Total         metering.Decimal     `json:"total" doc:"Of the whole period and all groups, whatever the page"`
 	HasMore       bool                 `json:"has_more"`
 	NextPageToken *string              `json:"next_page_token"`
+
+	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group $other, which has the groups of a meter beyond the first 10,000. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none"`
+	Warnings   []string          `json:"warnings,omitempty" doc:"Why a group filter may miss usage"`
 }
 
 type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days, weeks and months are those of the tenant's time zone; weeks begin on Monday"`
-	GroupBy     string               `query:"group_by" maxLength:"2048" doc:"Those of the meter's properties, separated by commas, by which groups are told apart; empty: all is one group; when absent: all properties" example:"model"`
+	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Those of the meter's properties by which groups are told apart: repeat the parameter, or separate names by commas. A value that is the name of a property is that property, also if the name has commas. Empty: all is one group; when absent: all properties" example:"[\"model\"]"`
 	Span
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Windows per page"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
@@ -107,7 +109,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	by, err := groupedBy(ctx, m, in.GroupBy)
+	by, err := groupedBy(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -126,10 +128,14 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
+	shown, err := grouped(page)
+	if err != nil {
+		return nil, err
+	}
 	result := usageResult{
 		Meter: usageMeter{m.ID.String(), m.Slug, m.EventType}, CustomerID: c.ExternalID,
 		Period: usagePeriod{at.Range.Start, at.Range.End}, Granularity: in.Granularity,
-		Groups: grouped(page), Total: page.Total, HasMore: page.More,
+		Groups: shown, Total: page.Total, HasMore: page.More, OtherTotal: page.Other, Warnings: filterWarnings(page),
 	}
 	if page.More {
 		last := page.Windows[len(page.Windows)-1]
@@ -139,23 +145,6 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	return &usageOutput{result}, nil
 }
 
-// grouped gives each group of a page its windows and subtotal.
-func grouped(page db.WindowPage) []usageGroup {
-	subtotals := make(map[metering.GroupID]metering.Decimal, len(page.Groups))
-	for _, g := range page.Groups {
-		subtotals[g.GroupID] = g.Total
-	}
-	groups := []usageGroup{}
-	for i, w := range page.Windows {
-		if i == 0 || w.GroupID != page.Windows[i-1].GroupID {
-			groups = append(groups, usageGroup{GroupKey: w.GroupKey, Subtotal: subtotals[w.GroupID]})
-		}
-		g := &groups[len(groups)-1]
-		g.Windows = append(g.Windows, usageWindow{w.Start.UTC(), w.End.UTC(), w.Value, w.LateValue, w.Final})
-	}
-	return groups
-}
-
 func (s *server) meterAndCustomer(ctx context.Context, slug, externalID string) (metering.Meter, metering.Customer, error) {
 	m, err := s.meter(ctx, slug)
 	if err != nil {
@@ -163,50 +152,6 @@ func (s *server) meterAndCustomer(ctx context.Context, slug, externalID string) 
 	}
 	c, err := s.customer(ctx, externalID)
 	return m, c, err
-}
-
-// groupFilters reads the query's group.<key>=value parameters.
-func groupFilters(ctx context.Context, m metering.Meter) (map[string]string, error) {
-	filters := make(map[string]string)
-	for name, values := range exchangeOf(ctx).request.URL.Query() {
-		key, ok := strings.CutPrefix(name, groupPrefix)
-		if !ok {
-			continue
-		}
-		if !slices.Contains(m.Version.GroupBy, key) {
-			return nil, metering.Invalid(shortened("query."+strings.ToValidUTF8(name, "�")), "not a dimension of the meter; %s", dimensions(m))
-		}
-		if len(values) > 1 || !storable(values[0]) {
-			return nil, metering.Invalid("query.group", "must have one value per property, in UTF-8")
-		}
-		filters[key] = values[0]
-	}
-	return filters, nil
-}
-
-// groupedBy reads the query's group_by: nil where it is absent.
-func groupedBy(ctx context.Context, m metering.Meter, given string) (properties []string, err error) {
-	if !exchangeOf(ctx).request.URL.Query().Has("group_by") {
-		return nil, nil
-	}
-	if given == "" {
-		return []string{}, nil
-	}
-	properties = strings.Split(given, ",")
-	for _, name := range properties {
-		if !slices.Contains(m.Version.GroupBy, name) {
-			return nil, metering.Invalid("query.group_by", "must name properties that the meter groups by; %s", dimensions(m))
-		}
-	}
-	return properties, nil
-}
-
-// dimensions names what a meter is grouped by.
-func dimensions(m metering.Meter) string {
-	if len(m.Version.GroupBy) == 0 {
-		return "it has none"
-	}
-	return "available: " + strings.Join(m.Version.GroupBy, ", ")
 }
 
 type summaryInput struct {

@@ -60,10 +60,10 @@ func TestAUsageResultIsAsTheSpecificationSays(t *testing.T) {
 		"period": {"start": "2026-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"},
 		"granularity": "hour",
 		"groups": [
-			{"group_key": {"model": "a"}, "subtotal": 7.5, "windows": [
+			{"group_key": {"model": "a"}, "subtotal": 7.5, "filter": "group.model=a", "windows": [
 				{"window_start": "2026-01-05T10:00:00Z", "window_end": "2026-01-05T11:00:00Z", "value": 3.5, "late_value": 0, "is_final": false},
 				{"window_start": "2026-01-05T11:00:00Z", "window_end": "2026-01-05T12:00:00Z", "value": 4, "late_value": 0, "is_final": false}]},
-			{"group_key": {"model": "b"}, "subtotal": 0.1, "windows": [
+			{"group_key": {"model": "b"}, "subtotal": 0.1, "filter": "group.model=b", "windows": [
 				{"window_start": "2026-01-05T10:00:00Z", "window_end": "2026-01-05T11:00:00Z", "value": 0.1, "late_value": 0, "is_final": false}]}
 		],
 		"total": 7.6, "has_more": false, "next_page_token": null

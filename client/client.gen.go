@@ -5387,6 +5387,11 @@ type UsageDiscrepancy struct {
 
 // UsageGroup defines model for UsageGroup.
 type UsageGroup struct {
+	// Filter The query parameters that select this group alone; empty if it has all of the usage
+	//
+	// Examples: group.model=large
+	Filter string `json:"filter"`
+
 	// GroupKey Property name to value; empty for a meter without group_by
 	GroupKey map[string]interface{} `json:"group_key"`
 
@@ -5421,10 +5426,16 @@ type UsageResult struct {
 	HasMore       bool         `json:"has_more"`
 	Meter         UsageMeter   `json:"meter"`
 	NextPageToken *string      `json:"next_page_token"`
-	Period        UsagePeriod  `json:"period"`
+
+	// OtherTotal Usage in the group $other, which has the groups of a meter beyond the first 10,000. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none
+	OtherTotal *json.Number `json:"other_total,omitempty"`
+	Period     UsagePeriod  `json:"period"`
 
 	// Total Of the whole period and all groups, whatever the page
 	Total json.Number `json:"total"`
+
+	// Warnings Why a group filter may miss usage
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // UsageResultGranularity defines model for UsageResult.Granularity.
@@ -5837,8 +5848,8 @@ type GetUsageParams struct {
 	// Granularity Days, weeks and months are those of the tenant's time zone; weeks begin on Monday
 	Granularity *GetUsageParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
 
-	// GroupBy Those of the meter's properties, separated by commas, by which groups are told apart; empty: all is one group; when absent: all properties
-	GroupBy *string `form:"group_by,omitempty" json:"group_by,omitempty"`
+	// GroupBy Those of the meter's properties by which groups are told apart: repeat the parameter, or separate names by commas. A value that is the name of a property is that property, also if the name has commas. Empty: all is one group; when absent: all properties
+	GroupBy *[]string `form:"group_by,omitempty" json:"group_by,omitempty"`
 
 	// Start The first instant; the start of the current billing period when absent
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
@@ -7601,7 +7612,7 @@ type ClientInterface interface {
 
 	// GetUsage Get a meter's usage as a time series
 	//
-	// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
+	// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10338,7 +10349,7 @@ func (c *Client) SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, req
 
 // GetUsage Get a meter's usage as a time series
 //
-// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
+// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
 //
 // Corresponds with GET /v1/usage (the `GetUsage` operationId).
 func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -15783,7 +15794,7 @@ func NewGetUsageRequest(server string, params *GetUsageParams) (*http.Request, e
 
 		if params.GroupBy != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "group_by", *params.GroupBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group_by", *params.GroupBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -18030,7 +18041,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageWithResponse Get a meter's usage as a time series
 	//
-	// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
+	// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26190,7 +26201,7 @@ func (c *ClientWithResponses) SaveOidcWithResponse(ctx context.Context, body Sav
 
 // GetUsageWithResponse Get a meter's usage as a time series
 //
-// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
+// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -34,7 +34,7 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 
 	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
 	require.NoError(t, err)
-	windows := func(start, end time.Time, groups map[string]string) db.WindowPage {
+	windows := func(start, end time.Time, groups map[string]json.RawMessage) db.WindowPage {
 		page, err := store.Usage.Windows(t.Context(), tenant, db.WindowQuery{
 			Customer: acme.ID, Meter: m, Range: metering.Range{Start: start, End: end}, Granularity: metering.Hour, Groups: groups, Limit: 20_000,
 		})
@@ -68,15 +68,25 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 	})
 
 	t.Run("WhoAsksForTheOthersGetsNobodyElse", func(t *testing.T) {
-		others := map[string]string{"$other": "true"}
+		others := map[string]json.RawMessage{"$other": json.RawMessage("true")}
 		require.Equal(t, fmt.Sprintf("%d.375", beyond), windows(hour.Start, hour.End, others).Total.String())
 		require.Equal(t, "0.375", windows(november.Add(time.Minute), november.Add(time.Hour), others).Total.String())
 	})
 
 	t.Run("WhoAsksForAGroupGetsNoneOfTheOthers", func(t *testing.T) {
-		require.Equal(t, "1.5", windows(hour.Start, hour.End, map[string]string{"session": "0"}).Total.String())
-		require.Equal(t, "0.5", windows(november.Add(time.Minute), november.Add(time.Hour), map[string]string{"session": "0"}).Total.String())
-		require.Empty(t, windows(hour.Start, hour.End, map[string]string{"session": fmt.Sprint(1 << 40)}).Windows)
+		session := func(number int) map[string]json.RawMessage {
+			return map[string]json.RawMessage{"session": json.RawMessage(fmt.Sprint(number))}
+		}
+		require.Equal(t, "1.5", windows(hour.Start, hour.End, session(0)).Total.String())
+		part := windows(november.Add(time.Minute), november.Add(time.Hour), session(0))
+		require.Equal(t, "0.5", part.Total.String())
+		require.Equal(t, "0.375", part.Other.String(), "which may be of this session too")
+		unknown := windows(hour.Start, hour.End, session(1<<40))
+		require.Empty(t, unknown.Windows)
+		require.Equal(t, fmt.Sprintf("%d.375", beyond), unknown.Other.String())
+		require.Nil(t, windows(hour.Start, hour.End, nil).Other)
+		require.Nil(t, windows(hour.Start, hour.End, map[string]json.RawMessage{"$other": json.RawMessage("true")}).Other)
+		require.Nil(t, windows(hour.End, hour.End.Add(time.Hour), session(0)).Other, "nothing is used then")
 	})
 
 	t.Run("ABackfillFoldsTheSame", func(t *testing.T) {

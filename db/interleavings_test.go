@@ -399,9 +399,10 @@ func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {
 			q.Range.End = q.Range.Start.Add(time.Duration(rapid.Int64Range(0, int64(2*time.Hour)).Draw(t, "length"))).Truncate(time.Microsecond)
 		}
 		if rapid.IntRange(0, 2).Draw(t, "filter") == 0 {
-			q.Groups = map[string]string{"model": rapid.SampledFrom([]string{"a", "1", "none"}).Draw(t, "model")}
+			model := rapid.SampledFrom([]string{`"a"`, `1`, `"1"`, `null`, `true`, `"none"`}).Draw(t, "model")
+			q.Groups = map[string]json.RawMessage{"model": json.RawMessage(model)}
 			if rapid.Bool().Draw(t, "region too") {
-				q.Groups["region"] = "eu"
+				q.Groups["region"] = json.RawMessage(`"eu"`)
 			}
 		}
 		if rapid.IntRange(0, 2).Draw(t, "group by") == 0 {

@@ -93,7 +93,7 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 	bucket := buckets[q.Granularity]
 	names, values := []string{}, []string{}
 	for name, value := range q.Groups {
-		names, values = append(names, name), append(values, value)
+		names, values = append(names, name), append(values, string(value))
 	}
 	rows, err := conn.Query(t.Context(), fmt.Sprintf(`
 		with counted as (`+counted+`)
@@ -102,7 +102,7 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 		  coalesce(sum(value) filter (where late), 0), count(*) filter (where late)
 		from counted
 		where meter_version_id = @version and @customer::bigint in (customer_id, 0) and ts >= @from and ts < @until
-		  and not exists (select from unnest(@names::text[], @values::text[]) as f (name, value) where group_key ->> name is distinct from value)
+		  and not exists (select from unnest(@names::text[], @values::text[]) as f (name, value) where group_key -> name is distinct from value::jsonb)
 		group by 1, 2, 3, 4
 		order by 1, 3`, bucket[0], bucket[1]),
 		pgx.NamedArgs{

@@ -140,8 +140,8 @@ type WindowQuery struct {
 	Meter       metering.Meter
 	Range       metering.Range
 	Granularity metering.Granularity
-	Groups      map[string]string // property → value as text; only groups that match all
-	GroupBy     []string          // properties of the meter's that keep groups apart: groups that differ in others alone are one; nil: all
+	Groups      map[string]json.RawMessage // property → value; only groups that match all
+	GroupBy     []string                   // properties of the meter's that keep groups apart: groups that differ in others alone are one; nil: all
 	After       *WindowCursor
 	Limit       int
 }
@@ -175,6 +175,8 @@ type WindowPage struct {
 	Groups  []GroupTotal
 	Total   metering.Decimal
 	More    bool
+	Other   *metering.Decimal // usage in OtherGroup, which may hold values of Groups; nil: there is none, or no Groups
+	Alike   bool              // no group has the values of Groups, and one has values of other JSON types with the same text
 }
 
 // Windows returns a page of windows ordered by group, then time, with the

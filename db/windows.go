@@ -25,6 +25,7 @@ type windowRead struct {
 
 	groups     map[metering.GroupID]metering.Group  // those that the query asks for, and what each is shown in
 	keys       map[metering.GroupID]json.RawMessage // of the groups that are shown
+	alike      bool                                 // a group has the text of the values that the query asks for
 	registered map[metering.GroupID]bool            // an event of any other counts in OtherGroup; read where edges are
 	edges      []windowPart                         // raw events at ragged ends, summed by the groups that are shown
 	closed     closedStreams
@@ -55,7 +56,32 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 	if page.Groups, page.Total, err = r.totals(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read subtotals: %w", err)
 	}
+	page.Alike = len(r.groups) == 0 && r.alike
+	if page.Other, err = r.otherTotal(ctx); err != nil {
+		return WindowPage{}, fmt.Errorf("read the other groups: %w", err)
+	}
 	return page, nil
+}
+
+// otherTotal sums the usage in OtherGroup, some of which may have the values that the
+// query asks for: they are not known. Returns nil if there is none.
+func (r *windowRead) otherTotal(ctx context.Context) (*metering.Decimal, error) {
+	if _, asked := r.groups[metering.OtherGroup.ID]; asked || len(r.Groups) == 0 {
+		return nil, nil
+	}
+	other := &windowRead{WindowQuery: r.WindowQuery, tenant: r.tenant, q: r.q, zone: r.zone, span: r.span}
+	other.GroupBy, other.Groups = nil, map[string]json.RawMessage{metering.OtherProperty: json.RawMessage("true")}
+	if err := other.loadGroups(ctx); err != nil || len(other.groups) == 0 {
+		return nil, err
+	}
+	if err := other.loadEdges(ctx); err != nil {
+		return nil, err
+	}
+	used, total, err := other.totals(ctx)
+	if err != nil || len(used) == 0 {
+		return nil, err
+	}
+	return &total, nil
 }
 
 // loadClosed reads which periods of the customer's are closed; none of the whole tenant's.
@@ -76,14 +102,16 @@ func (r *windowRead) loadClosed(ctx context.Context) error {
 func (r *windowRead) loadGroups(ctx context.Context) error {
 	names, values := make([]string, 0, len(r.Groups)), make([]string, 0, len(r.Groups))
 	for name, value := range r.Groups {
-		names, values = append(names, name), append(values, value)
+		names, values = append(names, name), append(values, string(value))
 	}
 	rows, err := r.q.Query(ctx, `
-		select group_id, group_key, asked
+		select group_id, group_key, asked, alike
 		from usage_groups, lateral (
-		  select not exists (select from unnest($3::text[], $4::text[]) as f (name, value) where group_key ->> name is distinct from value)
-		) filter (asked)
-		where tenant_id = $1 and meter_version_id = $2 and (asked or $5)`,
+		  select coalesce(bool_and(group_key -> name is not distinct from value::jsonb), true),
+		    coalesce(bool_and(group_key ? name and coalesce(group_key ->> name, 'null') = coalesce(value::jsonb #>> '{}', 'null')), true)
+		  from unnest($3::text[], $4::text[]) as f (name, value)
+		) filter (asked, alike)
+		where tenant_id = $1 and meter_version_id = $2 and (asked or alike or $5)`,
 		r.tenant, r.Meter.Version.ID, names, values, len(r.span.Ragged) > 0)
 	if err != nil {
 		return err
@@ -93,11 +121,11 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 	r.registered = make(map[metering.GroupID]bool)
 	for rows.Next() {
 		var group metering.Group
-		var asked bool
-		if err := rows.Scan((*[16]byte)(&group.ID), &group.Key, &asked); err != nil {
+		var asked, alike bool
+		if err := rows.Scan((*[16]byte)(&group.ID), &group.Key, &asked, &alike); err != nil {
 			return err
 		}
-		r.registered[group.ID] = true
+		r.registered[group.ID], r.alike = true, r.alike || alike
 		if !asked {
 			continue
 		}

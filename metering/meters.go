@@ -158,7 +158,7 @@ type Group struct {
 var NoGroup = newGroup([]byte(`{}`))
 
 // OtherGroup takes the events of every group beyond MaxGroupsPerMeter, so that totals stay exact.
-var OtherGroup = newGroup([]byte(`{"$other":true}`))
+var OtherGroup = newGroup([]byte(`{"` + OtherProperty + `":true}`))
 
 func newGroup(key []byte) Group {
 	hash := sha256.Sum256(key)
@@ -233,7 +233,7 @@ func groupValue(raw json.RawMessage) (json.RawMessage, error) {
 		if err := json.Unmarshal(raw, &text); err != nil {
 			return nil, err
 		}
-		return json.Marshal(text)
+		return plainJSON(text), nil
 	case '{', '[':
 		var tree any
 		decoder := json.NewDecoder(bytes.NewReader(raw))
@@ -241,11 +241,7 @@ func groupValue(raw json.RawMessage) (json.RawMessage, error) {
 		if err := decoder.Decode(&tree); err != nil {
 			return nil, err
 		}
-		text, err := json.Marshal(canonicalNumbers(tree))
-		if err != nil {
-			return nil, err
-		}
-		return json.Marshal(string(text))
+		return plainJSON(string(plainJSON(canonicalNumbers(tree)))), nil
 	case 't', 'f', 'n':
 		return raw, nil
 	default:

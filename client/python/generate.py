@@ -111,6 +111,8 @@ def reference(of: dict[str, Any]) -> str:
 
 
 def kind_of(of: dict[str, Any]) -> str:
+    if of.get("type") == "array":
+        return f"list[{kind_of(of['items'])}]"
     if "enum" in of:
         return f"Literal[{', '.join(map(repr, of['enum']))}]"
     if of.get("format") == "date-time":

@@ -1782,7 +1782,7 @@ export interface paths {
         };
         /**
          * Get a meter's usage as a time series
-         * @description Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by.
+         * @description Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
          */
         get: operations["get-usage"];
         put?: never;
@@ -5196,6 +5196,11 @@ export interface components {
             total_count: number;
         };
         UsageGroup: {
+            /**
+             * @description The query parameters that select this group alone; empty if it has all of the usage
+             * @example group.model=large
+             */
+            filter: string;
             /** @description Property name to value; empty for a meter without group_by */
             group_key: {
                 [key: string]: unknown;
@@ -5229,12 +5234,19 @@ export interface components {
             has_more: boolean;
             meter: components["schemas"]["UsageMeter"];
             next_page_token: string | null;
+            /**
+             * Format: decimal
+             * @description Usage in the group $other, which has the groups of a meter beyond the first 10,000. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none
+             */
+            other_total?: string;
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
              * @description Of the whole period and all groups, whatever the page
              */
             total: string;
+            /** @description Why a group filter may miss usage */
+            warnings?: string[];
         };
         UsageWindow: {
             /** @description Whether value never changes again: the window's billing period is closed */
@@ -9794,8 +9806,8 @@ export interface operations {
                 customer: string;
                 /** @description Days, weeks and months are those of the tenant's time zone; weeks begin on Monday */
                 granularity?: "hour" | "day" | "week" | "month";
-                /** @description Those of the meter's properties, separated by commas, by which groups are told apart; empty: all is one group; when absent: all properties */
-                group_by?: string;
+                /** @description Those of the meter's properties by which groups are told apart: repeat the parameter, or separate names by commas. A value that is the name of a property is that property, also if the name has commas. Empty: all is one group; when absent: all properties */
+                group_by?: string[];
                 /** @description The first instant; the start of the current billing period when absent */
                 start?: string;
                 /** @description The instant after the last; the end of the current billing period when absent */
@@ -10949,6 +10961,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "late_amount",
   "late_usage",
   "late_value",
+  "other_total",
   "ours",
   "overage_rate",
   "percent_change",

@@ -34,6 +34,7 @@ const start = "2026-11-01T00:00:00Z";
 const group = (key: Record<string, string>, value: string, late = "0") => ({
   group_key: key,
   subtotal: value,
+  filter: "",
   windows: [{ window_start: start, window_end: "2026-11-02T00:00:00Z", value, late_value: late, is_final: false }],
 });
 

@@ -1494,6 +1494,7 @@ class SyncRun(TypedDict):
 
 
 class UsageGroup(TypedDict):
+    filter: str
     group_key: dict[str, Any]
     subtotal: Decimal
     windows: list[UsageWindow]
@@ -1506,8 +1507,10 @@ class UsageResult(TypedDict):
     has_more: bool
     meter: UsageMeter
     next_page_token: str | None
+    other_total: NotRequired[Decimal]
     period: UsagePeriod
     total: Decimal
+    warnings: NotRequired[list[str]]
 
 
 class Customer(TypedDict):

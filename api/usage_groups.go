@@ -1,0 +1,104 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// grouped gives each group of a page its windows, subtotal and filter.
+func grouped(page db.WindowPage) ([]usageGroup, error) {
+	subtotals := make(map[metering.GroupID]metering.Decimal, len(page.Groups))
+	for _, g := range page.Groups {
+		subtotals[g.GroupID] = g.Total
+	}
+	groups := []usageGroup{}
+	for i, w := range page.Windows {
+		if i == 0 || w.GroupID != page.Windows[i-1].GroupID {
+			filter, err := metering.FilterOf(w.GroupKey)
+			if err != nil {
+				return nil, fmt.Errorf("group key: %w", err)
+			}
+			groups = append(groups, usageGroup{GroupKey: w.GroupKey, Subtotal: subtotals[w.GroupID], Filter: filter})
+		}
+		g := &groups[len(groups)-1]
+		g.Windows = append(g.Windows, usageWindow{w.Start.UTC(), w.End.UTC(), w.Value, w.LateValue, w.Final})
+	}
+	return groups, nil
+}
+
+// groupFilters reads the query's group.<property>=value parameters.
+func groupFilters(ctx context.Context, m metering.Meter) (map[string]json.RawMessage, error) {
+	filters := make(map[string]json.RawMessage)
+	for name, values := range exchangeOf(ctx).request.URL.Query() {
+		property, ok := strings.CutPrefix(name, metering.GroupPrefix)
+		if !ok {
+			continue
+		}
+		location := shortened("query." + strings.ToValidUTF8(name, "�"))
+		other := property == metering.OtherProperty && len(m.Version.GroupBy) > 0
+		if !other && !slices.Contains(m.Version.GroupBy, property) {
+			return nil, metering.Invalid(location, "not a dimension of the meter; %s", dimensions(m))
+		}
+		if len(values) > 1 || !storable(values[0]) {
+			return nil, metering.Invalid(location, "must be given once, in UTF-8 without NUL")
+		}
+		if other && values[0] != "true" {
+			return nil, metering.Invalid(location, "must be true: the group has no other value")
+		}
+		filters[property] = metering.ParseGroupValue(values[0])
+	}
+	if _, other := filters[metering.OtherProperty]; other && len(filters) > 1 {
+		return nil, metering.Invalid("query."+metering.GroupPrefix+metering.OtherProperty, "must be the only filter: which values its usage has is not known")
+	}
+	return filters, nil
+}
+
+// filterWarnings names usage that the group filters of a query may have missed.
+func filterWarnings(page db.WindowPage) (warnings []string) {
+	if page.Other != nil {
+		warnings = append(warnings, "the group $other has usage (other_total), some of which may have the values of the group filters: total is without it")
+	}
+	if page.Alike {
+		warnings = append(warnings, "no group has these values, but one has the same text as another JSON type: a number, true, false or null selects that value, and a text in double quotes selects the string")
+	}
+	return warnings
+}
+
+// groupedBy reads the query's group_by; nil if it is absent.
+func groupedBy(ctx context.Context, m metering.Meter) (properties []string, err error) {
+	query := exchangeOf(ctx).request.URL.Query()
+	if !query.Has("group_by") {
+		return nil, nil
+	}
+	given := query["group_by"]
+	if len(given) == 1 && given[0] == "" {
+		return []string{}, nil
+	}
+	for _, value := range given {
+		names := []string{value}
+		if !slices.Contains(m.Version.GroupBy, value) {
+			names = strings.Split(value, ",")
+		}
+		for _, name := range names {
+			if !slices.Contains(m.Version.GroupBy, name) {
+				return nil, metering.Invalid("query.group_by", "must name properties that the meter groups by; %s", dimensions(m))
+			}
+			properties = append(properties, name)
+		}
+	}
+	return properties, nil
+}
+
+// dimensions names what a meter is grouped by.
+func dimensions(m metering.Meter) string {
+	if len(m.Version.GroupBy) == 0 {
+		return "it has none"
+	}
+	return "available: " + strings.Join(m.Version.GroupBy, ", ")
+}

@@ -1,10 +1,7 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -144,36 +141,6 @@ type objectSchema struct{}
 
 func (objectSchema) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
-}
-
-// numbersKept is any JSON value with its numbers as they were sent: of one that
-// no float holds, validation can name the place.
-type numbersKept struct{ into *any }
-
-func (n numbersKept) UnmarshalJSON(text []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	return decoder.Decode(n.into)
-}
-
-// unmarshal is json.Unmarshal with errors that do not repeat what was sent.
-func unmarshal(data []byte, into any) error {
-	if tree, whole := into.(*any); whole {
-		into = &numbersKept{tree}
-	}
-	err := json.Unmarshal(data, into)
-	if err == nil {
-		return nil
-	}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("is not JSON at byte %d", syntax.Offset)
-	}
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) {
-		return fmt.Errorf("has a value of the wrong kind at byte %d", mismatch.Offset)
-	}
-	return err
 }
 
 // describeStatus documents that a POST or PUT also answers with status.

@@ -160,9 +160,10 @@ func shortened(location string) string {
 }
 
 // adaptHuma makes huma answer with our problems, and describe arrays that are
-// never null. Both settings are global to the process.
+// never null, and compare names exactly. The settings are global to the process.
 var adaptHuma = sync.OnceFunc(func() {
 	huma.DefaultArrayNullable = false
+	huma.ValidateStrictCasing = true
 	huma.NewError = func(status int, _ string, errs ...error) huma.StatusError {
 		return frameworkProblem(status, errs)
 	}
@@ -174,12 +175,30 @@ var adaptHuma = sync.OnceFunc(func() {
 			}
 			status = http.StatusBadRequest // the client went away
 		}
+		if problem := unclearBody(errs); problem != nil {
+			return x.problem(ctx, problemOf(problem))
+		}
 		if status == http.StatusInternalServerError {
 			x.err = errors.Join(errs...) // those of validation may repeat what was sent
 		}
 		return x.problem(ctx, frameworkProblem(status, errs))
 	}
 })
+
+// unclearBody returns the rule that unmarshal has found broken. Of its error huma keeps the
+// text alone, beside the body.
+func unclearBody(errs []error) error {
+	for _, err := range errs {
+		var detail *huma.ErrorDetail
+		if !errors.As(err, &detail) || detail.Location != "body" {
+			continue
+		}
+		if body, sent := detail.Value.(string); sent {
+			return unclearRule([]byte(body))
+		}
+	}
+	return nil
+}
 
 func (x *exchange) problem(ctx huma.Context, p *Problem) *Problem {
 	x.address(p, ctx.SetHeader)

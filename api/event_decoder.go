@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,21 +13,25 @@ import (
 )
 
 // eventDecoder reads events from a body as it arrives, in one pass, without holding
-// the body. Names of fields are compared as encoding/json does.
+// the body. What an event may not have rejects that event alone.
 type eventDecoder struct {
 	*jsontext.Decoder
 	texts map[string]string // event types and customers, which the events of a batch share
+	seen  uint8             // of the event that is read: a bit for each of eventFields
 }
 
 func newEventDecoder(body io.Reader) *eventDecoder {
 	return &eventDecoder{
-		Decoder: jsontext.NewDecoder(&shortBlanks{from: body}, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
+		Decoder: jsontext.NewDecoder(&trimmer{from: body}, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
 		texts:   make(map[string]string),
 	}
 }
 
 // maxShared bounds the bytes of a text that is looked for among those that were read before.
 const maxShared = 255
+
+// notAnObject rejects a value that is no event.
+var notAnObject = metering.Rejection{Code: "invalid_event", Field: "event", Message: "must be an object"}
 
 // event reads the next value. One of the wrong kind somewhere in it rejects that
 // event only; err then is nil.
@@ -38,12 +41,13 @@ func (d *eventDecoder) event() (e sentEvent, err error) {
 		return e, d.SkipValue()
 	case '{':
 	default:
-		e.rejection = &metering.Rejection{Code: "invalid_event", Field: "event", Message: "must be an object"}
+		e.rejection = new(notAnObject)
 		return e, d.SkipValue()
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return e, err
 	}
+	d.seen = 0
 	for d.PeekKind() != '}' {
 		name, err := d.ReadValue()
 		if err != nil {
@@ -61,45 +65,86 @@ func (d *eventDecoder) event() (e sentEvent, err error) {
 func (d *eventDecoder) field(e *sentEvent, name jsontext.Value) (err error) {
 	switch string(name) {
 	case `"event_type"`:
+		d.once(e, 0)
 		return d.text(e, "event_type", &e.EventType)
 	case `"customer_id"`:
+		d.once(e, 1)
 		return d.text(e, "customer_id", &e.CustomerID)
 	case `"timestamp"`:
+		d.once(e, 2)
 		return d.optional(e, "timestamp", &e.Timestamp)
 	case `"value"`:
+		d.once(e, 3)
 		return d.raw(&e.Value)
 	case `"properties"`:
+		d.once(e, 4)
 		return d.raw(&e.Properties)
 	case `"idempotency_key"`:
+		d.once(e, 5)
 		return d.optional(e, "idempotency_key", &e.IdempotencyKey)
 	}
-	written := unquote(name)
-	known := slices.IndexFunc(eventFields, func(field string) bool { return strings.EqualFold(field, written) })
-	if known >= 0 {
-		return d.field(e, jsontext.Value(`"`+eventFields[known]+`"`))
-	}
-	if len(e.ignored) < maxUnknownFields {
+	written, ok := unquote(name)
+	switch {
+	case !ok:
+		e.reject("invalid_event", "event", "must have names that are "+validUTF8)
+	case slices.Contains(eventFields, written): // with escapes
+		return d.field(e, jsontext.Value(`"`+written+`"`))
+	case slices.Contains(e.ignored, written):
+		e.reject(codeDuplicateName, metering.ShortName(written), givenTwice)
+	case len(e.ignored) < maxUnknownFields:
 		e.ignored = append(e.ignored, written)
 	}
 	return d.SkipValue()
 }
 
+// codeDuplicateName is the code of a rejected event, which has a field twice.
+const codeDuplicateName = "duplicate_name"
+
+const (
+	givenTwice = "must be given once"
+	validUTF8  = "UTF-8, without lone surrogates"
+)
+
+// once rejects the event if it has the field already.
+func (d *eventDecoder) once(e *sentEvent, field int) {
+	if d.seen&(1<<field) != 0 {
+		e.reject(codeDuplicateName, eventFields[field], givenTwice)
+	}
+	d.seen |= 1 << field
+}
+
+// reject keeps the first rule that the event breaks.
+func (e *sentEvent) reject(code, field, message string) {
+	if e.rejection == nil {
+		e.rejection = &metering.Rejection{Code: code, Field: field, Message: message}
+	}
+}
+
 // text reads a text that other events are likely to have too. null changes nothing.
 func (d *eventDecoder) text(e *sentEvent, field string, into *string) error {
 	literal, err := d.literal(e, field)
-	if literal != nil {
-		*into = d.shared(literal)
+	if literal == nil {
+		return err
 	}
+	text, ok := d.shared(literal)
+	if !ok {
+		e.reject("invalid_"+field, field, "must be "+validUTF8)
+	}
+	*into = text
 	return err
 }
 
 // optional reads a text that may be absent, as null is.
 func (d *eventDecoder) optional(e *sentEvent, field string, into **string) error {
-	*into = nil
 	literal, err := d.literal(e, field)
-	if literal != nil {
-		*into = new(unquote(literal))
+	if literal == nil {
+		return err
 	}
+	text, ok := unquote(literal)
+	if !ok {
+		e.reject("invalid_"+field, field, "must be "+validUTF8)
+	}
+	*into = &text
 	return err
 }
 
@@ -112,9 +157,7 @@ func (d *eventDecoder) literal(e *sentEvent, field string) (jsontext.Value, erro
 	case '"':
 		return d.ReadValue()
 	}
-	if e.rejection == nil {
-		e.rejection = &metering.Rejection{Code: "invalid_" + field, Field: field, Message: "must be a string"}
-	}
+	e.reject("invalid_"+field, field, "must be a string")
 	return nil, d.SkipValue()
 }
 
@@ -127,42 +170,52 @@ func (d *eventDecoder) raw(into *json.RawMessage) error {
 	return err
 }
 
-// shared is the text of a JSON string, the same one where an event before had it.
-func (d *eventDecoder) shared(literal jsontext.Value) string {
+// shared unquotes a JSON string, into the same text as an event before that had it.
+func (d *eventDecoder) shared(literal jsontext.Value) (text string, ok bool) {
 	if text, known := d.texts[string(literal)]; known {
-		return text
+		return text, true
 	}
-	text := unquote(literal)
-	if len(literal) <= maxShared {
+	text, ok = unquote(literal)
+	if ok && len(literal) <= maxShared {
 		d.texts[string(literal)] = text
 	}
-	return text
+	return text, ok
 }
 
-// unquote is the text of a JSON string; what is not UTF-8 becomes U+FFFD.
-func unquote(literal jsontext.Value) string {
+// unquote returns the text of a JSON string, and whether it is UTF-8 without lone surrogates.
+func unquote(literal jsontext.Value) (text string, ok bool) {
 	within := literal[1 : len(literal)-1]
 	if !slices.Contains(within, '\\') && utf8.Valid(within) {
-		return string(within)
+		return string(within), true
 	}
-	text, _ := jsontext.AppendUnquote(nil, literal) // the decoder has seen that it is a string
-	return string(text)
+	unquoted, err := jsontext.AppendUnquote(nil, literal)
+	return string(unquoted), err == nil
 }
 
-// batch reads {"events": […]}, and stops at the first event too many. Other
-// fields are skipped, and noted.
+// batch reads {"events": […]}, and stops at the first event too many. It skips
+// other fields and keeps their names.
 func (d *eventDecoder) batch() (batch sentEvents, err error) {
 	if token, err := d.ReadToken(); err != nil {
 		return batch, d.malformed(err)
 	} else if token.Kind() != '{' {
 		return batch, metering.Invalid("body", "must be an object with events")
 	}
-	for fields := 0; d.PeekKind() != '}'; fields++ {
+	seen := make(map[string]bool)
+	for d.PeekKind() != '}' {
 		name, err := d.ReadValue()
 		if err != nil {
 			return batch, d.malformed(err)
 		}
-		field := unquote(name)
+		field, ok := unquote(name)
+		switch {
+		case !ok:
+			return batch, metering.Invalid("body", "must have names that are "+validUTF8)
+		case seen[field]:
+			return batch, metering.Invalid("body."+metering.ShortName(field), givenTwice)
+		case len(seen) > maxSkippedFields:
+			return batch, metering.Invalid("body", "must have at most %d fields", maxSkippedFields)
+		}
+		seen[field] = true
 		if field == "events" {
 			if batch.events, err = d.events(); err != nil {
 				return batch, err
@@ -172,9 +225,6 @@ func (d *eventDecoder) batch() (batch sentEvents, err error) {
 		batch.ignored = append(batch.ignored, field)
 		if err := d.SkipValue(); err != nil {
 			return batch, d.malformed(err)
-		}
-		if fields > maxSkippedFields {
-			return batch, metering.Invalid("body", "must have at most %d fields", maxSkippedFields)
 		}
 	}
 	if _, err := d.ReadToken(); err != nil {

@@ -3,58 +3,97 @@ package api
 import (
 	"fmt"
 	"io"
-	"strings"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // eventFields are those that an event has.
 var eventFields = []string{"event_type", "customer_id", "timestamp", "value", "properties", "idempotency_key"}
 
-// Bounds of what is said about fields that an event does not have.
-const (
-	maxUnknownFields = 20 // of a request, and of one event
-	maxUnknownName   = 64
-)
+// maxUnknownFields bounds the warnings about fields that an event does not have, of a
+// request and of one event.
+const maxUnknownFields = 20
 
 // maxBlanks of white space in a row are more than anybody indents by.
 const maxBlanks = 1 << 10
 
-// shortBlanks leaves out white space between tokens beyond so much of it in a
-// row: a decoder would keep all of it.
-type shortBlanks struct {
+// maxNesting is the depth that the decoder refuses to exceed.
+const maxNesting = 10_000
+
+// trimmer removes from a body the white space between tokens beyond maxBlanks in a row,
+// which a decoder would keep, and the content of values at maxNesting, at which a decoder
+// would fail: the event breaks a rule of its own there, or the field is ignored.
+type trimmer struct {
 	from     io.Reader
 	blanks   int // in a row, up to here
+	depth    int
 	inString bool
 	escaped  bool
 }
 
-// Read reads on where all that has come is left out.
-func (b *shortBlanks) Read(p []byte) (n int, err error) {
+// Read reads on if it has removed everything that has come.
+func (b *trimmer) Read(p []byte) (n int, err error) {
 	for n == 0 && err == nil {
 		n, err = b.from.Read(p)
-		n = b.shorten(p[:n])
+		n = b.trim(p[:n])
 	}
 	return n, err
 }
 
-// shorten moves what stays of a text to its beginning and returns its length.
-func (b *shortBlanks) shorten(text []byte) (n int) {
-	for _, c := range text {
-		switch {
-		case b.escaped:
-			b.escaped = false
-		case b.inString:
-			b.inString, b.escaped = c != '"', c == '\\'
-		case c == ' ' || c == '\t' || c == '\r' || c == '\n':
+// trim moves the bytes that stay to the beginning of text and returns their number.
+func (b *trimmer) trim(text []byte) (n int) {
+	for i := 0; i < len(text); i++ {
+		if b.inString {
+			run := b.restOfString(text[i:])
+			if b.depth < maxNesting {
+				if n < i {
+					copy(text[n:], text[i:i+run])
+				}
+				n += run
+			}
+			i += run - 1
+			continue
+		}
+		deep := b.depth >= maxNesting
+		switch c := text[i]; c {
+		case ' ', '\t', '\r', '\n':
 			if b.blanks++; b.blanks > maxBlanks {
 				continue
 			}
 		default:
-			b.inString, b.blanks = c == '"', 0
+			b.blanks = 0
+			switch c {
+			case '"':
+				b.inString = true
+			case '{', '[':
+				b.depth++
+			case '}', ']':
+				b.depth--
+			}
 		}
-		text[n] = c
+		if deep && b.depth >= maxNesting {
+			continue
+		}
+		text[n] = text[i]
 		n++
 	}
 	return n
+}
+
+// restOfString returns how much of text, which has begun within a string, belongs to it.
+func (b *trimmer) restOfString(text []byte) int {
+	for i, c := range text {
+		switch {
+		case b.escaped:
+			b.escaped = false
+		case c == '\\':
+			b.escaped = true
+		case c == '"':
+			b.inString = false
+			return i + 1
+		}
+	}
+	return len(text)
 }
 
 // fieldWarnings says once of each unknown field where it was found first.
@@ -72,9 +111,6 @@ func (w *fieldWarnings) of(place string, names []string) {
 			w.seen = make(map[string]bool)
 		}
 		w.seen[name] = true
-		if len(name) > maxUnknownName {
-			name = strings.ToValidUTF8(name[:maxUnknownName], "") + "…"
-		}
-		w.texts = append(w.texts, fmt.Sprintf("unknown field %q of %s is ignored", name, place))
+		w.texts = append(w.texts, fmt.Sprintf("unknown field %q of %s is ignored", metering.ShortName(name), place))
 	}
 }

@@ -24,7 +24,7 @@ func TestLongWhiteSpaceIsLeftOut(t *testing.T) {
 		`[1` + blanks + `2]`:        `[1` + most + `2]`,
 	} {
 		for _, from := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
-			got, err := io.ReadAll(&shortBlanks{from: from})
+			got, err := io.ReadAll(&trimmer{from: from})
 			require.NoError(t, err)
 			require.Equal(t, want, string(got))
 			require.Equal(t, json.Valid([]byte(text)), json.Valid(got))

@@ -46,7 +46,7 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		if err != nil {
 			return ingestResult{}, decoder.malformed(err)
 		}
-		if sent.rejection != nil && sent.rejection.Field == "event" {
+		if sent.rejection != nil && *sent.rejection == notAnObject {
 			return ingestResult{}, metering.Invalid("body", "expected one event; send arrays to "+eventsPath+"/batch")
 		}
 		if err := decoder.atEnd(); err != nil {
@@ -81,7 +81,11 @@ func (s *server) rejected(ctx context.Context, r *metering.Rejection) error {
 // refusal is the problem of an event that was sent alone. It has the rule's code that
 // the errors of a batch have.
 func refusal(r *metering.Rejection) error {
-	err := metering.Invalid("body."+r.Field, "%s", r.Message)
+	location := "body." + r.Field
+	if r.Code == notAnObject.Code {
+		location = "body"
+	}
+	err := metering.Invalid(location, "%s", r.Message)
 	err.Fields[0].Code = metering.FieldCode(r.Code)
 	return err
 }

@@ -144,7 +144,7 @@ func TestATypoInAnEventIsWarnedAbout(t *testing.T) {
 		{"event_type":"call","customer_id":"acme","properties":{"model":"a","Region":"eu"}},
 		{"event_type":"call","customer_id":"acme","customer":5,"properties":{"model":"a","region":"eu"},"timestamp":7},
 		{"event_type":"call","customer_id":"acme","idempotency_key":"k"},
-		{"EVENT_TYPE":"call","customer_id":"acme","\u00e9\u0000":{"deep":"}"},"properties":{"model":"a","region":"eu"}, "customer":1},
+		{"event_type":"call","customer_id":"acme","\u00e9\u0000":{"deep":"}"},"properties":{"model":"a","region":"eu"}, "customer":1},
 		{"event_type":"call","customer_id":"acme"}
 	]}`).Warnings[1:], "what breaks a rule is named too")
 	require.Empty(t, b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","idempotency_key":"k"}`).Warnings, "of a repeat, nothing is counted")

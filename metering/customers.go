@@ -1,7 +1,6 @@
 package metering
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -31,7 +30,7 @@ var erasedName = regexp.MustCompile(`^erased-[0-9]+$`)
 
 // customerRule returns the rule that a customer's ExternalID breaks, or "".
 func customerRule(externalID string) string {
-	if erasedName.MatchString(externalID) {
+	if strings.HasPrefix(externalID, "erased-") && erasedName.MatchString(externalID) {
 		return "must not be 'erased-' and a number, which is an erased customer's name"
 	}
 	return textRule(externalID)
@@ -53,12 +52,8 @@ func (c Customer) Validate() error {
 	if len(c.Metadata) == 0 {
 		return nil
 	}
-	clean, rejection := judgeProperties(c.Metadata)
-	if rejection != nil {
+	if rejection := judgeProperties(c.Metadata); rejection != nil {
 		return Invalid("body.metadata", "%s", rejection.Message)
-	}
-	if bytes.Count(clean, []byte(lostText)) > bytes.Count(c.Metadata, []byte(lostText)) {
-		return Invalid("body.metadata", "must be UTF-8") // a lone surrogate, which the database refuses
 	}
 	return nil
 }

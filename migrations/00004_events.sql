@@ -18,11 +18,12 @@ comment on table event_keys is 'The idempotency keys of events, so that no event
 -- +goose StatementBegin
 -- What an idempotency key is known by: a UUID is itself, so that those that are
 -- made in the order of time lie beside each other; of any other, the first 16
--- bytes of its SHA-256. The service does the same where it claims keys. Neither
+-- bytes of its SHA-256, with the version of a UUID set to 8. A UUID of that version
+-- counts as any other key, so no key is the digest of another. The service does the same where it claims keys. Neither
 -- strict nor immutable, so that it becomes part of the statement that calls it.
 create function event_key(sent text) returns uuid language sql stable parallel safe
-return case when sent ~ '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' then sent::uuid
-  else encode(substring(sha256(convert_to(sent, 'UTF8')) for 16), 'hex')::uuid end;
+return case when sent ~ '^[0-9a-f]{8}-[0-9a-f]{4}-[0-79a-f][0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}$' then sent::uuid
+  else overlay(encode(substring(sha256(convert_to(sent, 'UTF8')) for 16), 'hex') placing '8' from 13)::uuid end;
 -- +goose StatementEnd
 
 -- Append only, but for what an erased customer's events said of somebody: no unique index, no foreign key and no trigger, because each of

@@ -11,6 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+const idempotencyHeader = "Idempotency-Key"
+
 // Repeatable is what a request that creates something may come with.
 type Repeatable struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret"`
@@ -24,7 +26,7 @@ func once[Shown any](ctx context.Context, s *server, in Repeatable, operation st
 		return shown, false, err
 	}
 	if !storable(in.IdempotencyKey) {
-		return shown, false, metering.Invalid("header.Idempotency-Key", "must be UTF-8 without NUL")
+		return shown, false, metering.Invalid("header."+idempotencyHeader, "must be UTF-8 without NUL")
 	}
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -3,11 +3,14 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
@@ -128,4 +131,66 @@ func TestEveryCreationCanBeRepeated(t *testing.T) {
 		delete(missing, path)
 	}
 	require.Empty(t, missing)
+}
+
+// TestEveryPOSTHonoursAKeyOrRefusesIt walks the document. The creations above are made once
+// under a key; no other operation has an effect with one.
+func TestEveryPOSTHonoursAKeyOrRefusesIt(t *testing.T) {
+	t.Parallel()
+	_, text, err := api.Documents(known)
+	require.NoError(t, err)
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	require.NoError(t, err)
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.ingest(t, "/v1/events", hello)
+	refused := 0
+	for path, item := range document.Paths.Map() {
+		if item.Post == nil || item.Post.OperationID == "receive-provider-event" {
+			continue
+		}
+		r := goodRequest("POST", path, item.Post)
+		for _, name := range []string{"external_id", "slug", "id", "tenant_id", "period", "meter", "type", "message"} {
+			r = r.with("path", name, goodValue(name))
+		}
+		body := ""
+		if item.Post.RequestBody != nil {
+			body = goodJSON(item.Post.RequestBody.Value.Content["application/json"].Schema.Value)
+		}
+		refusal := func(keys ...string) api.Problem {
+			t.Helper()
+			request, err := http.NewRequestWithContext(t.Context(), "POST", b.url+r.path, strings.NewReader(body))
+			require.NoError(t, err)
+			request.Header = http.Header{"Authorization": {"Bearer " + b.key}, "Content-Type": {"application/json"}, "Idempotency-Key": keys}
+			response, err := http.DefaultClient.Do(request)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			text, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.Equal(t, 422, response.StatusCode, "%s %s", path, text)
+			var p api.Problem
+			require.NoError(t, json.Unmarshal(text, &p))
+			require.Equal(t, "header.Idempotency-Key", p.Errors[0].Location, path)
+			return p
+		}
+		if item.Post.Parameters.GetByInAndName("header", "Idempotency-Key") != nil {
+			require.Equal(t, "must not be empty", refusal("").Errors[0].Message, path)
+			require.Equal(t, "must be given once", refusal("a", "b").Errors[0].Message, path)
+			continue
+		}
+		if item.Post.Extensions["x-permission"] == "session:own" {
+			continue // needs a session
+		}
+		for range 2 {
+			p := refusal("k")
+			require.Contains(t, p.Errors[0].Message, "must be absent", path)
+			if strings.HasPrefix(path, "/v1/events") {
+				require.Equal(t, "must be absent: give each event an idempotency_key instead", p.Errors[0].Message)
+			}
+		}
+		refused++
+	}
+	require.Greater(t, refused, 25)
+	require.Equal(t, `{"total":2}`, b.total(t, "acme"))
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/customers/acme/upsert", `{}`, "Idempotency-Key: k").status, "a PUT is safe to repeat")
 }

@@ -45,6 +45,9 @@ func (s *server) refuseUnknown(ctx huma.Context, next func(huma.Context)) {
 	if err == nil {
 		err = refuseUnusedBody(ctx.Operation(), request)
 	}
+	if err == nil {
+		err = refuseUnusedKey(ctx.Operation(), request)
+	}
 	if err != nil {
 		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
 		return
@@ -80,6 +83,26 @@ func isRepeatable(op *huma.Operation, name string) bool {
 	return slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
 		return p.In == "query" && p.Name == name && p.Schema.Type == huma.TypeArray
 	})
+}
+
+// refuseUnusedKey refuses an Idempotency-Key that a POST would ignore: its caller would take a
+// repeat to be safe. Other methods are safe to repeat, and providers send what they like.
+func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
+	const location = "header." + idempotencyHeader
+	keys := request.Header.Values(idempotencyHeader)
+	switch honoured := slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "header" && p.Name == idempotencyHeader }); {
+	case len(keys) == 0, op.Method != http.MethodPost, op.Path == providerEventsPath:
+		return nil
+	case !honoured && strings.HasPrefix(op.Path, eventsPath):
+		return metering.Invalid(location, "must be absent: give each event an idempotency_key instead")
+	case !honoured:
+		return metering.Invalid(location, "must be absent: this operation does not honour it")
+	case len(keys) > 1:
+		return metering.Invalid(location, "must be given once")
+	case keys[0] == "":
+		return metering.Invalid(location, "must not be empty")
+	}
+	return nil
 }
 
 // offered names the parameters that an operation takes.

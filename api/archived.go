@@ -44,13 +44,14 @@ func (s *server) archivedFrom(archive bool) time.Time {
 	return time.Time{}
 }
 
-func (s *server) archiveCustomer(archive bool) func(context.Context, *getCustomerInput) (*customerOutput, error) {
-	return func(ctx context.Context, in *getCustomerInput) (*customerOutput, error) {
+func (s *server) archiveCustomer(archive bool) func(context.Context, *CustomerPath) (*customerOutput, error) {
+	return func(ctx context.Context, in *CustomerPath) (*customerOutput, error) {
 		who := principalOf(ctx)
-		if _, err := s.customer(ctx, in.ExternalID); err != nil {
+		c, err := s.customerAt(ctx, *in)
+		if err != nil {
 			return nil, err
 		}
-		c, err := s.Store.Customers.Archive(ctx, who.Tenant.ID, who.Actor, in.ExternalID, s.archivedFrom(archive))
+		c, err = s.Store.Customers.Archive(ctx, who.Tenant.ID, who.Actor, c.ExternalID, s.archivedFrom(archive))
 		if err != nil {
 			return nil, err
 		}

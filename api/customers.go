@@ -100,6 +100,28 @@ func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*
 	return &customerOutput{http.StatusCreated, shown}, nil
 }
 
+// byExternalID is the segment of a path that stands for the external_id of the query.
+const byExternalID = "by-external-id"
+
+// CustomerPath names a customer in a path.
+type CustomerPath struct {
+	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID, or by-external-id: it stands for the external_id of the query"`
+	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .."`
+}
+
+// externalID returns the external ID that the path or the query has.
+func (p CustomerPath) externalID() (string, error) {
+	switch {
+	case p.InPath != byExternalID && p.InQuery != "":
+		return "", metering.Invalid("query.external_id", "must be absent, or stand with "+byExternalID+" in the path")
+	case p.InPath != byExternalID:
+		return p.InPath, nil
+	case p.InQuery == "":
+		return "", metering.Invalid("query.external_id", "is required: "+byExternalID+" in the path stands for it")
+	}
+	return p.InQuery, nil
+}
+
 type customerByExternalIDInput struct {
 	ExternalID string `query:"external_id" required:"true" maxLength:"255"`
 }
@@ -144,9 +166,18 @@ func (s *server) customer(ctx context.Context, externalID string) (metering.Cust
 	return s.Store.Customers.Get(ctx, principalOf(ctx).Tenant.ID, externalID)
 }
 
+// customerAt returns the tenant's customer that a path names.
+func (s *server) customerAt(ctx context.Context, path CustomerPath) (metering.Customer, error) {
+	externalID, err := path.externalID()
+	if err != nil {
+		return metering.Customer{}, err
+	}
+	return s.customer(ctx, externalID)
+}
+
 type upsertCustomerInput struct {
-	ExternalID string `path:"external_id" maxLength:"255"`
-	Body       CustomerFields
+	CustomerPath
+	Body CustomerFields
 }
 
 // CustomerFields are what an upsert may say; what is absent stays as it is.
@@ -159,20 +190,23 @@ type CustomerFields struct {
 
 func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
-	if in.Body.ExternalID != nil && *in.Body.ExternalID != in.ExternalID {
+	externalID, err := in.externalID()
+	if err != nil {
+		return nil, err
+	}
+	if in.Body.ExternalID != nil && *in.Body.ExternalID != externalID {
 		return nil, metering.Invalid("body.external_id", "must be that of the path, or absent")
 	}
 	mayLink, linking := BillingWrite.allows(who), linking{}
 	if mayLink {
-		var err error
-		if linking, err = s.compareBefore(ctx, in.ExternalID, in.Body.BillingProviderID.Text); err != nil {
+		if linking, err = s.compareBefore(ctx, externalID, in.Body.BillingProviderID.Text); err != nil {
 			return nil, err
 		}
 	}
 	if linking.refusal != nil {
 		return nil, linking.refusal
 	}
-	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, in.ExternalID, db.CustomerChange{
+	c, made, err := s.Store.Customers.Upsert(ctx, who.Tenant.ID, who.Actor, externalID, db.CustomerChange{
 		Name: in.Body.Name, Link: in.Body.BillingProviderID.Sent, LinkStays: !mayLink, BillingProviderID: in.Body.BillingProviderID.Text, Metadata: in.Body.Metadata,
 	}, s.Now())
 	if err != nil {

@@ -53,10 +53,10 @@ func TestAnUnsafeExternalIDIsFoundByQueryAndByPath(t *testing.T) {
 func TestUpsertCreatesThenReplaces(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	first, err := b.client.UpsertCustomerWithResponse(t.Context(), "acme", client.CustomerFields{Name: new("Acme")})
+	first, err := b.client.UpsertCustomerWithResponse(t.Context(), "acme", nil, client.CustomerFields{Name: new("Acme")})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusCreated, first.StatusCode(), string(first.Body))
-	second, err := b.client.UpsertCustomerWithResponse(t.Context(), "acme", client.CustomerFields{Name: new("Acme Inc.")})
+	second, err := b.client.UpsertCustomerWithResponse(t.Context(), "acme", nil, client.CustomerFields{Name: new("Acme Inc.")})
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, second.StatusCode())
 	require.Equal(t, first.JSON201.Id, second.JSON200.Id)

@@ -8,8 +8,8 @@ import (
 )
 
 type eraseCustomerInput struct {
-	ExternalID string `path:"external_id" maxLength:"255"`
-	Body       struct {
+	CustomerPath
+	Body struct {
 		Confirm string `json:"confirm" maxLength:"255" doc:"The external_id again: what is erased cannot be had back" example:"acme"`
 		Because
 	}
@@ -24,14 +24,18 @@ func (s *server) eraseCustomer(ctx context.Context, in *eraseCustomerInput) (*er
 	if err != nil {
 		return nil, err
 	}
-	if in.Body.Confirm != in.ExternalID {
-		return nil, metering.Invalid("body.confirm", "must repeat the external_id of the path")
+	externalID, err := in.externalID()
+	if err != nil {
+		return nil, err
 	}
-	if _, err := s.customer(ctx, in.ExternalID); err != nil {
+	if in.Body.Confirm != externalID {
+		return nil, metering.Invalid("body.confirm", "must repeat the external_id of the customer")
+	}
+	if _, err := s.customer(ctx, externalID); err != nil {
 		return nil, err
 	}
 	who := principalOf(ctx)
-	erased, err := s.Store.Erasures.Begin(ctx, who.Tenant.ID, who.Actor, in.ExternalID, reason, s.Now())
+	erased, err := s.Store.Erasures.Begin(ctx, who.Tenant.ID, who.Actor, externalID, reason, s.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -129,11 +129,16 @@ type assignment struct {
 
 type customerProductOutput struct{ Body customerProduct }
 
-func (s *server) getCustomerProduct(ctx context.Context, in *getCustomerInput) (*customerProductOutput, error) {
-	c, err := s.customer(ctx, in.ExternalID)
+func (s *server) getCustomerProduct(ctx context.Context, in *CustomerPath) (*customerProductOutput, error) {
+	c, err := s.customerAt(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
+	return s.productOf(ctx, c)
+}
+
+// productOf shows the customer's plan and assignments.
+func (s *server) productOf(ctx context.Context, c metering.Customer) (*customerProductOutput, error) {
 	period, err := s.Store.Ledger.CurrentPeriod(ctx, principalOf(ctx).Tenant.ID, c.ID, s.Now())
 	if err != nil {
 		return nil, err
@@ -157,8 +162,8 @@ func (s *server) getCustomerProduct(ctx context.Context, in *getCustomerInput) (
 }
 
 type assignProductInput struct {
-	ExternalID string `path:"external_id" maxLength:"255"`
-	Body       struct {
+	CustomerPath
+	Body struct {
 		Product       *string   `json:"product" maxLength:"64" nullable:"true" doc:"The plan's slug; null: none"`
 		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
 
@@ -168,7 +173,7 @@ type assignProductInput struct {
 
 func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*customerProductOutput, error) {
 	who := principalOf(ctx)
-	c, err := s.customer(ctx, in.ExternalID)
+	c, err := s.customerAt(ctx, in.CustomerPath)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +208,7 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 	if err := s.Store.Products.Assign(ctx, who.Tenant.ID, who.Actor, c.ID, a); err != nil {
 		return nil, err
 	}
-	return s.getCustomerProduct(ctx, &getCustomerInput{in.ExternalID})
+	return s.productOf(ctx, c)
 }
 
 // refuseRetroactiveProduct refuses a product from an instant that has been, and

@@ -147,7 +147,8 @@ func (s *server) routes() {
 		"409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges "+
 			"needs billing:write.")), s.createCustomer)
 	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer by an external ID that does not fit in a path",
-		"For external IDs that hold a slash, or are . or .., which no path can name."), s.customerByExternalID)
+		"For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for "+
+			"the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb."), s.customerByExternalID)
 	huma.Register(s.api, get("get-customer-by-id", "/v1/customers/by-id", CustomersRead, "Get a customer by its id",
 		"By the id that this API has given it, such as cus_12, also of one whose personal data was erased."), s.customerByID)
 	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer",

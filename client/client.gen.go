@@ -5689,6 +5689,42 @@ type GetCustomerByIdParams struct {
 	Id string `form:"id" json:"id"`
 }
 
+// ArchiveCustomerParams defines parameters for ArchiveCustomer.
+type ArchiveCustomerParams struct {
+	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// EraseCustomerParams defines parameters for EraseCustomer.
+type EraseCustomerParams struct {
+	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// GetCustomerProductParams defines parameters for GetCustomerProduct.
+type GetCustomerProductParams struct {
+	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// AssignProductParams defines parameters for AssignProduct.
+type AssignProductParams struct {
+	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
+type UnarchiveCustomerParams struct {
+	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
+// UpsertCustomerParams defines parameters for UpsertCustomer.
+type UpsertCustomerParams struct {
+	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
 	// PageSize Items per page
@@ -6967,7 +7003,7 @@ type ClientInterface interface {
 
 	// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 	//
-	// For external IDs that hold a slash, or are . or .., which no path can name.
+	// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
 	//
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -6991,7 +7027,7 @@ type ClientInterface interface {
 	// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
-	ArchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ArchiveCustomer(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EraseCustomerWithBody Erase a customer's personal data
 	//
@@ -7000,7 +7036,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
-	EraseCustomerWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	EraseCustomerWithBody(ctx context.Context, externalId string, params *EraseCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EraseCustomer Erase a customer's personal data
 	//
@@ -7009,14 +7045,14 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
-	EraseCustomer(ctx context.Context, externalId string, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	EraseCustomer(ctx context.Context, externalId string, params *EraseCustomerParams, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCustomerProduct Get a customer's plan
 	//
 	// The plan that charges the current billing period, and every assignment in the order in which they hold.
 	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
-	GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	GetCustomerProduct(ctx context.Context, externalId string, params *GetCustomerProductParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AssignProductWithBody Assign a plan to a customer
 	//
@@ -7025,7 +7061,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-	AssignProductWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	AssignProductWithBody(ctx context.Context, externalId string, params *AssignProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AssignProduct Assign a plan to a customer
 	//
@@ -7034,14 +7070,14 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-	AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	AssignProduct(ctx context.Context, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnarchiveCustomer Unarchive a customer
 	//
 	// It is in lists again. Doing so again changes nothing.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
-	UnarchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UnarchiveCustomer(ctx context.Context, externalId string, params *UnarchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpsertCustomerWithBody Create or update a customer
 	//
@@ -7050,7 +7086,7 @@ type ClientInterface interface {
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
-	UpsertCustomerWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UpsertCustomerWithBody(ctx context.Context, externalId string, params *UpsertCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpsertCustomer Create or update a customer
 	//
@@ -7059,7 +7095,7 @@ type ClientInterface interface {
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
-	UpsertCustomer(ctx context.Context, externalId string, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UpsertCustomer(ctx context.Context, externalId string, params *UpsertCustomerParams, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListEvents List events
 	//
@@ -8914,7 +8950,7 @@ func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParam
 
 // GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 //
-// For external IDs that hold a slash, or are . or .., which no path can name.
+// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
 //
 // Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8968,8 +9004,8 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 // Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
 //
 // Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
-func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewArchiveCustomerRequest(c.Server, externalId)
+func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchiveCustomerRequest(c.Server, externalId, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8987,8 +9023,8 @@ func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, reqEdit
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
-func (c *Client) EraseCustomerWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewEraseCustomerRequestWithBody(c.Server, externalId, contentType, body)
+func (c *Client) EraseCustomerWithBody(ctx context.Context, externalId string, params *EraseCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseCustomerRequestWithBody(c.Server, externalId, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9006,8 +9042,8 @@ func (c *Client) EraseCustomerWithBody(ctx context.Context, externalId string, c
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
-func (c *Client) EraseCustomer(ctx context.Context, externalId string, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewEraseCustomerRequest(c.Server, externalId, body)
+func (c *Client) EraseCustomer(ctx context.Context, externalId string, params *EraseCustomerParams, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEraseCustomerRequest(c.Server, externalId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9023,8 +9059,8 @@ func (c *Client) EraseCustomer(ctx context.Context, externalId string, body Eras
 // The plan that charges the current billing period, and every assignment in the order in which they hold.
 //
 // Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
-func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetCustomerProductRequest(c.Server, externalId)
+func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, params *GetCustomerProductParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCustomerProductRequest(c.Server, externalId, params)
 	if err != nil {
 		return nil, err
 	}
@@ -9042,8 +9078,8 @@ func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, reqE
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewAssignProductRequestWithBody(c.Server, externalId, contentType, body)
+func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, params *AssignProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAssignProductRequestWithBody(c.Server, externalId, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9061,8 +9097,8 @@ func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, c
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-func (c *Client) AssignProduct(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewAssignProductRequest(c.Server, externalId, body)
+func (c *Client) AssignProduct(ctx context.Context, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAssignProductRequest(c.Server, externalId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9078,8 +9114,8 @@ func (c *Client) AssignProduct(ctx context.Context, externalId string, body Assi
 // It is in lists again. Doing so again changes nothing.
 //
 // Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
-func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUnarchiveCustomerRequest(c.Server, externalId)
+func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, params *UnarchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnarchiveCustomerRequest(c.Server, externalId, params)
 	if err != nil {
 		return nil, err
 	}
@@ -9097,8 +9133,8 @@ func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, reqEd
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
-func (c *Client) UpsertCustomerWithBody(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpsertCustomerRequestWithBody(c.Server, externalId, contentType, body)
+func (c *Client) UpsertCustomerWithBody(ctx context.Context, externalId string, params *UpsertCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpsertCustomerRequestWithBody(c.Server, externalId, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9116,8 +9152,8 @@ func (c *Client) UpsertCustomerWithBody(ctx context.Context, externalId string, 
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
-func (c *Client) UpsertCustomer(ctx context.Context, externalId string, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUpsertCustomerRequest(c.Server, externalId, body)
+func (c *Client) UpsertCustomer(ctx context.Context, externalId string, params *UpsertCustomerParams, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpsertCustomerRequest(c.Server, externalId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -13199,7 +13235,7 @@ func NewGetCustomerRequest(server string, externalId string) (*http.Request, err
 }
 
 // NewArchiveCustomerRequest constructs an http.Request for the ArchiveCustomer method
-func NewArchiveCustomerRequest(server string, externalId string) (*http.Request, error) {
+func NewArchiveCustomerRequest(server string, externalId string, params *ArchiveCustomerParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -13224,6 +13260,33 @@ func NewArchiveCustomerRequest(server string, externalId string) (*http.Request,
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
@@ -13233,18 +13296,18 @@ func NewArchiveCustomerRequest(server string, externalId string) (*http.Request,
 }
 
 // NewEraseCustomerRequest calls the generic EraseCustomer builder with application/json body
-func NewEraseCustomerRequest(server string, externalId string, body EraseCustomerJSONRequestBody) (*http.Request, error) {
+func NewEraseCustomerRequest(server string, externalId string, params *EraseCustomerParams, body EraseCustomerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewEraseCustomerRequestWithBody(server, externalId, "application/json", bodyReader)
+	return NewEraseCustomerRequestWithBody(server, externalId, params, "application/json", bodyReader)
 }
 
 // NewEraseCustomerRequestWithBody constructs an http.Request for the EraseCustomer method, with any body, and a specified content type
-func NewEraseCustomerRequestWithBody(server string, externalId string, contentType string, body io.Reader) (*http.Request, error) {
+func NewEraseCustomerRequestWithBody(server string, externalId string, params *EraseCustomerParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -13269,6 +13332,33 @@ func NewEraseCustomerRequestWithBody(server string, externalId string, contentTy
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
@@ -13280,7 +13370,7 @@ func NewEraseCustomerRequestWithBody(server string, externalId string, contentTy
 }
 
 // NewGetCustomerProductRequest constructs an http.Request for the GetCustomerProduct method
-func NewGetCustomerProductRequest(server string, externalId string) (*http.Request, error) {
+func NewGetCustomerProductRequest(server string, externalId string, params *GetCustomerProductParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -13303,6 +13393,33 @@ func NewGetCustomerProductRequest(server string, externalId string) (*http.Reque
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -13314,18 +13431,18 @@ func NewGetCustomerProductRequest(server string, externalId string) (*http.Reque
 }
 
 // NewAssignProductRequest calls the generic AssignProduct builder with application/json body
-func NewAssignProductRequest(server string, externalId string, body AssignProductJSONRequestBody) (*http.Request, error) {
+func NewAssignProductRequest(server string, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewAssignProductRequestWithBody(server, externalId, "application/json", bodyReader)
+	return NewAssignProductRequestWithBody(server, externalId, params, "application/json", bodyReader)
 }
 
 // NewAssignProductRequestWithBody constructs an http.Request for the AssignProduct method, with any body, and a specified content type
-func NewAssignProductRequestWithBody(server string, externalId string, contentType string, body io.Reader) (*http.Request, error) {
+func NewAssignProductRequestWithBody(server string, externalId string, params *AssignProductParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -13348,6 +13465,33 @@ func NewAssignProductRequestWithBody(server string, externalId string, contentTy
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
@@ -13361,7 +13505,7 @@ func NewAssignProductRequestWithBody(server string, externalId string, contentTy
 }
 
 // NewUnarchiveCustomerRequest constructs an http.Request for the UnarchiveCustomer method
-func NewUnarchiveCustomerRequest(server string, externalId string) (*http.Request, error) {
+func NewUnarchiveCustomerRequest(server string, externalId string, params *UnarchiveCustomerParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -13386,6 +13530,33 @@ func NewUnarchiveCustomerRequest(server string, externalId string) (*http.Reques
 		return nil, err
 	}
 
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
@@ -13395,18 +13566,18 @@ func NewUnarchiveCustomerRequest(server string, externalId string) (*http.Reques
 }
 
 // NewUpsertCustomerRequest calls the generic UpsertCustomer builder with application/json body
-func NewUpsertCustomerRequest(server string, externalId string, body UpsertCustomerJSONRequestBody) (*http.Request, error) {
+func NewUpsertCustomerRequest(server string, externalId string, params *UpsertCustomerParams, body UpsertCustomerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewUpsertCustomerRequestWithBody(server, externalId, "application/json", bodyReader)
+	return NewUpsertCustomerRequestWithBody(server, externalId, params, "application/json", bodyReader)
 }
 
 // NewUpsertCustomerRequestWithBody constructs an http.Request for the UpsertCustomer method, with any body, and a specified content type
-func NewUpsertCustomerRequestWithBody(server string, externalId string, contentType string, body io.Reader) (*http.Request, error) {
+func NewUpsertCustomerRequestWithBody(server string, externalId string, params *UpsertCustomerParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -13429,6 +13600,33 @@ func NewUpsertCustomerRequestWithBody(server string, externalId string, contentT
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
@@ -17330,7 +17528,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 	//
-	// For external IDs that hold a slash, or are . or .., which no path can name.
+	// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17362,7 +17560,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
-	ArchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*ArchiveCustomerResponse, error)
+	ArchiveCustomerWithResponse(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*ArchiveCustomerResponse, error)
 
 	// EraseCustomerWithBodyWithResponse Erase a customer's personal data
 	//
@@ -17371,7 +17569,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
-	EraseCustomerWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error)
+	EraseCustomerWithBodyWithResponse(ctx context.Context, externalId string, params *EraseCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error)
 
 	// EraseCustomerWithResponse Erase a customer's personal data
 	//
@@ -17380,7 +17578,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
-	EraseCustomerWithResponse(ctx context.Context, externalId string, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error)
+	EraseCustomerWithResponse(ctx context.Context, externalId string, params *EraseCustomerParams, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error)
 
 	// GetCustomerProductWithResponse Get a customer's plan
 	//
@@ -17389,7 +17587,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
-	GetCustomerProductWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error)
+	GetCustomerProductWithResponse(ctx context.Context, externalId string, params *GetCustomerProductParams, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error)
 
 	// AssignProductWithBodyWithResponse Assign a plan to a customer
 	//
@@ -17398,7 +17596,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-	AssignProductWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
+	AssignProductWithBodyWithResponse(ctx context.Context, externalId string, params *AssignProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
 
 	// AssignProductWithResponse Assign a plan to a customer
 	//
@@ -17407,7 +17605,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-	AssignProductWithResponse(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
+	AssignProductWithResponse(ctx context.Context, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
 
 	// UnarchiveCustomerWithResponse Unarchive a customer
 	//
@@ -17416,7 +17614,7 @@ type ClientWithResponsesInterface interface {
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
-	UnarchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*UnarchiveCustomerResponse, error)
+	UnarchiveCustomerWithResponse(ctx context.Context, externalId string, params *UnarchiveCustomerParams, reqEditors ...RequestEditorFn) (*UnarchiveCustomerResponse, error)
 
 	// UpsertCustomerWithBodyWithResponse Create or update a customer
 	//
@@ -17425,7 +17623,7 @@ type ClientWithResponsesInterface interface {
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
-	UpsertCustomerWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error)
+	UpsertCustomerWithBodyWithResponse(ctx context.Context, externalId string, params *UpsertCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error)
 
 	// UpsertCustomerWithResponse Create or update a customer
 	//
@@ -17434,7 +17632,7 @@ type ClientWithResponsesInterface interface {
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
-	UpsertCustomerWithResponse(ctx context.Context, externalId string, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error)
+	UpsertCustomerWithResponse(ctx context.Context, externalId string, params *UpsertCustomerParams, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error)
 
 	// ListEventsWithResponse List events
 	//
@@ -25016,7 +25214,7 @@ func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, pa
 
 // GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 //
-// For external IDs that hold a slash, or are . or .., which no path can name.
+// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25066,8 +25264,8 @@ func (c *ClientWithResponses) GetCustomerWithResponse(ctx context.Context, exter
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
-func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*ArchiveCustomerResponse, error) {
-	rsp, err := c.ArchiveCustomer(ctx, externalId, reqEditors...)
+func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*ArchiveCustomerResponse, error) {
+	rsp, err := c.ArchiveCustomer(ctx, externalId, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -25081,8 +25279,8 @@ func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, e
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
-func (c *ClientWithResponses) EraseCustomerWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error) {
-	rsp, err := c.EraseCustomerWithBody(ctx, externalId, contentType, body, reqEditors...)
+func (c *ClientWithResponses) EraseCustomerWithBodyWithResponse(ctx context.Context, externalId string, params *EraseCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error) {
+	rsp, err := c.EraseCustomerWithBody(ctx, externalId, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -25096,8 +25294,8 @@ func (c *ClientWithResponses) EraseCustomerWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
-func (c *ClientWithResponses) EraseCustomerWithResponse(ctx context.Context, externalId string, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error) {
-	rsp, err := c.EraseCustomer(ctx, externalId, body, reqEditors...)
+func (c *ClientWithResponses) EraseCustomerWithResponse(ctx context.Context, externalId string, params *EraseCustomerParams, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error) {
+	rsp, err := c.EraseCustomer(ctx, externalId, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -25111,8 +25309,8 @@ func (c *ClientWithResponses) EraseCustomerWithResponse(ctx context.Context, ext
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
-func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error) {
-	rsp, err := c.GetCustomerProduct(ctx, externalId, reqEditors...)
+func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context, externalId string, params *GetCustomerProductParams, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error) {
+	rsp, err := c.GetCustomerProduct(ctx, externalId, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -25126,8 +25324,8 @@ func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error) {
-	rsp, err := c.AssignProductWithBody(ctx, externalId, contentType, body, reqEditors...)
+func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Context, externalId string, params *AssignProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error) {
+	rsp, err := c.AssignProductWithBody(ctx, externalId, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -25141,8 +25339,8 @@ func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Cont
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, externalId string, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error) {
-	rsp, err := c.AssignProduct(ctx, externalId, body, reqEditors...)
+func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error) {
+	rsp, err := c.AssignProduct(ctx, externalId, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -25156,8 +25354,8 @@ func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, ext
 // Returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
-func (c *ClientWithResponses) UnarchiveCustomerWithResponse(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*UnarchiveCustomerResponse, error) {
-	rsp, err := c.UnarchiveCustomer(ctx, externalId, reqEditors...)
+func (c *ClientWithResponses) UnarchiveCustomerWithResponse(ctx context.Context, externalId string, params *UnarchiveCustomerParams, reqEditors ...RequestEditorFn) (*UnarchiveCustomerResponse, error) {
+	rsp, err := c.UnarchiveCustomer(ctx, externalId, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -25171,8 +25369,8 @@ func (c *ClientWithResponses) UnarchiveCustomerWithResponse(ctx context.Context,
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
-func (c *ClientWithResponses) UpsertCustomerWithBodyWithResponse(ctx context.Context, externalId string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error) {
-	rsp, err := c.UpsertCustomerWithBody(ctx, externalId, contentType, body, reqEditors...)
+func (c *ClientWithResponses) UpsertCustomerWithBodyWithResponse(ctx context.Context, externalId string, params *UpsertCustomerParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error) {
+	rsp, err := c.UpsertCustomerWithBody(ctx, externalId, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -25186,8 +25384,8 @@ func (c *ClientWithResponses) UpsertCustomerWithBodyWithResponse(ctx context.Con
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/customers/{external_id}/upsert (the `UpsertCustomer` operationId).
-func (c *ClientWithResponses) UpsertCustomerWithResponse(ctx context.Context, externalId string, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error) {
-	rsp, err := c.UpsertCustomer(ctx, externalId, body, reqEditors...)
+func (c *ClientWithResponses) UpsertCustomerWithResponse(ctx context.Context, externalId string, params *UpsertCustomerParams, body UpsertCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*UpsertCustomerResponse, error) {
+	rsp, err := c.UpsertCustomer(ctx, externalId, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}

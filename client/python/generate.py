@@ -56,21 +56,22 @@ def typed(operation: dict[str, Any]) -> bool:
 def method(verb: str, path: str, operation: dict[str, Any]) -> str:
     parameters = operation.get("parameters", [])
     arguments, required, optional = [], [], []
-    for p in [p for p in parameters if p["in"] == "path"]:
-        arguments.append(f"{snake(p['name'])}: str")
+    paths = [p["name"] for p in parameters if p["in"] == "path"]
+    for name in paths:
+        arguments.append(f"{snake(name)}: str")
     body = body_of(operation)
     if body:
         arguments.append(f"body: {body}" if operation["requestBody"].get("required") else f"body: {body} | None = None")
     for p in [p for p in parameters if p["in"] != "path"]:
         kind = kind_of(p["schema"])
         if p.get("required"):
-            required.append(f"{snake(p['name'])}: {kind}")
+            required.append(f"{argument_name(p, paths)}: {kind}")
         else:
-            optional.append(f"{snake(p['name'])}: {kind} | None = None")
+            optional.append(f"{argument_name(p, paths)}: {kind} | None = None")
     named = ["*", *required, *optional] if required or optional else []
     call = [repr(verb.upper()), repr(path)]
     for argument, place in (("path_parameters", "path"), ("query", "query"), ("headers", "header")):
-        values = [argument_of(p) for p in parameters if p["in"] == place]
+        values = [argument_of(p, paths) for p in parameters if p["in"] == place]
         if values:
             call.append(f"{argument}={{{', '.join(values)}}}")
     if body:
@@ -85,9 +86,15 @@ def method(verb: str, path: str, operation: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def argument_of(parameter: dict[str, Any]) -> str:
-    """An object of the query is sent as a parameter for each of its keys."""
+def argument_name(parameter: dict[str, Any], paths: list[str]) -> str:
+    """Names the argument of a parameter. One with the name of a parameter of the path says where it is."""
     name = snake(parameter["name"])
+    return f"{parameter['in']}_{name}" if parameter["in"] != "path" and parameter["name"] in paths else name
+
+
+def argument_of(parameter: dict[str, Any], paths: list[str]) -> str:
+    """An object of the query is sent as a parameter for each of its keys."""
+    name = argument_name(parameter, paths)
     return f"**({name} or {{}})" if parameter["schema"].get("type") == "object" else f"{parameter['name']!r}: {name}"
 
 

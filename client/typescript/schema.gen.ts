@@ -870,7 +870,7 @@ export interface paths {
         };
         /**
          * Get a customer by an external ID that does not fit in a path
-         * @description For external IDs that hold a slash, or are . or .., which no path can name.
+         * @description For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
          */
         get: operations["get-customer-by-external-id"];
         put?: never;
@@ -7451,9 +7451,13 @@ export interface operations {
     };
     "archive-customer": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                external_id?: string;
+            };
             header?: never;
             path: {
+                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
                 external_id: string;
             };
             cookie?: never;
@@ -7491,9 +7495,13 @@ export interface operations {
     };
     "erase-customer": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                external_id?: string;
+            };
             header?: never;
             path: {
+                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
                 external_id: string;
             };
             cookie?: never;
@@ -7535,9 +7543,13 @@ export interface operations {
     };
     "get-customer-product": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                external_id?: string;
+            };
             header?: never;
             path: {
+                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
                 external_id: string;
             };
             cookie?: never;
@@ -7575,9 +7587,13 @@ export interface operations {
     };
     "assign-product": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                external_id?: string;
+            };
             header?: never;
             path: {
+                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
                 external_id: string;
             };
             cookie?: never;
@@ -7619,9 +7635,13 @@ export interface operations {
     };
     "unarchive-customer": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                external_id?: string;
+            };
             header?: never;
             path: {
+                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
                 external_id: string;
             };
             cookie?: never;
@@ -7659,9 +7679,13 @@ export interface operations {
     };
     "upsert-customer": {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                external_id?: string;
+            };
             header?: never;
             path: {
+                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
                 external_id: string;
             };
             cookie?: never;

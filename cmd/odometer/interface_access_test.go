@@ -59,7 +59,7 @@ func signatures(t *testing.T, r running) {
 	sent, err := now.IngestEventWithResponse(ctx, event)
 	require.NoError(t, err)
 	require.Equal(t, 200, sent.StatusCode(), string(sent.Body))
-	upserted, err := now.UpsertCustomerWithResponse(ctx, awkward, client.CustomerFields{Name: new("é")})
+	upserted, err := now.UpsertCustomerWithResponse(ctx, awkward, nil, client.CustomerFields{Name: new("é")})
 	require.NoError(t, err)
 	require.Equal(t, 200, upserted.StatusCode(), string(upserted.Body))
 	read, err := now.GetUsageTotalWithResponse(ctx, &client.GetUsageTotalParams{Customer: awkward})

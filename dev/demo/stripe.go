@@ -162,11 +162,11 @@ func makeYen(ctx context.Context, api *client.ClientWithResponses, customer stri
 			return err
 		}
 	}
-	has, err := api.GetCustomerProductWithResponse(ctx, customer)
+	has, err := api.GetCustomerProductWithResponse(ctx, customer, nil)
 	if err := expect.Status("read customer's product", has, err, http.StatusOK); err != nil || has.JSON200.Product != nil {
 		return err
 	}
-	given, err := api.AssignProductWithResponse(ctx, customer, client.AssignProduct{Product: new(slug)})
+	given, err := api.AssignProductWithResponse(ctx, customer, nil, client.AssignProduct{Product: new(slug)})
 	return expect.Status("give customer the product", given, err, http.StatusOK)
 }
 

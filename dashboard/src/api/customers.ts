@@ -8,6 +8,9 @@ export const customer = (id: string) =>
     queryFn: ({ signal }) => answer(api.GET("/v1/customers/by-id", { params: { query: { id } }, signal })),
   });
 
+/** Names a customer in the path of an operation, whatever the characters of the external ID. */
+export const at = (external_id: string) => ({ path: { external_id: "by-external-id" }, query: { external_id } });
+
 /** Whose something is, as lists of billing say it. */
 export type Named = Pick<Schema<"SyncRun">, "customer_name" | "external_id">;
 

@@ -376,41 +376,68 @@ class Operations:
         answer: schema.Customer = self.call("GET", "/v1/customers/{external_id}", path_parameters={"external_id": external_id})
         return answer
 
-    def archive_customer(self, external_id: str) -> schema.Customer:
+    def archive_customer(self, external_id: str, *, query_external_id: str | None = None) -> schema.Customer:
         """Archive a customer."""
-        answer: schema.Customer = self.call("POST", "/v1/customers/{external_id}/archive", path_parameters={"external_id": external_id})
+        answer: schema.Customer = self.call(
+            "POST",
+            "/v1/customers/{external_id}/archive",
+            path_parameters={"external_id": external_id},
+            query={"external_id": query_external_id},
+        )
         return answer
 
-    def erase_customer(self, external_id: str, body: schema.EraseCustomer) -> schema.Customer:
+    def erase_customer(self, external_id: str, body: schema.EraseCustomer, *, query_external_id: str | None = None) -> schema.Customer:
         """Erase a customer's personal data."""
         answer: schema.Customer = self.call(
-            "POST", "/v1/customers/{external_id}/erase", path_parameters={"external_id": external_id}, body=body
+            "POST",
+            "/v1/customers/{external_id}/erase",
+            path_parameters={"external_id": external_id},
+            query={"external_id": query_external_id},
+            body=body,
         )
         return answer
 
-    def get_customer_product(self, external_id: str) -> schema.CustomerProduct:
+    def get_customer_product(self, external_id: str, *, query_external_id: str | None = None) -> schema.CustomerProduct:
         """Get a customer's plan."""
         answer: schema.CustomerProduct = self.call(
-            "GET", "/v1/customers/{external_id}/product", path_parameters={"external_id": external_id}
+            "GET",
+            "/v1/customers/{external_id}/product",
+            path_parameters={"external_id": external_id},
+            query={"external_id": query_external_id},
         )
         return answer
 
-    def assign_product(self, external_id: str, body: schema.AssignProduct) -> schema.CustomerProduct:
+    def assign_product(
+        self, external_id: str, body: schema.AssignProduct, *, query_external_id: str | None = None
+    ) -> schema.CustomerProduct:
         """Assign a plan to a customer."""
         answer: schema.CustomerProduct = self.call(
-            "PUT", "/v1/customers/{external_id}/product", path_parameters={"external_id": external_id}, body=body
+            "PUT",
+            "/v1/customers/{external_id}/product",
+            path_parameters={"external_id": external_id},
+            query={"external_id": query_external_id},
+            body=body,
         )
         return answer
 
-    def unarchive_customer(self, external_id: str) -> schema.Customer:
+    def unarchive_customer(self, external_id: str, *, query_external_id: str | None = None) -> schema.Customer:
         """Unarchive a customer."""
-        answer: schema.Customer = self.call("POST", "/v1/customers/{external_id}/unarchive", path_parameters={"external_id": external_id})
+        answer: schema.Customer = self.call(
+            "POST",
+            "/v1/customers/{external_id}/unarchive",
+            path_parameters={"external_id": external_id},
+            query={"external_id": query_external_id},
+        )
         return answer
 
-    def upsert_customer(self, external_id: str, body: schema.CustomerFields) -> schema.Customer:
+    def upsert_customer(self, external_id: str, body: schema.CustomerFields, *, query_external_id: str | None = None) -> schema.Customer:
         """Create or update a customer."""
         answer: schema.Customer = self.call(
-            "PUT", "/v1/customers/{external_id}/upsert", path_parameters={"external_id": external_id}, body=body
+            "PUT",
+            "/v1/customers/{external_id}/upsert",
+            path_parameters={"external_id": external_id},
+            query={"external_id": query_external_id},
+            body=body,
         )
         return answer
 

@@ -7,7 +7,7 @@ import { Confirm } from "../../acts/Confirm";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { answer, api, broken, type Schema } from "../../api/client";
-import { customer as read } from "../../api/customers";
+import { at, customer as read } from "../../api/customers";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Identifier } from "../../values/Identifier";
@@ -57,7 +57,7 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
     ...(linked !== (customer.billing_provider_id ?? "") && { billing_provider_id: linked === "" ? null : linked }),
     ...("metadata" in typed && written(typed.metadata) !== metadata && { metadata: typed.metadata }),
   };
-  const save = useAct(() => answer(api.PUT("/v1/customers/{external_id}/upsert", { params: { path: { external_id: customer.external_id } }, body })), {
+  const save = useAct(() => answer(api.PUT("/v1/customers/{external_id}/upsert", { params: at(customer.external_id), body })), {
     changes: [["customer"], ["customers"], ["preview", customer.external_id]],
   });
   const wrong = "wrong" in typed ? typed.wrong : undefined;
@@ -143,7 +143,7 @@ function Facts({ customer }: { customer: Customer }) {
 
 /** Archiving, and erasing what is personal. */
 function Leaving({ customer: { external_id, archived_at } }: { customer: Customer }) {
-  const path = { params: { path: { external_id } } };
+  const path = { params: at(external_id) };
   const changes = [["customer"], ["customers"]];
   const thing = `customer ${external_id}`;
   const archive = useAct<string>(() => answer(api.POST("/v1/customers/{external_id}/archive", path)), { changes });

@@ -4,6 +4,7 @@ import { useState } from "react";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { answer, api, broken } from "../../api/client";
+import { at } from "../../api/customers";
 import { useSession } from "../../api/session";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
@@ -19,7 +20,7 @@ export function CustomerPlan({ customer }: { customer: string }) {
     queryKey: ["plan", customer],
     async queryFn({ signal }) {
       const [assigned, plans] = await Promise.all([
-        answer(api.GET("/v1/customers/{external_id}/product", { params: { path: { external_id: customer } }, signal })),
+        answer(api.GET("/v1/customers/{external_id}/product", { params: at(customer), signal })),
         answer(api.GET("/v1/products", { params: { query: { page_size: most } }, signal })),
       ]);
       return { assigned, plans: plans.data };
@@ -30,7 +31,7 @@ export function CustomerPlan({ customer }: { customer: string }) {
   const latest = data?.assigned.versions.at(-1);
   const chosen = typed ?? latest?.product ?? "";
   const save = useAct(
-    () => answer(api.PUT("/v1/customers/{external_id}/product", { params: { path: { external_id: customer } }, body: { product: chosen === "" ? null : chosen } })),
+    () => answer(api.PUT("/v1/customers/{external_id}/product", { params: at(customer), body: { product: chosen === "" ? null : chosen } })),
     { changes: [["plan", customer], ["preview", customer]], done: () => setTyped(undefined) },
   );
   if (error && !data) return <Failed what="The plan" error={error} retry={() => void refetch()} />;

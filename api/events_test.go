@@ -216,9 +216,9 @@ func TestARejectionOnTheSingleEndpointIsTheRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p := b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":"CANARY"}`).problem(t, 422, "invalid")
-	require.Equal(t, []api.FieldProblem{{Location: "body.value", Message: "must be a JSON number"}}, p.Errors)
+	require.Equal(t, []api.FieldProblem{{Location: "body.value", Message: "must be a JSON number", Code: "invalid_value"}}, p.Errors)
 	p = b.send(t, "POST", "/v1/events", `{"event_type":"call"}`).problem(t, 422, "invalid")
-	require.Equal(t, []api.FieldProblem{{Location: "body.customer_id", Message: "is required"}}, p.Errors)
+	require.Equal(t, []api.FieldProblem{{Location: "body.customer_id", Message: "is required", Code: "invalid_customer_id"}}, p.Errors)
 }
 
 func TestABatchOutOfBoundsStoresNothing(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 // document is the OpenAPI document before any operation is in it.
 func document() huma.Config {
 	config := huma.DefaultConfig("Odometer", "1")
-	config.Info.Description = "Usage metering and billing sync. Amounts and quantities are exact decimals; instants are UTC.\n\n" + limitsDescription
+	config.Info.Description = "Usage metering and billing sync. Amounts and quantities are exact decimals; instants are UTC.\n\n" + numbersDescription + "\n\n" + limitsDescription
 	config.Info.License = &huma.License{Name: "Apache-2.0", URL: "https://www.apache.org/licenses/LICENSE-2.0"}
 	config.Servers = []*huma.Server{{URL: "/", Description: "Where this document is served"}}
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
@@ -53,6 +53,9 @@ func (s *server) describeRefusals() {
 	}
 }
 
+const numbersDescription = "Decimals are JSON numbers of any length. A client that would read them into floats sends `" + numbersHeader + ": " + asStrings +
+	"`: the decimals of the answer are then strings with every digit, as /openapi-strings.json describes them"
+
 const limitsDescription = "Requests are limited by the minute, which begins with the first one: those with events (`x-rate-limit: events`) by tenant, " +
 	"all others that need a credential (`x-rate-limit: calls`) by credential and by tenant. Every answer after authentication says in " +
 	"X-RateLimit-Limit and X-RateLimit-Remaining how the limit stands that is nearest; beyond, the answer is 429 with Retry-After"
@@ -76,10 +79,12 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
+const decimalFormat = "decimal"
+
 type decimalSchema struct{}
 
 func (decimalSchema) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeNumber, Format: "decimal", Description: "An exact decimal number"}
+	return &huma.Schema{Type: huma.TypeNumber, Format: decimalFormat, Description: "An exact decimal number"}
 }
 
 // codeSchema lists the error codes without closing the list.

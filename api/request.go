@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -203,6 +204,8 @@ type recorder struct {
 
 	connection *http.ResponseController
 	time       time.Duration
+	decimals   map[string]*decimalPlan // by status, when the client wants them as strings
+	quoter     *decimalQuoter          // of this response; nil: its bytes stay
 	streams    bool
 	status     int
 	began      bool
@@ -222,9 +225,22 @@ func (w *recorder) Write(b []byte) (int, error) {
 	if !w.wrote || w.streams {
 		w.limit()
 	}
+	if plan := w.decimals[strconv.Itoa(w.status)]; !w.wrote && plan != nil && strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") {
+		w.quoter = &decimalQuoter{plan: plan}
+	}
 	w.began, w.wrote = true, true
-	return w.ResponseWriter.Write(b)
+	if w.quoter == nil {
+		return w.ResponseWriter.Write(b)
+	}
+	for part := range slices.Chunk(b, quotedAtOnce) {
+		if _, err := w.ResponseWriter.Write(w.quoter.quote(part)); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
 }
+
+const quotedAtOnce = 32 << 10
 
 // limit begins the client's time anew.
 func (w *recorder) limit() {

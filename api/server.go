@@ -67,6 +67,7 @@ type server struct {
 	mux         *http.ServeMux
 	screen      http.HandlerFunc // the dashboard's page
 	api         huma.API
+	decimals    map[string]map[string]*decimalPlan // of responses, by operation and status
 	apiKeys     *coalescer[string, *db.Credential] // by their hash
 	signers     *coalescer[metering.TenantID, db.Signers]
 	uses        *coalescer[db.KeyUse, struct{}]
@@ -134,7 +135,7 @@ func newServer(deps Deps) *server {
 	adaptHuma()
 	mux := http.NewServeMux()
 	s := &server{Deps: deps, mux: mux, api: humago.New(mux, document())}
-	s.api.UseMiddleware(s.authorize, s.refuseUnknown)
+	s.api.UseMiddleware(s.authorize, s.refuseUnknown, s.chooseNumbers)
 	s.routes()
 	return s
 }
@@ -409,9 +410,11 @@ func (s *server) routes() {
 	s.describeRefusals()
 	s.messages()
 	adaptToGenerators(s.api.OpenAPI())
+	s.decimals = decimalsOf(s.api.OpenAPI())
 	documents := s.documents()
 	s.mux.HandleFunc("GET /openapi.json", s.serveDocument(documents.v31))
 	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(documents.v30))
+	s.mux.HandleFunc("GET /openapi-strings.json", s.serveDocument(documents.strings))
 }
 
 func get(id, path string, permission Permission, summary, description string) huma.Operation {
@@ -475,9 +478,10 @@ func accepted(op huma.Operation) huma.Operation {
 	return op
 }
 
-// documents are the OpenAPI document and its 3.0 form, which takes three times
-// as long to make. Each is made when somebody asks for it first, and kept.
-type documents struct{ v31, v30 func() ([]byte, error) }
+// documents are the OpenAPI document, its 3.0 form, which takes three times as
+// long to make, and its form with decimals as strings. Each is made at the first
+// request for it, and kept.
+type documents struct{ v31, v30, strings func() ([]byte, error) }
 
 func (s *server) documents() documents {
 	whole := sync.OnceValues(func() (huma.OpenAPI, error) {
@@ -499,6 +503,13 @@ func (s *server) documents() documents {
 			}
 			document.Webhooks = nil // came with 3.1
 			return document.Downgrade()
+		}),
+		strings: sync.OnceValues(func() ([]byte, error) {
+			document, err := whole()
+			if err != nil {
+				return nil, err
+			}
+			return stringsDocument(&document)
 		}),
 	}
 }
@@ -530,6 +541,13 @@ func Documents(kinds providers.Registry) (v31, v30 []byte, err error) {
 	}
 	v30, err = d.v30()
 	return indented(v31), indented(v30), err
+}
+
+// StringsDocument returns the OpenAPI document in which the decimals of
+// responses are strings, indented.
+func StringsDocument(kinds providers.Registry) ([]byte, error) {
+	text, err := newServer(Deps{Providers: kinds}).documents().strings()
+	return indented(text), err
 }
 
 func indented(text []byte) []byte {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"io"
 
@@ -12,10 +13,23 @@ import (
 func printDocument(out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("openapi", flag.ContinueOnError)
 	downgrade := flags.Bool("3.0", false, "print the document in OpenAPI 3.0.3 instead of 3.1")
+	quoted := flags.Bool("strings", false, "print the document of clients that send Odometer-Numbers: string")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	v31, v30, err := api.Documents(registry.New(providers.Guard{}, ""))
+	if *downgrade && *quoted {
+		return errors.New("-strings is of OpenAPI 3.1: leave -3.0 out")
+	}
+	kinds := registry.New(providers.Guard{}, "")
+	if *quoted {
+		document, err := api.StringsDocument(kinds)
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(document)
+		return err
+	}
+	v31, v30, err := api.Documents(kinds)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,335 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// numbersHeader of a request chooses how decimals are written in the response:
+// as JSON numbers, which many generated clients read into floats, or as JSON
+// strings with the same digits.
+const numbersHeader = "Odometer-Numbers"
+
+const (
+	asNumbers = "number" // the default
+	asStrings = "string"
+)
+
+// chooseNumbers has the response written as the request's numbersHeader says.
+func (s *server) chooseNumbers(ctx huma.Context, next func(huma.Context)) {
+	x := exchangeOf(ctx.Context())
+	decimals := s.decimals[ctx.Operation().OperationID]
+	if len(decimals) > 0 {
+		ctx.AppendHeader("Vary", numbersHeader)
+	}
+	switch chosen := x.request.Header.Values(numbersHeader); {
+	case len(chosen) == 0 || len(chosen) == 1 && chosen[0] == asNumbers:
+	case len(chosen) == 1 && chosen[0] == asStrings:
+		x.writer.decimals = decimals
+	default:
+		err := metering.Invalid("header."+numbersHeader, "must be %s or %s, once", asNumbers, asStrings)
+		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		return
+	}
+	next(ctx)
+}
+
+// decimalPlan says where decimals are in a JSON value. That of a value that has
+// no place for any, such as metadata of the client's, is nil.
+type decimalPlan struct {
+	decimal bool
+	fields  map[string]*decimalPlan // of an object
+	values  *decimalPlan            // of an object's other fields
+	items   *decimalPlan            // of an array
+}
+
+// decimalsOf are the plans of the operations' JSON responses that have decimals,
+// by operation and status.
+func decimalsOf(document *huma.OpenAPI) map[string]map[string]*decimalPlan {
+	plans := planner{document.Components.Schemas.Map(), map[*huma.Schema]*decimalPlan{}}
+	found := map[string]map[string]*decimalPlan{}
+	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
+		for status, response := range op.Responses {
+			body := response.Content["application/json"]
+			if body == nil || body.Schema == nil || !hasDecimal(document, body.Schema) {
+				continue
+			}
+			if found[op.OperationID] == nil {
+				found[op.OperationID] = map[string]*decimalPlan{}
+			}
+			found[op.OperationID][status] = plans.of(body.Schema)
+		}
+	}
+	return found
+}
+
+func isDecimal(schema *huma.Schema) bool {
+	return schema.Type == huma.TypeNumber && schema.Format == decimalFormat
+}
+
+func hasDecimal(document *huma.OpenAPI, schema *huma.Schema) (has bool) {
+	walk(document, schema, map[*huma.Schema]bool{}, func(one *huma.Schema) { has = has || isDecimal(one) })
+	return has
+}
+
+type planner struct {
+	schemas map[string]*huma.Schema
+	made    map[*huma.Schema]*decimalPlan
+}
+
+func (p planner) of(schema *huma.Schema) *decimalPlan {
+	if schema == nil {
+		return nil
+	}
+	if schema.Ref != "" {
+		schema = p.schemas[schemaOf(schema)]
+	}
+	if plan, made := p.made[schema]; made {
+		return plan
+	}
+	plan := &decimalPlan{decimal: isDecimal(schema), fields: map[string]*decimalPlan{}}
+	p.made[schema] = plan
+	for name, field := range schema.Properties {
+		plan.fields[name] = p.of(field)
+	}
+	values, _ := schema.AdditionalProperties.(*huma.Schema)
+	plan.values, plan.items = p.of(values), p.of(schema.Items)
+	return plan
+}
+
+// decimalQuoter puts the decimals of a JSON text between quotes while the text
+// passes in parts of any size. All other bytes stay.
+type decimalQuoter struct {
+	plan    *decimalPlan // of the whole text
+	open    []container
+	field   *decimalPlan // of the value that follows
+	name    []byte       // of the field that the text is in
+	named   bool         // the next string is the value of a field, not its name
+	within  token
+	escaped bool
+	quoted  []byte
+}
+
+type container struct {
+	plan  *decimalPlan
+	array bool
+}
+
+type token byte
+
+const (
+	betweenTokens token = iota
+	withinString
+	withinName
+	withinNumber
+	withinDecimal
+)
+
+// quote returns the next part of the text. The bytes are valid until the next call.
+func (q *decimalQuoter) quote(part []byte) []byte {
+	q.quoted = q.quoted[:0]
+	for _, c := range part {
+		q.endNumber(c)
+		switch q.within {
+		case withinString, withinName:
+			q.continueString(c)
+		case betweenTokens:
+			q.begin(c)
+		}
+		q.quoted = append(q.quoted, c)
+	}
+	return q.quoted
+}
+
+func (q *decimalQuoter) endNumber(c byte) {
+	if q.within < withinNumber || '0' <= c && c <= '9' || strings.IndexByte("+-.eE", c) >= 0 {
+		return
+	}
+	if q.within == withinDecimal {
+		q.quoted = append(q.quoted, '"')
+	}
+	q.within = betweenTokens
+}
+
+func (q *decimalQuoter) continueString(c byte) {
+	switch {
+	case q.escaped:
+		q.escaped = false
+	case c == '\\':
+		q.escaped = true
+	case c == '"':
+		if q.within == withinName {
+			q.field = q.of(q.name)
+		}
+		q.within = betweenTokens
+		return
+	}
+	if q.within == withinName {
+		q.name = append(q.name, c)
+	}
+}
+
+// of is the plan of a field of the innermost object.
+func (q *decimalQuoter) of(name []byte) *decimalPlan {
+	plan := q.open[len(q.open)-1].plan
+	if plan == nil {
+		return nil
+	}
+	if field, known := plan.fields[string(name)]; known {
+		return field
+	}
+	return plan.values
+}
+
+func (q *decimalQuoter) begin(c byte) {
+	switch c {
+	case '{', '[':
+		q.open = append(q.open, container{q.value(), c == '['})
+		q.named = false
+	case '}', ']':
+		q.open = q.open[:len(q.open)-1]
+	case ',':
+		q.named = false
+	case ':':
+		q.named = true
+	case '"':
+		q.within = withinString
+		if !q.named && len(q.open) > 0 && !q.open[len(q.open)-1].array {
+			q.within, q.name = withinName, q.name[:0]
+		}
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		q.within = withinNumber
+		if plan := q.value(); plan != nil && plan.decimal {
+			q.within = withinDecimal
+			q.quoted = append(q.quoted, '"')
+		}
+	}
+}
+
+// value is the plan of the value that begins.
+func (q *decimalQuoter) value() *decimalPlan {
+	if len(q.open) == 0 {
+		return q.plan
+	}
+	inside := q.open[len(q.open)-1]
+	switch {
+	case inside.plan == nil:
+		return nil
+	case inside.array:
+		return inside.plan.items
+	}
+	return q.field
+}
+
+// stringsDocument is the OpenAPI document of clients that choose strings: it is
+// the other one with another type for the decimals of responses, and the header
+// as a required parameter of the operations that have any.
+func stringsDocument(document *huma.OpenAPI) ([]byte, error) {
+	text, err := document.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	of := stringsOf{changed: map[string]bool{}}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&of.document); err != nil {
+		return nil, fmt.Errorf("read the document: %w", err)
+	}
+	components := of.document["components"].(node)
+	of.schemas, of.examples = components["schemas"].(node), components["examples"].(node)
+	for id, statuses := range decimalsOf(document) {
+		op := of.operation(document, id)
+		parameters, _ := op["parameters"].([]any)
+		op["parameters"] = append(parameters, node{
+			"name": numbersHeader, "in": "header", "required": true, "description": "The decimals of the answer are strings with every digit",
+			"schema": node{"type": "string", "enum": []any{asStrings}},
+		})
+		for status, plan := range statuses {
+			body := op["responses"].(node)[status].(node)["content"].(node)["application/json"].(node)
+			if err := of.quoteExamples(body, plan); err != nil {
+				return nil, err
+			}
+			of.change(body["schema"])
+		}
+	}
+	return json.Marshal(of.document)
+}
+
+type node = map[string]any
+
+type stringsOf struct {
+	document, schemas, examples node
+	changed                     map[string]bool // references
+}
+
+func (of stringsOf) operation(document *huma.OpenAPI, id string) node {
+	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
+		if op.OperationID == id {
+			return of.document["paths"].(node)[op.Path].(node)[strings.ToLower(op.Method)].(node)
+		}
+	}
+	return nil
+}
+
+func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
+	examples, _ := body["examples"].(node)
+	for name := range examples {
+		example := of.examples[name].(node)
+		value, err := json.Marshal(example["value"])
+		if err != nil {
+			return fmt.Errorf("write example %s: %w", name, err)
+		}
+		quoter := decimalQuoter{plan: plan}
+		decoder := json.NewDecoder(bytes.NewReader(quoter.quote(value)))
+		decoder.UseNumber()
+		var quoted any
+		if err := decoder.Decode(&quoted); err != nil {
+			return fmt.Errorf("read example %s: %w", name, err)
+		}
+		example["value"] = quoted
+	}
+	return nil
+}
+
+// change makes the decimals of a schema strings, and those of all that it
+// refers to, once.
+func (of stringsOf) change(part any) {
+	switch part := part.(type) {
+	case []any:
+		for _, one := range part {
+			of.change(one)
+		}
+	case node:
+		if reference, ok := part["$ref"].(string); ok && !of.changed[reference] {
+			of.changed[reference] = true
+			of.change(of.schemas[path.Base(reference)])
+		}
+		if part["format"] == decimalFormat {
+			part["type"] = textInstead(part["type"])
+		}
+		for _, one := range part {
+			of.change(one)
+		}
+	}
+}
+
+// textInstead is a type, or a list of types, with string instead of number.
+func textInstead(kind any) any {
+	if kinds, several := kind.([]any); several {
+		for i := range kinds {
+			kinds[i] = textInstead(kinds[i])
+		}
+	}
+	if kind == huma.TypeNumber {
+		return huma.TypeString
+	}
+	return kind
+}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
@@ -22,6 +23,12 @@ const (
 const (
 	leastCharge = 16 << 10 // even of a tiny one while it is answered
 	mostAhead   = 64 << 10
+)
+
+// Bounds of the rest of a body that is answered before its end.
+const (
+	readByServer = 256 << 10 // net/http reads so much itself
+	mostDrained  = 8 * maxEventsBody
 )
 
 // bodies are the bytes of request bodies. Those of strangers, whose credential
@@ -55,6 +62,7 @@ type body struct {
 	copies     int64 // that are held of each byte
 	read       int64
 	paid       int64
+	ended      bool
 }
 
 // receive has the request's body paid for by the address it comes from.
@@ -88,9 +96,27 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, full
 	}
 	if errors.Is(err, io.EOF) {
+		b.ended = true
 		_ = b.connection.SetReadDeadline(time.Time{}) // what comes after it is not the body's
 	}
 	return n, err
+}
+
+// Close leaves the rest of the body to drain. The server closes its body itself.
+func (b *body) Close() error { return nil }
+
+// drain reads the rest of a body that was answered before its end, and keeps none of it. A
+// client that sends the whole of a body before it reads would see a broken connection, not
+// the answer. It waits as long as for any body, and not for a client that waits for a
+// 100 Continue.
+func (b *body) drain(r *http.Request) {
+	waits := b.read == 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue")
+	rest := b.declared - b.read
+	if r.Body != b || b.ended || waits || b.declared >= 0 && rest < readByServer {
+		return
+	}
+	_ = b.connection.Flush()
+	_, _ = io.CopyN(io.Discard, b.ReadCloser, mostDrained) // then the connection is closed
 }
 
 // pay pays in steps as large as what has come, so that shares are not asked

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -140,4 +141,78 @@ func (b *bundle) of(t testing.TB, tenant metering.Tenant) *bundle {
 	other := &bundle{store: b.store, writer: b.writer, keys: b.keys, tenant: tenant, url: b.url, temporal: b.temporal, clock: b.clock, deps: b.deps, contract: b.contract}
 	other.key = other.newKey(t, metering.ScopeAdmin)
 	return other
+}
+
+// TestAClientThatSendsBeforeItReadsSeesTheAnswer, as Python's http.client does: it sends the whole
+// body, however long, and then reads. Of an answer before the end of a body it saw a broken pipe.
+func TestAClientThatSendsBeforeItReadsSeesTheAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	bearer := "Authorization: Bearer " + b.key
+	large := strings.Repeat(" ", 24<<20)
+	for name, c := range map[string]struct {
+		head   []string
+		chunks bool
+		status int
+	}{
+		"a batch":              {[]string{toBatch, bearer}, false, 413},
+		"a batch in chunks":    {[]string{toBatch, bearer}, true, 413},
+		"an event":             {[]string{"POST /v1/events", bearer}, false, 413},
+		"a customer":           {[]string{"POST /v1/customers", bearer, "Content-Type: application/json"}, false, 413},
+		"a customer in chunks": {[]string{"POST /v1/customers", bearer, "Content-Type: application/json"}, true, 413},
+		"no credential":        {[]string{toBatch, "Authorization: Bearer x"}, false, 401},
+		"a signature":          {append([]string{toBatch}, forged(b.tenant.ID)...), false, 413},
+		"no such path":         {[]string{"POST /nowhere", bearer}, false, 404},
+		"another encoding":     {[]string{toBatch, bearer, "Content-Encoding: gzip"}, false, 415},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			length, body := "Content-Length: "+strconv.Itoa(len(large)), large
+			if c.chunks {
+				length, body = "Transfer-Encoding: chunked", strings.Repeat(chunk(1<<20), 24)+"0\r\n\r\n"
+			}
+			conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
+			require.NoError(t, err)
+			defer conn.Close()
+			require.NoError(t, conn.SetDeadline(time.Now().Add(dbtest.Deadline)))
+			_, err = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: odometer\r\n%s\r\n%s\r\n\r\n", c.head[0], strings.Join(c.head[1:], "\r\n"), length)
+			require.NoError(t, err)
+			_, err = io.WriteString(conn, body)
+			require.NoError(t, err, "the connection broke")
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			text, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			require.Equal(t, c.status, response.StatusCode, string(text))
+		})
+	}
+}
+
+// TestAClientThatWaitsIsNotWaitedFor: curl sends a large body only after a 100 Continue.
+func TestAClientThatWaitsIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	conn := b.stall(t, "", toBatch, "Authorization: Bearer "+b.key, "Content-Length: 9000000", "Expect: 100-continue")
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(dbtest.Deadline)))
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	_, err = io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, 413, response.StatusCode)
+}
+
+func TestAnEncodedBodyIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	for _, encoding := range []string{"gzip", "GZIP", "br", "deflate", "identity, gzip", "x"} {
+		for path, body := range map[string]string{"/v1/events": hello, "/v1/events/batch": `{"events":[` + hello + `]}`, "/v1/customers": `{"external_id":"other"}`} {
+			p := b.send(t, "POST", path, body, "Content-Encoding: "+encoding).problem(t, 415, "unsupported_media_type")
+			require.Equal(t, "Content-Encoding must be absent or identity: send the body as plain JSON", p.Detail)
+		}
+	}
+	b.send(t, "GET", "/v1/customers/other", "").problem(t, 404, "not_found")
+	require.Equal(t, 200, b.send(t, "POST", "/v1/events", hello, "Content-Encoding: Identity").status)
+	require.Equal(t, `{"total":2}`, b.total(t, "acme"))
 }

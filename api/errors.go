@@ -46,7 +46,7 @@ var kinds = map[metering.Code]kind{
 	metering.CodePaused:         {409, "Paused", "An operator has paused the customer. Resume it with POST /v1/billing/syncs/{id}/resume first.", 0},
 	metering.CodeNoProvider:     {409, "No billing provider", "Save a billing provider with PUT /v1/billing/provider first.", 0},
 	metering.CodeTooLarge:       {413, "Request too large", "Send less at once. Nothing was stored.", 0},
-	codeMediaType:               {415, "Unsupported media type", "Send Content-Type: application/json.", 0},
+	codeMediaType:               {415, "Unsupported media type", "Send Content-Type: application/json, and no Content-Encoding.", 0},
 	metering.CodeProviderRefuse: {422, "Rejected by the billing provider", "Nothing was saved; detail says why.", 0},
 	metering.CodeRateLimited:    {429, "Too many requests", "Wait for the seconds in Retry-After before the next attempt.", 1},
 	metering.CodeInternal:       {500, "Internal error", "Something went wrong on our side. Tell the operator the request_id.", 0},

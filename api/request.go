@@ -70,6 +70,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		s.auditForbidden(x, out.status)
 		s.account(x, out, began)
+		if failure == nil {
+			x.body.drain(r)
+		}
 		if failure != nil && (out.began || aborted(failure)) {
 			panic(http.ErrAbortHandler) // the client must not take a part for the whole
 		}

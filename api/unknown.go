@@ -46,6 +46,9 @@ func (s *server) refuseUnknown(ctx huma.Context, next func(huma.Context)) {
 		err = refuseUnusedBody(ctx.Operation(), request)
 	}
 	if err == nil {
+		err = refuseEncodedBody(ctx.Operation(), request)
+	}
+	if err == nil {
 		err = refuseUnusedKey(ctx.Operation(), request)
 	}
 	if err != nil {
@@ -83,6 +86,19 @@ func isRepeatable(op *huma.Operation, name string) bool {
 	return slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
 		return p.In == "query" && p.Name == name && p.Schema.Type == huma.TypeArray
 	})
+}
+
+// refuseEncodedBody refuses a body that would have to be decoded first.
+func refuseEncodedBody(op *huma.Operation, request *http.Request) error {
+	if op.Method == http.MethodGet {
+		return nil
+	}
+	for _, encoding := range strings.Split(strings.Join(request.Header.Values("Content-Encoding"), ","), ",") {
+		if encoding = strings.TrimSpace(encoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return metering.Errorf(codeMediaType, "Content-Encoding must be absent or identity: send the body as plain JSON")
+		}
+	}
+	return nil
 }
 
 // refuseUnusedKey refuses an Idempotency-Key that a POST would ignore: its caller would take a

@@ -51,7 +51,7 @@ api.use({
     if (response.status !== 401 || csrfToken === undefined || schemaPath === signIn) return undefined;
     const again = sessionEnded();
     if (schemaPath === session) return undefined;
-    if (request.method !== "GET") throw new Failure("Session ended", "Your session has ended, and nothing was changed. Sign in, then try again.", 401, null, "session_ended");
+    if (request.method !== "GET") throw new Failure("Session ended", "The session had ended, and nothing was changed. Try again.", 401, null, "session_ended");
     await again; // so that the screen stays
     return fetch(request);
   },

@@ -6,7 +6,7 @@ const byCode: Record<string, string> = {
   meter_backfilling: "The meter's past is still being counted. Try again in a moment.",
   no_provider: "No provider is connected. Connect one at Billing, Provider.",
   overloaded: "The service is busy, and nothing was changed. Try again in a moment.",
-  paused: "Somebody has paused the customer. Resume it at its sync first.",
+  paused: "Reporting is paused for the customer. Resume it on the screen of its sync first.",
   rate_limited: "More was asked for than a minute allows. Try again in a moment.",
   unavailable: "A part of the service does not answer. Try again in a moment.",
 };
@@ -26,9 +26,11 @@ const fieldNames: Record<string, string> = {
   current: "Current password",
   deadline_hours: "Hold at most, in hours",
   effective_from: "From",
+  end: "Until",
   external_id: "External ID",
   grace_hours: "Grace, in hours",
   requests_per_minute: "Requests a minute",
+  start: "From",
   url: "URL",
 };
 

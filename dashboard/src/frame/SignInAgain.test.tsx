@@ -26,7 +26,7 @@ test("a session that ends while a form is saved keeps what was typed, and the sa
   who = undefined;
   press("Save the meter");
   await screen.findByRole("heading", { name: "Your session has ended" });
-  expect(screen.getByText("Your session has ended, and nothing was changed. Sign in, then try again.")).toBeTruthy();
+  expect(screen.getByText("The session had ended, and nothing was changed. Try again.")).toBeTruthy();
   answers["POST /v1/auth/login"] = (body) => {
     if (JSON.parse(body).password !== "a password") return problem(401, "the e-mail and the password are not a member's");
     who = { ...session, permissions: ["meters:read", "meters:write"], csrf_token: "another" };

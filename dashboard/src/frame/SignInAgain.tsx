@@ -101,7 +101,7 @@ function Again() {
       )}
       <Refused error={attempt.error} />
       <div className={acts.buttons}>
-        <SomebodyElse />
+        <AnotherMember />
         {member?.has_password && (
           <Button type="submit" size="sm" loading={attempt.isPending}>
             Sign in
@@ -113,7 +113,7 @@ function Again() {
 }
 
 /** Leads to the sign-in of anybody, where nothing that was typed is left. */
-function SomebodyElse() {
+function AnotherMember() {
   const queries = useQueryClient();
   const navigate = useNavigate();
   const { latestLocation } = useRouter();

@@ -13,7 +13,7 @@ func (w walk) billing(ctx context.Context) error {
 		choose("Provider", "Webhook: an address of yours"), fill("Address", w.receiver),
 		press("Make a secret"), see("It is shown only once"), w.judged("provider-secret"), kept, miss("It is shown only once"),
 		press("Connect the webhook"), see("Disconnect"),
-		w.to("/billing/auto-sync"), press("Sync customers by themselves"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
+		w.to("/billing/auto-sync"), press("Sync automatically"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
 		w.to("/customers"), press("Customer 00"), see("Usage"), press("Bill"), press("Sync now"), see("answered."), settled, w.judged("bill-synced"), press("This sync"), see("Sync of Customer 00"), see("succeeded"), see("accepted"),
 	)
 	if err != nil {
@@ -38,7 +38,7 @@ func (w walk) billing(ctx context.Context) error {
 			return err
 		}
 	}
-	err = do(ctx, w.to("/billing/provider"), press("Disconnect"), see("billed by nobody"), press("Disconnect"), see("No provider is connected"))
+	err = do(ctx, w.to("/billing/provider"), press("Disconnect"), see("no longer billed"), press("Disconnect"), see("No provider is connected"))
 	if err != nil {
 		return fmt.Errorf("disconnect: %w", err)
 	}

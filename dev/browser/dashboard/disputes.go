@@ -82,7 +82,7 @@ func (w walk) released(ctx context.Context, invoice string) error {
 func (w walk) decided(ctx context.Context, mark, invoice string) error {
 	err := do(ctx,
 		w.reread("/billing/holds?state=released", invoice), w.voided(invoice),
-		w.to("/billing/auto-sync"), press("Sync customers by themselves"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
+		w.to("/billing/auto-sync"), press("Sync automatically"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
 		press("Run now"), see("beside the schedule"), press("Run now"), miss("beside the schedule"),
 		w.reread("/billing/reconciliation?state=waived", "seats-"+mark), press("seats-"+mark), see(invoice), see("void"),
 	)

@@ -56,7 +56,7 @@ func (w walk) settings(ctx context.Context) error {
 		}
 	}
 	err = do(ctx,
-		w.to("/settings/single-sign-on"), press("Delete the issuer"), see("Nobody signs in"), press("Delete the issuer"), miss("Nobody signs in"), miss("with a client secret"),
+		w.to("/settings/single-sign-on"), press("Delete the issuer"), see("can no longer sign in at"), press("Delete the issuer"), miss("can no longer sign in at"), miss("with a client secret"),
 		w.to("/settings/audit-log"), fill("Action", "tenant."), press("Show"), see("tenant.update"), press("tenant.update"), see("By the request"),
 	)
 	if err != nil {
@@ -84,7 +84,7 @@ func (w walk) settings(ctx context.Context) error {
 		w.to("/settings/you"), fill("Current password", w.password), fill("New password", another), press("Change the password"), see("The password is changed"),
 		fill("Current password", another), fill("New password", w.password), press("Change the password"), miss("The password is changed"), see("The password is changed"),
 		w.menu, press("Another tenant"), see("Your password"), w.judged("another-tenant"), fill("Your password", w.password), press("Show my tenants"), see("is a member of"), press("Close"), miss("is a member of"),
-		forgetSession, w.signIn, w.to("/settings/you"), press("End"), see("Whoever uses it is signed out"), w.judged("session-end"), press("End"), miss("Whoever uses it is signed out"),
+		forgetSession, w.signIn, w.to("/settings/you"), press("End"), see("The browser that uses it is signed out"), w.judged("session-end"), press("End"), miss("The browser that uses it is signed out"),
 		press("Sign out everywhere"), see("this one too"), press("Sign out everywhere"), see("Sign in"), w.signIn,
 	)
 }

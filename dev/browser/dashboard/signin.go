@@ -35,7 +35,7 @@ func (w walk) others(ctx context.Context) error {
 	}
 	return do(ctx, w.signIn,
 		w.to("/settings/members"), press("Vera"), press("Remove"), see("Stay valid"), w.judged("member-remove"), press("Remove"), miss("vera@example.com"),
-		w.to("/settings/single-sign-on"), press("Delete the issuer"), see("Nobody signs in"), press("Delete the issuer"), miss("Nobody signs in"),
+		w.to("/settings/single-sign-on"), press("Delete the issuer"), see("can no longer sign in at"), press("Delete the issuer"), miss("can no longer sign in at"),
 		w.to("/settings/members"), press("Olga"), press("Make owner"), see("There is one owner"), w.judged("member-make-owner"), press("Make owner"), miss("There is one owner"),
 	)
 }

@@ -16,7 +16,7 @@ import { cell, Table } from "../../values/Table";
 import styles from "./billing.module.css";
 import type { Told } from "./states";
 
-/** When customers are synced by themselves. */
+/** When customers are synced automatically. */
 export function AutoSync() {
   const { data, error, refetch } = useQuery({
     queryKey: ["auto-sync"],
@@ -65,7 +65,7 @@ function Settings({ settings }: { settings: Schema<"AutoSync"> }) {
   return (
     <div className={styles.narrow}>
       <Form act={save} needs="billing:write" submit="Save Auto-Sync" onSubmit={() => save.mutate()}>
-        <Switch label="Sync customers by themselves" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} />
+        <Switch label="Sync automatically" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} />
         <TextInput
           label="Schedule"
           description={`hourly, daily, a duration such as 15m, or a cron expression of five fields; in ${tenant.timezone}, but for durations`}
@@ -84,24 +84,24 @@ const columns = [
   { title: "State" },
   { title: "Customers", number: true },
   { title: "Reports sent", number: true },
-  { title: "Left to their own syncs", number: true },
+  { title: "Synced separately", number: true },
   { title: "Periods closed", number: true },
   { title: "Run", unseen: true },
 ];
 
 const runStates: Record<"running" | "succeeded" | "failed", Told> = {
-  running: ["waiting", "running", "It goes through the customers with usage that is not reported."],
-  succeeded: ["good", "succeeded", "It has been through all of them. Who failed has a sync of their own."],
-  failed: ["bad", "failed", "It ended before it was through, or somebody has ended it. The next run does what it left."],
+  running: ["waiting", "running", "It syncs the customers with unreported usage."],
+  succeeded: ["good", "succeeded", "It has synced all of them. A customer whose sync failed has a failed sync of its own."],
+  failed: ["bad", "failed", "It ended early, or an operator ended it. The next run syncs the remaining customers."],
 };
 
 function LastRun({ run: { started_at, status, outcome, workflow_id } }: { run: Schema<"AutoSyncRun"> }) {
   const { workflows_url: workflows } = useSession();
-  const [means, state, says] = status && status !== "requested" ? runStates[status] : (["off", "not known", "Temporal does not say."] as const);
+  const [means, state, says] = status && status !== "requested" ? runStates[status] : (["off", "unknown", "Temporal has no state for it."] as const);
   const counts: [number | undefined, string][] = [
     [outcome?.customers, "customers"],
     [outcome?.reports, "reports"],
-    [outcome && outcome.failed + outcome.busy, "left"],
+    [outcome && outcome.failed + outcome.busy, "separately"],
     [outcome?.closed, "closed"],
   ];
   return (

@@ -31,8 +31,8 @@ const states = [
   ["releasing", "Being released"],
   ["released", "Released"],
   ["expired", "Deadline passed"],
-  ["finalized", "Made final there"],
-  ["theirs", "Left to them"],
+  ["finalized", "Finalized at the provider"],
+  ["theirs", "Decided at the provider"],
   ["refused", "Not held"],
   ["planned", "Being held"],
 ] as const;
@@ -158,7 +158,7 @@ function NoHolds({ filtered }: { filtered: boolean }) {
   if (filtered) return <Empty title="No invoice is in this state">{null}</Empty>;
   return (
     <Empty title="No invoice is held">
-      <p>With the tenant's setting invoice hold, an invoice waits here until what it bills was compared with what was counted. Those that disagree need somebody.</p>
+      <p>With the tenant's setting invoice hold, an invoice waits here until its amounts were compared with the counted usage. An invoice that disagrees needs a decision.</p>
     </Empty>
   );
 }

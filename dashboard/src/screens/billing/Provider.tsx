@@ -41,7 +41,7 @@ export function Provider() {
   const endpoint = providers.find((one) => one.type === chosen);
   return (
     <>
-      {saved ? <Connected saved={saved} /> : <p className="muted">No provider is connected: usage is counted, and billed by nobody.</p>}
+      {saved ? <Connected saved={saved} /> : <p className="muted">No provider is connected: usage is counted and not billed.</p>}
       <h2 className={styles.section}>{saved ? "Change it" : "Connect a provider"}</h2>
       <div className={styles.narrow}>
         <NativeSelect
@@ -104,7 +104,7 @@ function Connected({ saved }: { saved: Saved }) {
         )}
       </dl>
       <Confirm verb="Disconnect" thing={saved.type} needs="billing:write" act={remove} danger>
-        Usage is counted as before, and billed by nobody. It is refused while a report is being sent, a closed period is not billed in full, or an invoice is held.
+        Usage is still counted, and no longer billed. It is refused while a report is being sent, a closed period is not billed in full, or an invoice is held.
       </Confirm>
     </>
   );

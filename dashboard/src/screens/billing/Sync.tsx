@@ -162,7 +162,7 @@ function Steering({ run }: { run: SyncRun }) {
         </Confirm>
       ) : (
         <Confirm key="pause" {...common} verb="Pause" act={pause}>
-          Nothing of this customer is reported until somebody resumes it. Usage is counted as before.
+          Nothing of this customer is reported until it is resumed. Usage is still counted.
         </Confirm>
       )}
       <Confirm {...common} verb="Cancel" act={cancel} danger>

@@ -77,7 +77,7 @@ function NoSyncs({ status }: { status: string | undefined }) {
   return (
     <Empty title={status ? `No sync is ${status}` : "Nothing was synced yet"}>
       <p>
-        A sync reports a customer's usage to the provider. <Link to="/billing/auto-sync">Auto-Sync</Link> does it by itself; a customer's bill has a button for one.
+        A sync reports a customer's usage to the provider. <Link to="/billing/auto-sync">Auto-Sync</Link> requests syncs automatically; a customer's bill has a button for one.
       </p>
     </Empty>
   );

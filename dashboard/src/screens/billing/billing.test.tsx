@@ -65,7 +65,7 @@ test("what became of Auto-Sync's runs is shown, as far as Temporal says it", asy
   expect(said).toEqual([
     ["running", "", "", "", ""],
     ["succeeded", "1,204", "1,190", "3", "7"],
-    ["not known", "", "", "", ""],
+    ["unknown", "", "", "", ""],
   ]);
 });
 

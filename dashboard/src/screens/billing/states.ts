@@ -9,16 +9,16 @@ export type Told = readonly [means: Meaning, word: string, says: string];
 
 export const syncStates: Record<SyncRun["status"] | "paused", Told> = {
   requested: ["waiting", "requested", "It is written down, and its run begins in a moment."],
-  running: ["waiting", "running", "Usage is read, reported and looked for at the provider. What fails is tried again by itself."],
-  paused: ["off", "paused", "Somebody has paused the customer: nothing is reported until they resume it."],
+  running: ["waiting", "running", "Usage is read, reported and looked up at the provider. Failed steps are retried automatically."],
+  paused: ["off", "paused", "An operator has paused the customer: nothing is reported until it is resumed."],
   succeeded: ["good", "succeeded", "The provider has what there was to report, or there was nothing new."],
   failed: ["bad", "failed", "It ended without reporting everything. Its error says what to do; then sync again."],
 };
 
 export const reportStates: Record<Schema<"SyncLine">["state"], Told> = {
   planned: ["waiting", "written down", "It was never sent."],
-  sending: ["waiting", "being sent", "It may have arrived: whoever sends it waits for the answer."],
-  in_doubt: ["bad", "in doubt", "Nobody can tell whether it arrived. It counts as billed until an invoice, or somebody who looks at the provider, says otherwise."],
+  sending: ["waiting", "being sent", "It may have arrived: the worker waits for the answer."],
+  in_doubt: ["bad", "in doubt", "It is unknown whether it arrived. It counts as billed until an invoice, or an operator who has checked at the provider, says otherwise."],
   accepted: ["good", "accepted", "The provider has answered that it has it."],
   counted: ["good", "counted", "It was seen in what the provider has counted."],
   rejected: ["bad", "rejected", "The provider does not have it. The next sync reports what it held."],
@@ -27,12 +27,12 @@ export const reportStates: Record<Schema<"SyncLine">["state"], Told> = {
 export const holdStates: Record<Schema<"InvoiceHold">["state"], Told> = {
   planned: ["waiting", "being held", "The provider has not taken the hold yet."],
   held: ["waiting", "held", "It waits until what was reported is counted and compared."],
-  disagrees: ["bad", "disagrees", "What it bills differs from what was counted. It stays until it agrees, somebody releases it, or its deadline passes."],
+  disagrees: ["bad", "disagrees", "What it bills differs from what was counted. It is held until it agrees, an operator releases it, or its deadline passes."],
   releasing: ["waiting", "being released", "The provider is told to make it final."],
   released: ["good", "released", "It was told to become final, and is."],
   expired: ["bad", "deadline passed", "It became final at its deadline, whatever it bills."],
-  finalized: ["off", "made final there", "Somebody else has made it final."],
-  theirs: ["off", "left to them", "Somebody decides on the draft at the provider, so it is left alone."],
+  finalized: ["off", "finalized at the provider", "It was finalized outside Odometer."],
+  theirs: ["off", "decided at the provider", "A user decides on the draft at the provider, so Odometer leaves it alone."],
   refused: ["bad", "not held", "The provider has refused the hold."],
 };
 
@@ -40,8 +40,8 @@ export const reconciliationStates: Record<Schema<"Reconciliation">["state"], Tol
   open: ["waiting", "invoice awaited", "The last invoice of the period is not final yet."],
   agreed: ["good", "agreed", "The final invoices bill what was used."],
   carried: ["waiting", "billed next", "They lack something, which a later period bills."],
-  waived: ["off", "waived", "They lack something because an invoice was voided; it is billed where somebody says so."],
-  disputed: ["bad", "disputed", "They bill more than was used, or at another price. Somebody has to decide."],
+  waived: ["off", "waived", "They lack something because an invoice was voided; it is billed only if an operator decides so."],
+  disputed: ["bad", "disputed", "They bill more than was used, or at another price. An operator has to decide."],
   written_off: ["off", "written off", "What they lack was given up."],
 };
 
@@ -55,4 +55,4 @@ export const periodStates: Record<Schema<"BillingPeriod">["state"], Told> = {
 export const syncState = (run: SyncRun): Told => syncStates[run.paused ? "paused" : run.status];
 
 /** Why a sync was asked for. */
-export const triggers: Record<SyncRun["trigger"], string> = { manual: "somebody asked", schedule: "Auto-Sync", provider: "the provider's message" };
+export const triggers: Record<SyncRun["trigger"], string> = { manual: "a manual request", schedule: "Auto-Sync", provider: "the provider's message" };

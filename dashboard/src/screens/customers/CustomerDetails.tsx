@@ -160,7 +160,7 @@ function Leaving({ customer: { external_id, archived_at } }: { customer: Custome
         </Confirm>
       ) : (
         <Confirm key="archive" verb="Archive" thing={thing} needs="customers:write" act={archive} danger>
-          Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+          Lists no longer show it. Its usage is still counted and billed, and its next event unarchives it.
         </Confirm>
       )}
       <Confirm verb="Erase" thing={thing} needs="customers:erase" act={erase} asks="Reason, for the audit log" danger>

@@ -67,7 +67,7 @@ function Found() {
     placeholderData: keepPreviousData,
   });
   return (
-    <List what="The customers" columns={columns} query={query} page={page} empty={search ? <Nobody search={search} /> : <NoCustomers />}>
+    <List what="The customers" columns={columns} query={query} page={page} empty={search ? <NoMatch search={search} /> : <NoCustomers />}>
       {(customer) => (
         <tr key={customer.id}>
           <td className={cell.main}>
@@ -88,9 +88,9 @@ function Found() {
   );
 }
 
-function Nobody({ search }: { search: string }) {
+function NoMatch({ search }: { search: string }) {
   return (
-    <Empty title={`Nobody has “${search}” in a name or an ID`}>
+    <Empty title={`No customer has “${search}” in its name or an ID`}>
       <p className="muted">Archived customers are not searched.</p>
     </Empty>
   );

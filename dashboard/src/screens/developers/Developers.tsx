@@ -13,7 +13,7 @@ export function Developers() {
     <>
       <h1>Developers</h1>
       <p className="muted">
-        What programs send events with, and are told by. <Link to="/start">First steps</Link>
+        Credentials and webhooks for your programs. <Link to="/start">First steps</Link>
       </p>
       <Tabs label="For developers" tabs={tabs} />
       <Outlet />

@@ -10,12 +10,12 @@ type Body = Schema<"CreateWebhook">;
 /** The event types that a webhook may have, and when there is a message of one. */
 export const eventTypes: Record<Body["event_types"][number], string> = {
   "billing.synced": "All of a customer's usage is reported",
-  "billing.sync_failed": "Somebody has to act before a sync can go on",
+  "billing.sync_failed": "A sync has failed and needs attention",
   "billing.period_closed": "A period's totals are final",
   "billing.discrepancy": "A provider's invoices, or a held one, differ from what was reported",
   "usage.discrepancy": "The daily audit found totals and events to disagree",
-  "member.invited": "An invitation waits to be sent to somebody",
-  "member.reset_asked": "Somebody asks for another password for a member",
+  "member.invited": "An invitation link is ready to be sent",
+  "member.reset_asked": "A member has asked for a new password",
 };
 
 interface Props {

@@ -60,7 +60,7 @@ function Made() {
 function None() {
   return (
     <Empty title="No webhooks yet">
-      <p>Make one to be told, for example, that a sync has failed.</p>
+      <p>Make one to receive, for example, a message when a sync fails.</p>
     </Empty>
   );
 }
@@ -88,7 +88,7 @@ function Create() {
         <WebhookForm act={create} submit="Make the webhook" leave={leave} onSubmit={(body) => create.mutate(body)} />
       </Dialog>
       <Secret title="What the webhook's messages are signed with" secret={secret} leave={() => setSecret(undefined)}>
-        Whoever takes the messages verifies them with it.
+        The receiver verifies the messages with it.
       </Secret>
     </>
   );

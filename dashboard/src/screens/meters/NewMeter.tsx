@@ -43,7 +43,7 @@ function Fields() {
       <Form act={make} needs="meters:write" submit="Make the meter" onSubmit={() => make.mutate()}>
         <TextInput
           label="Slug"
-          description="What it is called in the API and on bills. It stays"
+          description="Its name in the API and on bills. It cannot be changed later"
           required
           withAsterisk={false}
           autoComplete="off"
@@ -53,7 +53,7 @@ function Fields() {
         />
         <TextInput
           label="Event type"
-          description="The events of this type are counted. It stays"
+          description="The events of this type are counted. It cannot be changed later"
           required
           withAsterisk={false}
           autoComplete="off"

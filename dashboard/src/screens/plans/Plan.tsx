@@ -55,13 +55,13 @@ function Archive({ plan: { slug, archived_at } }: { plan: Schema<"Product"> }) {
   if (archived_at) {
     return (
       <Confirm key="unarchive" verb="Unarchive" thing={`plan ${slug}`} needs="pricing:write" act={unarchive}>
-        It can be given to customers again.
+        It can be assigned to customers again.
       </Confirm>
     );
   }
   return (
     <Confirm key="archive" verb="Archive" thing={`plan ${slug}`} needs="pricing:write" act={archive} danger>
-      Lists leave it out, and nobody gets it anew. Who has it keeps it, and is charged by it. It can be unarchived.
+      Lists no longer show it, and it cannot be assigned to more customers. Customers who have it keep it and are charged by it. It can be unarchived.
     </Confirm>
   );
 }

@@ -99,7 +99,7 @@ function Make() {
           <TextInput label="Name" autoComplete="off" maxLength={255} value={name} error={broken(make.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
           <TextInput
             label="Slug"
-            description="What it is called in the API. It stays"
+            description="Its name in the API. It cannot be changed later"
             required
             withAsterisk={false}
             autoComplete="off"

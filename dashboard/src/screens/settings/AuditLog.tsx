@@ -119,7 +119,7 @@ function Entries() {
 }
 
 function None({ filtered }: { filtered: boolean }) {
-  if (!filtered) return <Empty title="Nothing was changed yet">Changes are here as soon as somebody makes one.</Empty>;
+  if (!filtered) return <Empty title="Nothing was changed yet">The first change will be listed here.</Empty>;
   return (
     <Empty title="Nothing of that kind">
       <p className="muted">An action may be given by its beginning; who and what are whole ids.</p>

@@ -65,5 +65,5 @@ test("an invitation is accepted, with the token of the link in bodies alone", as
 test("a link that is over says so", async () => {
   answers["POST /v1/invitations/find"] = () => [404, { title: "Problem", detail: "there is no such invitation", status: 404, code: "not_found", request_id: "R", errors: [] }];
   open("/invitation#OLD");
-  await screen.findByRole("heading", { name: "This link is over" });
+  await screen.findByRole("heading", { name: "This link is no longer valid" });
 });

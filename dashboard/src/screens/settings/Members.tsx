@@ -41,7 +41,7 @@ export function Members() {
         title={invited?.member_id ? "The link for another password" : "The link of the invitation"}
         secret={invited?.url}
         leave={() => setInvited(undefined)}
-        advice={`Send it to ${invited?.email} so that nobody else reads it: whoever has it can accept, for seven days.`}
+        advice={`Send it to ${invited?.email} alone: anybody who has it can accept, for seven days.`}
       />
     </>
   );

@@ -50,7 +50,7 @@ function Read() {
         <dt>Members begin at</dt>
         <dd>
           <Identifier>{data.login_url}</Identifier>
-          <p className="muted small">once they have accepted an invitation with their account there: who has an e-mail there is nobody here by that alone</p>
+          <p className="muted small">after they have accepted an invitation with their account there. An account with the same e-mail is not enough</p>
         </dd>
         {data.updated_at && (
           <>
@@ -119,7 +119,7 @@ function Delete({ saved }: { saved: Settings }) {
   const remove = useAct<string>(() => answer(api.DELETE("/v1/tenant/oidc")), { changes });
   return (
     <Confirm verb="Delete the issuer" needs={needs} act={remove} danger>
-      Nobody signs in at {saved.issuer} any longer. Members without a password need a link for one, which you make under Members. Sessions go on.
+      Members can no longer sign in at {saved.issuer}. Those without a password need a link for one, which you make under Members. Sessions stay valid.
     </Confirm>
   );
 }

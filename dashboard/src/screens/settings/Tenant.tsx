@@ -103,7 +103,7 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
       <Checkbox label="Strict" description="Events of customers and event types that are not known are rejected" {...choice("strict")} error={broken(save.error, "strict")} />
       <Checkbox label="v1 writes without a body" description="Requests without a body that are signed in v1 may do more than read" {...choice("v1BodylessWrites")} />
       <Checkbox label="Hold invoices" description="A provider's draft invoices wait until what was reported is counted and compared" {...choice("hold")} error={broken(save.error, "enabled")} />
-      <NumberField label="Hold at most, in hours" description="After the grace; then a held invoice becomes final by itself" {...whole("holdHours", "deadline_hours")} />
+      <NumberField label="Hold at most, in hours" description="After the grace. Then a held invoice becomes final automatically" {...whole("holdHours", "deadline_hours")} />
       <div className={styles.effects} role="status">
         {readable && effects(tenant, change).map((effect) => (
           <p key={effect}>{effect}</p>

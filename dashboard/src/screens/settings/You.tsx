@@ -134,7 +134,7 @@ function End({ session }: { session: string }) {
   const end = useAct<string>(() => answer(api.DELETE("/v1/auth/sessions/{id}", { params: { path: { id: session } } })), { changes: [["sessions"], ["audit-log"]] });
   return (
     <Confirm verb="End" thing="this session" needs={needs} act={end} danger>
-      Whoever uses it is signed out.
+      The browser that uses it is signed out.
     </Confirm>
   );
 }

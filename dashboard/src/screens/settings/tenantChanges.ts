@@ -56,12 +56,12 @@ export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace
     [timezone, `Every meter is counted anew in the days and months of ${timezone}; until that is done, usage answers with those of ${tenant.timezone}. Once a customer has a billing period it is refused.`],
     [currency, `Prices that are set from then on and name no currency are in ${currency}. Those that are set stay in theirs.`],
     [grace, `Billing periods close ${grace} hours after their end, and take usage until then. Those that are closed stay closed.`],
-    [late, late === "adjust" ? "What comes late for a closed period is billed as an adjustment." : "What comes late for a closed period is shown, and billed to nobody."],
+    [late, late === "adjust" ? "Late usage of a closed period is billed as an adjustment." : "Late usage of a closed period is shown, and not billed."],
     [requests, `Beyond ${requests} requests with events in a minute, they are answered with 429.`],
     [strict, strict ? "Events of customers and of event types that are not known are rejected." : "An event makes its customer where there is none, and is counted once a meter for its type exists."],
     [v1, v1 ? "Who sees a request without a body that is signed in v1 can make any other of it." : "A request without a body that is signed in v1 may only read."],
     [hold?.enabled, hold?.enabled ? "Draft invoices with usage are held until what was reported is counted and compared." : "No draft invoice is held from then on."],
-    [hold?.deadline_hours, `What is held from then on becomes final by itself ${hold?.deadline_hours} hours after the grace. What is held already keeps its deadline.`],
+    [hold?.deadline_hours, `What is held from then on becomes final automatically ${hold?.deadline_hours} hours after the grace. What is held already keeps its deadline.`],
   ];
   return says.filter(([changed]) => changed !== undefined).map(([, effect]) => effect);
 }

@@ -19,7 +19,7 @@ export function AtIssuer() {
     <Page title="Sign in at an issuer" ways={<Link to="/sign-in">Sign in with a password</Link>} onSubmit={() => attempt.mutate()}>
       <TextInput
         label="Tenant"
-        description="Its id, as ten_42: whoever has invited you knows it"
+        description="Its ID, such as ten_42. Ask the member who invited you"
         required
         withAsterisk={false}
         autoFocus

@@ -39,8 +39,8 @@ export function Invitation() {
 
 function Over() {
   return (
-    <Page title="This link is over" ways={<Link to="/sign-in">Sign in</Link>}>
-      <p>It was accepted or revoked, has expired, or has lost its end. Whoever sent it can make another.</p>
+    <Page title="This link is no longer valid" ways={<Link to="/sign-in">Sign in</Link>}>
+      <p>It was accepted or revoked, has expired, or was copied in part. The member who sent it can make another.</p>
     </Page>
   );
 }

@@ -34,7 +34,7 @@ export function SignIn() {
         <TenantChoice tenants={tenants} busy={attempt.isPending} choose={(id) => attempt.mutate(id)} />
         <Refused error={attempt.error} />
         <Button variant="subtle" onClick={() => setTenants([])}>
-          Sign in as somebody else
+          Sign in as another member
         </Button>
       </Page>
     );

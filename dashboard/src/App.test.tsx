@@ -155,3 +155,9 @@ test("Ctrl K finds what is behind a tab, and events by their key", async () => {
   fireEvent.click(await screen.findByRole("option", { name: /with the key order 7/ }));
   await waitFor(() => expect(router.state.location.search).toEqual({ key: "order 7" }));
 });
+
+test("an address that no screen has is answered in the frame", async () => {
+  open("/nowhere/at/all");
+  await screen.findByRole("heading", { name: "There is no such screen" });
+  expect(screen.getByRole("navigation", { name: "Screens" })).toBeTruthy();
+});

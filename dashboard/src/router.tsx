@@ -11,6 +11,7 @@ import { overview } from "./screens/overview/routes";
 import { planRoutes } from "./screens/plans/routes";
 import { settingsRoutes } from "./screens/settings/routes";
 import { start } from "./screens/start/routes";
+import { NotFound } from "./states/NotFound";
 import { signInRoutes } from "./screens/sign-in/routes";
 
 export const queries = new QueryClient({
@@ -30,8 +31,11 @@ const home = createRoute({
   },
 });
 
+/** An address that no screen has, in the frame, from which one can go on. */
+const unknown = createRoute({ getParentRoute: () => frame, path: "$", component: NotFound });
+
 export const router = createRouter({
-  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes])]),
+  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes, unknown])]),
   context: { queries },
   defaultPreload: "intent",
   // A screen of another customer or sync is another one: nothing typed or asked for on the first goes over to it.

@@ -6,6 +6,7 @@ import { Quantity } from "../values/Amount";
 import styles from "./Chart.module.css";
 import { moved } from "./keys";
 import type { Points } from "./points";
+import { tick } from "./ticks";
 
 interface Props {
   label: string;
@@ -86,8 +87,6 @@ export function Chart({ label, points, end, when, timezone }: Props) {
 /** The lines in the order in which they are drawn, that of the time before as the last. */
 const linesOf = ({ series, former }: Points) => [...series.map((one) => ({ ...one, before: false })), ...(former ? [{ ...former, before: true }] : [])];
 
-const compact = new Intl.NumberFormat("en-GB", { notation: "compact", maximumFractionDigits: 2 });
-
 function options(points: Points, end: string, timezone: string, width: number, moved: (index: number | null) => void): uPlot.Options {
   const { starts } = points;
   const lines = linesOf(points);
@@ -101,7 +100,7 @@ function options(points: Points, end: string, timezone: string, width: number, m
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     // To the end of the last window, and from nothing, so that a small change looks small.
     scales: { x: { range: (_, min, max) => [min, Math.max(max, seconds(end))] }, y: { range: (_, min, max) => [Math.min(0, min), max > 0 ? max * 1.05 : 1] } },
-    axes: [{ ...axis, size: 32, gap: 10, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map((tick) => compact.format(tick)) }],
+    axes: [{ ...axis, size: 32, gap: 10, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map(tick) }],
     series: [
       {},
       ...lines.map(({ name, before }, index) => {

@@ -1,12 +1,14 @@
 import { Link } from "@tanstack/react-router";
-import { Empty } from "./Empty";
+import { Head } from "../frame/Head";
 
+/** What an address shows that names no screen. */
 export function NotFound() {
   return (
-    <Empty title="There is no such screen">
+    <>
+      <Head title="There is no such screen">A part of the address may be missing.</Head>
       <p>
-        The address may have lost a part. <Link to="/customers">Customers</Link>
+        <Link to="/overview">Overview</Link>
       </p>
-    </Empty>
+    </>
   );
 }

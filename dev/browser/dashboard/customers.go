@@ -33,6 +33,9 @@ func (w walk) customers(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := w.unbroken(ctx, of); err != nil {
+		return fmt.Errorf("a name without a space: %w", err)
+	}
 	err = do(ctx,
 		w.to("/overview"), press("Find"), see("screen"), fill("Find", "customer-00"), see("Customer 00"), w.judged("find"), press("Customer 00"), see("Point at the chart"),
 		w.to(usage), choose("Range", "Last 90 days"), choose("Windows", "By hour"), see("Show all 2"), press("Show all 2"), miss("Show all 2"), settled, w.judged("usage-hours"),
@@ -44,13 +47,36 @@ func (w walk) customers(ctx context.Context) error {
 		press("Statement to print"), see("Statement of usage"), see("It is not an invoice"), w.here("statement", "main tbody td"),
 		w.to(of+"/details"), fill("Name", "Contoso"), fill("At the provider", "cus_contoso"), fill("Metadata", `{"tier": 1.50}`), press("Save the customer"), see("Contoso"),
 		choose("Charged by", "Pro"), press("Assign the plan"), see("pro from"),
-		press("Archive"), see("Lists leave it out"), press("Archive"), see("Archived"), press("Unarchive"), see("Lists show it again"), press("Unarchive"), miss("Archived"),
+		press("Archive"), see("Lists no longer show it"), press("Archive"), see("Archived"), press("Unarchive"), see("Lists show it again"), press("Unarchive"), miss("Archived"),
 		w.to("/customers"), fill("Search customers", "customer-29"), miss("customer-28"), press("Customer 29"), press("Details"), press("Erase"), see("gone for good"), fill("Reason", "asked by the person"), press("Erase"), miss("gone for good"),
 	)
 	if err != nil {
 		return fmt.Errorf("use a customer: %w", err)
 	}
 	return nil
+}
+
+// unbroken gives a customer the longest name that has no space, and looks at where it is shown.
+func (w walk) unbroken(ctx context.Context, of string) error {
+	name := strings.Repeat("W", 200)
+	err := do(ctx, w.to(of+"/details"), fill("Name", name), press("Save the customer"), miss("Customer 00"))
+	if err != nil {
+		return err
+	}
+	for _, s := range []screen{
+		{"customers-unbroken", "/customers", `tbody a[href^="/customers/"]`},
+		{"customer-details-unbroken", of + "/details", "main form"},
+		{"reconciliation-unbroken", "/billing/reconciliation", "main h2"},
+		{"not-found", "/nowhere", "main h1"},
+	} {
+		if err := w.look(ctx, s); err != nil {
+			return err
+		}
+	}
+	return do(ctx,
+		w.to("/customers"), press("Find"), fill("Find", name), see("Events with the key"), w.judged("find-unbroken"), press("Close"),
+		w.to(of+"/details"), fill("Name", "Customer 00"), press("Save the customer"), see("Customer 00"),
+	)
 }
 
 // lastPeriod chooses the billing period before the running one.

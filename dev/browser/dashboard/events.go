@@ -6,7 +6,7 @@ import "context"
 func (w walk) events(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/events"), see("read every 2 seconds"), see("customer-00"),
-		fill("Idempotency key", "none-has-this"), press("Search"), see("No event is like that"), w.judged("events-none"),
+		fill("Idempotency key", "none-has-this"), press("Search"), see("No event has this key"), w.judged("events-none"),
 		fill("Idempotency key", "a"), press("Search"), see("customer-00"), press("call"), see("Properties"), see("api-calls"), w.judged("event"),
 		fill("Customer", "nobody"), press("Search"), see("There is no customer nobody"), w.refused("/v1/events"), w.to("/events"),
 		press("Pause"), see("paused"), press("Go on"), see("read every 2 seconds"),

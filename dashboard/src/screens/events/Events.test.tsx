@@ -1,7 +1,7 @@
-import { fireEvent, screen, waitFor } from "@testing-library/react";
+import { act, fireEvent, screen, waitFor } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { queries, router } from "../../router";
-import { answers, asked, open, press, session, type } from "../../testing";
+import { answers, asked, open, press, problem, session, type } from "../../testing";
 
 const event = (id: string, more = {}) => ({
   id,
@@ -71,4 +71,30 @@ test("an event says which meters have counted it, and in which period", async ()
     "calls, late for the period 1 – 30 Nov 2026, which was closed: billed as an adjustment",
     "all-calls, in the period 1 – 30 Nov 2026",
   ]);
+});
+
+test("a key is looked for in all events that are kept", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
+  const starts = () => asked.filter(({ name }) => name === "GET /v1/events").map(({ url }) => new URL(url).searchParams.get("start"));
+  answers["GET /v1/events"] = () => {
+    if (starts().at(-1) === "2026-01-01T00:00:00Z") return [200, { data: [event("old", { idempotency_key: "order-7" })], has_more: false, next_page_token: null, searched_until: "2026-01-01T00:00:00Z" }];
+    const [status, refused] = problem(422, "");
+    return [status, { ...refused, errors: [{ location: "query.start", message: "must not be before 2026-01-01T00:00:00Z, from when on events are kept" }] }];
+  };
+  open("/events?key=order-7");
+  await screen.findByRole("button", { name: "call-old" });
+  expect(starts()).toEqual(["2000-01-01T00:00:00.000Z", "2026-01-01T00:00:00Z"]);
+  lists();
+  act(() => router.history.push("/events?key=order-8"));
+  await screen.findByRole("heading", { name: "No event has this key" });
+});
+
+test("a search that finds nothing names the time that it searched, and offers more", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
+  lists();
+  open("/events?type=rare");
+  await screen.findByRole("heading", { name: "No such event in the last 24 hours" });
+  fireEvent.click(screen.getByRole("link", { name: "30 days" }));
+  await screen.findByRole("heading", { name: "No such event in this time" });
+  expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("start")).not.toBeNull();
 });

@@ -12,12 +12,13 @@ import { Quantity } from "../../values/Amount";
 import { Ago } from "../../values/Ago";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
+import { day, nextDay } from "../../values/instants";
 import { List } from "../../values/List";
 import { State } from "../../values/State";
 import { cell } from "../../values/Table";
 import { Details } from "./Details";
 import { EventTabs } from "./EventTabs";
-import { asked, isLive, pageSize } from "./filter";
+import { asked, beginning, hasTail, isLive, keptFrom, pageSize } from "./filter";
 import styles from "./Events.module.css";
 import { Search } from "./Search";
 import { useTail } from "./useTail";
@@ -28,7 +29,7 @@ type StoredEvent = Schema<"StoredEvent">;
 export function Events() {
   return (
     <>
-      <Head title="Events">Those that were accepted, newest first. Without other dates, of the last 24 hours.</Head>
+      <Head title="Events">Accepted events, newest first. Without dates: those of the last 24 hours, or all with a key.</Head>
       <EventTabs />
       <Allowed to="events:read">
         <Found />
@@ -56,7 +57,14 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
   const live = isLive(search);
   const query = useQuery({
     queryKey: ["events", filter],
-    queryFn: ({ signal }) => answer(api.GET("/v1/events", { params: { query: filter }, signal })),
+    async queryFn({ signal }) {
+      const read = (query: typeof filter) => answer(api.GET("/v1/events", { params: { query }, signal }));
+      return read(filter).catch((error: unknown) => {
+        const start = filter.start === beginning ? keptFrom(error) : undefined;
+        if (start === undefined) throw error;
+        return read({ ...filter, start });
+      });
+    },
     refetchInterval: live ? 2_000 : false, // while the page is visible
   });
   const { shown, fresh, show } = useTail(query.data, search.event);
@@ -70,7 +78,7 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
   const ended = shown !== undefined && shown.next_page_token !== null && shown.data.length < pageSize;
   return (
     <>
-      {!search.page && !search.until && <Tail live={live} fresh={fresh} show={show} />}
+      {hasTail(search) && <Tail live={live} fresh={fresh} show={show} />}
       <List
         what="The events"
         columns={columns}
@@ -152,16 +160,49 @@ function None({ searched }: { searched: string | undefined }) {
     );
   }
   if (customer || type || key || from || until) {
-    return (
-      <Empty title="No event is like that">
-        <p className="muted">{from || until ? "None of that time." : "None of the last 24 hours. Choose when it is searched from to look further back."} Rejected events are not stored.</p>
-      </Empty>
-    );
+    return <NoMatch />;
   }
   return (
     <Empty title="No events in the last 24 hours">
       <p>They are here within two seconds of being sent.</p>
       <FirstEvent customer="acme" />
+    </Empty>
+  );
+}
+
+/** Names the range that was searched, and offers a wider one. */
+function NoMatch() {
+  const { tenant } = useSession();
+  const { key, from, until } = useSearch({ from: "/frame/events" });
+  if (from || until) {
+    return (
+      <Empty title="No such event in this time">
+        <p className="muted">Rejected events are not stored.</p>
+      </Empty>
+    );
+  }
+  if (key) {
+    return (
+      <Empty title="No event has this key">
+        <p className="muted">All events that are kept were searched. Rejected events are not stored.</p>
+      </Empty>
+    );
+  }
+  const today = day(new Date(), tenant.timezone);
+  return (
+    <Empty title="No such event in the last 24 hours">
+      <p>
+        Search the last{" "}
+        <Link to="/events" search={(search) => ({ ...search, from: nextDay(today, -30) })}>
+          30 days
+        </Link>{" "}
+        or{" "}
+        <Link to="/events" search={(search) => ({ ...search, from: nextDay(today, -365) })}>
+          365 days
+        </Link>
+        .
+      </p>
+      <p className="muted">Rejected events are not stored.</p>
     </Empty>
   );
 }

@@ -16,11 +16,12 @@ test("what the address names is asked for", () => {
     customer: "acme",
     event_type: "call",
     idempotency_key: "a/b",
+    start: "2000-01-01T00:00:00.000Z",
     page_token: "token",
   });
 });
 
 test("only the newest events are read again by themselves", () => {
   expect([{}, { customer: "acme" }, { from: "2026-11-01" }].map(isLive)).toEqual([true, true, true]);
-  expect([{ page: "token" }, { until: "2026-11-01" }, { paused: "yes" }].map(isLive)).toEqual([false, false, false]);
+  expect([{ page: "token" }, { until: "2026-11-01" }, { paused: "yes" }, { key: "a" }].map(isLive)).toEqual([false, false, false, false]);
 });

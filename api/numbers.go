@@ -245,8 +245,12 @@ func stringsDocument(document *huma.OpenAPI) ([]byte, error) {
 	}
 	components := of.document["components"].(node)
 	of.schemas, of.examples = components["schemas"].(node), components["examples"].(node)
-	for id, statuses := range decimalsOf(document) {
-		op := of.operation(document, id)
+	responses := decimalsOf(document)
+	for _, described := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
+		statuses, op := responses[described.OperationID], of.operation(described)
+		if len(statuses) == 0 {
+			continue
+		}
 		parameters, _ := op["parameters"].([]any)
 		op["parameters"] = append(parameters, node{
 			"name": numbersHeader, "in": "header", "required": true, "description": "The decimals of the answer are strings with every digit",
@@ -257,7 +261,12 @@ func stringsDocument(document *huma.OpenAPI) ([]byte, error) {
 			if err := of.quoteExamples(body, plan); err != nil {
 				return nil, err
 			}
-			of.change(body["schema"])
+			of.change(body["schema"], asText)
+		}
+	}
+	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
+		if body, ok := of.operation(op)["requestBody"].(node); ok {
+			of.change(body["content"].(node), asDouble)
 		}
 	}
 	return json.Marshal(of.document)
@@ -270,13 +279,8 @@ type stringsOf struct {
 	changed                     map[string]bool // references
 }
 
-func (of stringsOf) operation(document *huma.OpenAPI, id string) node {
-	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
-		if op.OperationID == id {
-			return of.document["paths"].(node)[op.Path].(node)[strings.ToLower(op.Method)].(node)
-		}
-	}
-	return nil
+func (of stringsOf) operation(op *huma.Operation) node {
+	return of.document["paths"].(node)[op.Path].(node)[strings.ToLower(op.Method)].(node)
 }
 
 func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
@@ -299,24 +303,37 @@ func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
 	return nil
 }
 
-// change makes the decimals of a schema strings, and those of all that it
-// refers to, once.
-func (of stringsOf) change(part any) {
+// decimalPattern is how decimals are written. The strings have no format: with
+// format decimal some generators read the string into a float.
+const decimalPattern = `^-?[0-9]+(\.[0-9]+)?$`
+
+func asText(schema node) {
+	schema["type"], schema["pattern"] = textInstead(schema["type"]), decimalPattern
+	delete(schema, "format")
+}
+
+// asDouble has generators take a 64-bit float for what a client sends, instead
+// of one with 32 bits: it holds 15 digits.
+func asDouble(schema node) { schema["format"] = "double" }
+
+// change calls replace for the decimals of a schema, and of all that it refers
+// to, once.
+func (of stringsOf) change(part any, replace func(node)) {
 	switch part := part.(type) {
 	case []any:
 		for _, one := range part {
-			of.change(one)
+			of.change(one, replace)
 		}
 	case node:
 		if reference, ok := part["$ref"].(string); ok && !of.changed[reference] {
 			of.changed[reference] = true
-			of.change(of.schemas[path.Base(reference)])
+			of.change(of.schemas[path.Base(reference)], replace)
 		}
 		if part["format"] == decimalFormat {
-			part["type"] = textInstead(part["type"])
+			replace(part)
 		}
 		for _, one := range part {
-			of.change(one)
+			of.change(one, replace)
 		}
 	}
 }

@@ -236,7 +236,7 @@ func (s *server) findInvitation(ctx context.Context, in *findInvitationInput) (*
 type acceptInvitationInput struct {
 	Body struct {
 		Token    string `json:"token" maxLength:"64" doc:"Of the invitation"`
-		Password string `json:"password" minLength:"12" maxLength:"256" doc:"At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it"`
+		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it"`
 	}
 }
 

@@ -118,7 +118,7 @@ type createMeterInput struct {
 		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"The meter counts events of this type"`
 		Name        string               `json:"name,omitempty" maxLength:"255"`
 		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the events' values, count counts the events"`
-		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" doc:"The event properties to group usage by"`
+		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"The event properties to group usage by"`
 		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is"`
 	}
 }
@@ -181,7 +181,7 @@ type updateMeterInput struct {
 	Body struct {
 		Name        *string               `json:"name,omitempty" maxLength:"255"`
 		Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
-		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5"`
+		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
 		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Changes what is reported of open periods; nothing is counted anew"`
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/danielgtaylor/huma/v2"
@@ -320,7 +321,7 @@ func (s *server) leadingOn(op huma.Operation) huma.Operation {
 // program is told what is wrong with it.
 func (s *server) leadOn(ctx huma.Context, next func(huma.Context)) {
 	tooLong := func(p *huma.Param) bool {
-		return p.Schema.MaxLength != nil && len(ctx.Query(p.Name)) > *p.Schema.MaxLength
+		return p.Schema.MaxLength != nil && utf8.RuneCountInString(ctx.Query(p.Name)) > *p.Schema.MaxLength
 	}
 	if isPerson(exchangeOf(ctx.Context()).request) && slices.ContainsFunc(ctx.Operation().Parameters, tooLong) {
 		s.beginAgain(ctx)

@@ -371,7 +371,7 @@ func permissionsOf(who Principal) []Permission {
 type setPasswordInput struct {
 	Body struct {
 		Current string `json:"current" maxLength:"256"`
-		New     string `json:"new" minLength:"12" maxLength:"256" doc:"At least 12 characters, at most 256 bytes"`
+		New     string `json:"new" minLength:"12" maxLength:"256" doc:"12 to 256 characters"`
 	}
 }
 

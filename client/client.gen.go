@@ -2283,7 +2283,7 @@ type AcceptAtIssuer struct {
 
 // AcceptInvitation defines model for AcceptInvitation.
 type AcceptInvitation struct {
-	// Password At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it
+	// Password 12 to 256 characters. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it
 	Password string `json:"password"`
 
 	// Token Of the invitation
@@ -4710,7 +4710,7 @@ type SessionTenant struct {
 type SetPassword struct {
 	Current string `json:"current"`
 
-	// New At least 12 characters, at most 256 bytes
+	// New 12 to 256 characters
 	New string `json:"new"`
 }
 

@@ -82,7 +82,7 @@ var (
 func (i Schedule) Validate(location string) error {
 	wrong := Invalid(location, "must be hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, "+
 		"or a cron expression of five fields of numbers, such as */15 8-18 * * 1-5")
-	if len(i) > maxTextBytes {
+	if longerThan(maxText, string(i)) {
 		return wrong
 	}
 	if every := i.Every(); every != 0 {

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Customer is a party whose usage is tracked, named by its tenant's ExternalID.
@@ -41,8 +40,8 @@ func (c Customer) Validate() error {
 	if rule := customerRule(c.ExternalID); rule != "" {
 		return Invalid("body.external_id", "%s", rule)
 	}
-	if len(c.Name) > maxTextBytes || strings.ContainsRune(c.Name, 0) || !utf8.ValidString(c.Name) {
-		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
+	if err := validName(c.Name); err != nil {
+		return err
 	}
 	if c.BillingProviderID != nil {
 		if err := validText("body.billing_provider_id", *c.BillingProviderID); err != nil {

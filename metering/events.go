@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"github.com/shopspring/decimal"
@@ -16,8 +15,7 @@ import (
 
 // Bounds of one event.
 const (
-	maxTextBytes  = 255 // event_type, customer_id, idempotency_key, names
-	maxEventYears = 5   // back
+	maxEventYears = 5 // back
 	maxEventLead  = time.Hour
 )
 
@@ -198,26 +196,4 @@ func canonicalNumber(literal string) string {
 func longExponentIn(literal string) bool {
 	i := strings.IndexAny(literal, "eE")
 	return i >= 0 && longExponent([]byte(literal[i+1:]))
-}
-
-// textRule returns the rule that an identifier-like text breaks, or "".
-func textRule(text string) string {
-	switch {
-	case text == "":
-		return "is required"
-	case len(text) > maxTextBytes:
-		return fmt.Sprintf("must have at most %d bytes", maxTextBytes)
-	case strings.ContainsRune(text, 0):
-		return "must not contain NUL"
-	case !utf8.ValidString(text):
-		return "must be UTF-8"
-	}
-	return ""
-}
-
-func validText(location, text string) error {
-	if rule := textRule(text); rule != "" {
-		return Invalid(location, "%s", rule)
-	}
-	return nil
 }

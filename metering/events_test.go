@@ -63,20 +63,22 @@ func TestJudge(t *testing.T) {
 		return strings.Repeat(`{"a":`, depth-1) + "{}" + strings.Repeat("}", depth-1)
 	}
 	filled := func(bytes int) string { return `{"a":"` + strings.Repeat("x", bytes-8) + `"}` }
-	text := func(bytes int) string { return strings.Repeat("é", bytes/2) + strings.Repeat("x", bytes%2) }
+	text := func(characters int) string {
+		return strings.Repeat("é😀", characters/2) + strings.Repeat("x", characters%2)
+	}
 	at := func(t time.Time) string { return `"` + t.Format(time.RFC3339Nano) + `"` }
 
 	for _, c := range []struct {
 		name, field, good, bad, code string
 	}{
-		{"AnEventTypeHasAtMost255Bytes", "event_type", `"` + text(255) + `"`, `"` + text(256) + `"`, "invalid_event_type"},
+		{"AnEventTypeHasAtMost255Characters", "event_type", `"` + text(255) + `"`, `"` + text(256) + `"`, "invalid_event_type"},
 		{"AnEventTypeIsRequired", "event_type", `" "`, `""`, "invalid_event_type"},
 		{"AnEventTypeThatIsNullIsAbsent", "event_type", `"null"`, `null`, "invalid_event_type"},
 		{"AnEventTypeHasNoNUL", "event_type", `"a\u0001"`, `"a\u0000"`, "invalid_event_type"},
-		{"ACustomerHasAtMost255Bytes", "customer_id", `"` + text(255) + `"`, `"` + text(256) + `"`, "invalid_customer_id"},
+		{"ACustomerHasAtMost255Characters", "customer_id", `"` + text(255) + `"`, `"` + text(256) + `"`, "invalid_customer_id"},
 		{"ACustomerIsRequired", "customer_id", `"0"`, `""`, "invalid_customer_id"},
 		{"ACustomerHasNoNUL", "customer_id", `"\\u0000"`, `"\u0000"`, "invalid_customer_id"},
-		{"AKeyHasAtMost255Bytes", "idempotency_key", `"` + text(255) + `"`, `"` + text(256) + `"`, "invalid_idempotency_key"},
+		{"AKeyHasAtMost255Characters", "idempotency_key", `"` + text(255) + `"`, `"` + text(256) + `"`, "invalid_idempotency_key"},
 		{"AKeyIsNotEmpty", "idempotency_key", `null`, `""`, "invalid_idempotency_key"},
 		{"AKeyHasNoNUL", "idempotency_key", `"k"`, `"k\u0000"`, "invalid_idempotency_key"},
 
@@ -270,7 +272,7 @@ func FuzzJudge(f *testing.F) {
 		}
 		for _, text := range []string{event.EventType, event.ExternalID} {
 			require.NotEmpty(t, text)
-			require.LessOrEqual(t, len(text), 255)
+			require.LessOrEqual(t, utf8.RuneCountInString(text), 255)
 			require.NotContains(t, text, "\x00")
 			require.True(t, utf8.ValidString(text))
 		}

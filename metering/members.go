@@ -55,9 +55,9 @@ const (
 func (KeysChoice) Values() []KeysChoice { return []KeysChoice{HandOverKeys, RevokeKeys} }
 
 const (
-	maxEmailBytes    = 254 // RFC 5321, 4.5.3.1.3
-	minPasswordRunes = 12
-	maxPasswordBytes = 256
+	maxEmail    = 254 // RFC 5321, 4.5.3.1.3
+	minPassword = 12  // characters, as the others
+	maxPassword = 256
 )
 
 // emailPattern lets through what a mail server could take. It is no more
@@ -66,8 +66,8 @@ var emailPattern = regexp.MustCompile(`^[^\s@<>"(),:;\\\[\]\x00-\x1f\x7f]+@[^\s@
 
 // ValidEmail names the rule that an e-mail address breaks.
 func ValidEmail(location, text string) error {
-	if len(text) > maxEmailBytes || !utf8.ValidString(text) || !emailPattern.MatchString(text) {
-		return Invalid(location, "must be an e-mail address of at most %d bytes", maxEmailBytes)
+	if longerThan(maxEmail, text) || !utf8.ValidString(text) || !emailPattern.MatchString(text) {
+		return Invalid(location, "must be an e-mail address of at most %d characters", maxEmail)
 	}
 	return nil
 }
@@ -90,8 +90,8 @@ const leastEntropy = 55
 // ValidPassword names the rule that a new password breaks: it is long enough, and
 // none of those that are guessed first (NIST SP 800-63B, 3.1.1.2).
 func ValidPassword(location, text string) error {
-	if !utf8.ValidString(text) || utf8.RuneCountInString(text) < minPasswordRunes || len(text) > maxPasswordBytes {
-		return Invalid(location, "must have at least %d characters and at most %d bytes of UTF-8", minPasswordRunes, maxPasswordBytes)
+	if !utf8.ValidString(text) || utf8.RuneCountInString(text) < minPassword || longerThan(maxPassword, text) {
+		return Invalid(location, "must have at least %d characters and at most %d, in UTF-8", minPassword, maxPassword)
 	}
 	if passwordvalidator.GetEntropy(text) < leastEntropy {
 		return Invalid(location, "is easy to guess: make it longer, of several words, or let a password manager choose it")
@@ -108,9 +108,4 @@ func (m Member) Validate() error {
 }
 
 // ValidMemberName names the rule that a name breaks; it may be empty.
-func ValidMemberName(text string) error {
-	if len(text) > maxTextBytes || strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
-		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
-	}
-	return nil
-}
+func ValidMemberName(text string) error { return validName(text) }

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Bounds of the catalog.
@@ -69,13 +68,6 @@ func (m Meter) Validate() error {
 func validSlug(slug string) error {
 	if len(slug) > maxSlugBytes || !slugPattern.MatchString(slug) {
 		return Invalid("body.slug", "must be 1 to %d characters of a-z, 0-9, '_' and '-', and begin with a letter or digit", maxSlugBytes)
-	}
-	return nil
-}
-
-func validName(name string) error {
-	if len(name) > maxTextBytes || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
-		return Invalid("body.name", "must be at most %d bytes of UTF-8 without NUL", maxTextBytes)
 	}
 	return nil
 }

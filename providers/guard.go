@@ -9,14 +9,16 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
+	"unicode"
 
 	"code.dny.dev/ssrf"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const maxURLBytes = 2048
+const maxURL = 2048
 
 // Guard decides which of the URLs that tenants supply may be called.
 type Guard struct {
@@ -28,8 +30,11 @@ type Guard struct {
 // was given. That the host's addresses are allowed is checked at each dial,
 // after name resolution, because they can change at any time.
 func (g Guard) CheckURL(location, text string) error {
-	if len(text) > maxURLBytes {
-		return metering.Invalid(location, "must have at most %d bytes", maxURLBytes)
+	if strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return metering.Invalid(location, "must be ASCII: percent-encode the path, and write the host in Punycode")
+	}
+	if len(text) > maxURL {
+		return metering.Invalid(location, "must have at most %d characters", maxURL)
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {

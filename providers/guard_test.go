@@ -32,7 +32,9 @@ func TestATenantsURLMustFollowTheRules(t *testing.T) {
 		"https://[::1]/":                         "must not name a private or reserved address",
 		"https://[::ffff:127.0.0.1]/":            "must not name a private or reserved address",
 		"https://[64:ff9b::7f00:1]/":             "must not name a private or reserved address",
-		"https://" + strings.Repeat("a", 2048):   "must have at most 2048 bytes",
+		"https://" + strings.Repeat("a", 2048):   "must have at most 2048 characters",
+		"https://bücher.example/":                "must be ASCII",
+		"https://xn--bcher-kva.example/%C3%BC":   "",
 	} {
 		err := providers.Guard{}.CheckURL("body.url", url)
 		if rule == "" {

@@ -2293,7 +2293,7 @@ export interface components {
             token: string;
         };
         AcceptInvitation: {
-            /** @description At least 12 characters, at most 256 bytes. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it */
+            /** @description 12 to 256 characters. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it */
             password: string;
             /** @description Of the invitation */
             token: string;
@@ -4503,7 +4503,7 @@ export interface components {
         };
         SetPassword: {
             current: string;
-            /** @description At least 12 characters, at most 256 bytes */
+            /** @description 12 to 256 characters */
             new: string;
         };
         SetPricing: {

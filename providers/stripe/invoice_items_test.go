@@ -132,6 +132,19 @@ func TestWhatNoInvoiceItemCanSayIsRefused(t *testing.T) {
 	}
 }
 
+// TestTheLongestNameOfAMeterFitsOnAnInvoice: names are bounded in characters, as Stripe's texts are.
+func TestTheLongestNameOfAMeterFitsOnAnInvoice(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	meter := metering.Meter{Slug: "calls", EventType: "call", Name: strings.Repeat("😀", 255), Version: metering.MeterVersion{Aggregation: metering.Sum}}
+	require.NoError(t, meter.Validate())
+	r := lateUsage(1, whole(5))
+	r.Description = billing.Description(meter, r.Period, time.UTC, true)
+	require.Greater(t, len(r.Description), 1_000)
+	_, err := b.client.Send(t.Context(), key, r)
+	require.NoError(t, err)
+}
+
 func TestARefusedInvoiceItemSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for rule, change := range map[string]func(*stripe.Report){

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	stripego "github.com/stripe/stripe-go/v76"
 	"github.com/stripe/stripe-go/v76/invoiceitem"
@@ -130,8 +131,8 @@ func (l PendingLine) check() error {
 		return metering.Invalid("line.subscription_id", "customer and product must be set")
 	case !currencyPattern.MatchString(l.Currency):
 		return metering.Invalid("line.currency", "must be a code of ISO 4217")
-	case l.Description == "" || len(l.Description) > maxDescriptionBytes:
-		return metering.Invalid("line.description", "must have 1 to %d bytes", maxDescriptionBytes)
+	case l.Description == "" || utf8.RuneCountInString(l.Description) > maxDescription:
+		return metering.Invalid("line.description", "must have 1 to %d characters", maxDescription)
 	case !l.Period.Start.Before(l.Period.End):
 		return metering.Invalid("line.period", "must end after it begins")
 	case !whole(l.Amount) || l.Amount.IsNegative():

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	stripego "github.com/stripe/stripe-go/v76"
 	"github.com/stripe/stripe-go/v76/billing/meterevent"
@@ -42,7 +43,7 @@ const (
 	maxIdempotencyKeyBytes = 255
 )
 
-const maxDescriptionBytes = 500
+const maxDescription = 500 // characters
 
 // Bounds of a meter event's value: https://docs.stripe.com/changelog/dahlia/2026-04-22/billing-meter-event-values-validation
 const (
@@ -179,8 +180,8 @@ func (r Report) checkInvoiceItem() error {
 		return metering.Invalid("report.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
 	case !currencyPattern.MatchString(r.Currency):
 		return metering.Invalid("report.currency", "must be a code of ISO 4217")
-	case r.Description == "" || len(r.Description) > maxDescriptionBytes:
-		return metering.Invalid("report.description", "must have 1 to %d bytes", maxDescriptionBytes)
+	case r.Description == "" || utf8.RuneCountInString(r.Description) > maxDescription:
+		return metering.Invalid("report.description", "must have 1 to %d characters", maxDescription)
 	case !r.Period.Start.Before(r.Period.End):
 		return metering.Invalid("report.period", "must end after it begins")
 	case !whole(r.Value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from typing_extensions import NotRequired
 
@@ -141,10 +141,13 @@ class CreateMember(TypedDict):
     role: Literal["owner", "admin", "developer", "billing", "viewer"]
 
 
+GroupByItem: TypeAlias = str
+
+
 class CreateMeter(TypedDict):
     aggregation: NotRequired[Literal["sum", "count"]]
     event_type: str
-    group_by: NotRequired[list[str]]
+    group_by: NotRequired[list[GroupByItem]]
     name: NotRequired[str]
     slug: str
     usage_scale: NotRequired[int]
@@ -1100,7 +1103,7 @@ class UpdateMember(TypedDict):
 
 class UpdateMeter(TypedDict):
     aggregation: NotRequired[Literal["sum", "count"]]
-    group_by: NotRequired[list[str]]
+    group_by: NotRequired[list[GroupByItem]]
     name: NotRequired[str]
     usage_scale: NotRequired[int]
 

@@ -1,0 +1,46 @@
+package metering
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxText bounds event_type, customer_id, idempotency_key and names, in characters: a
+// maxLength of the OpenAPI document counts Unicode code points.
+const maxText = 255
+
+// longerThan reports whether text has more than so many characters.
+func longerThan(most int, text string) bool {
+	return len(text) > most && utf8.RuneCountInString(text) > most
+}
+
+// textRule returns the rule that an identifier-like text breaks, or "".
+func textRule(text string) string {
+	switch {
+	case text == "":
+		return "is required"
+	case longerThan(maxText, text):
+		return fmt.Sprintf("must have at most %d characters", maxText)
+	case strings.ContainsRune(text, 0):
+		return "must not contain NUL"
+	case !utf8.ValidString(text):
+		return "must be UTF-8"
+	}
+	return ""
+}
+
+func validText(location, text string) error {
+	if rule := textRule(text); rule != "" {
+		return Invalid(location, "%s", rule)
+	}
+	return nil
+}
+
+// validName returns the rule that a name breaks. It may be empty.
+func validName(name string) error {
+	if longerThan(maxText, name) || strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
+		return Invalid("body.name", "must be at most %d characters of UTF-8 without NUL", maxText)
+	}
+	return nil
+}

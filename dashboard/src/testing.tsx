@@ -1,5 +1,6 @@
 import { cleanup, configure, fireEvent, render, screen } from "@testing-library/react";
 import { afterEach, beforeEach, vi } from "vitest";
+import { forget } from "./api/session";
 import { App } from "./App";
 import { queries, router } from "./router";
 
@@ -46,7 +47,7 @@ beforeEach(() => {
 
 afterEach(() => {
   cleanup();
-  queries.clear();
+  forget(queries);
   vi.unstubAllGlobals();
 });
 

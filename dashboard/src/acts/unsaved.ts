@@ -24,7 +24,7 @@ export function lossOf(part: Element = document.documentElement): Loss | undefin
   return undefined;
 }
 
-/** Has the user asked before they leave an element, as long as leaving it loses something. */
+/** Asks the user before they leave an element, as long as leaving it loses something. */
 export function useLoss(element: RefObject<Element | null>, loss: () => Loss | undefined): void {
   const latest = useRef(loss);
   latest.current = loss;
@@ -45,7 +45,7 @@ const valueOf = (control: Control) => (hasState(control) ? String(control.checke
 /** A control in which nothing is typed that is ever saved, as one to try something out. */
 const scratch = "[data-scratch]";
 
-/** Has the user asked before they leave a form in which a value differs from the saved one. Returns the form's handlers. saved counts how often it was saved. */
+/** Asks the user before they leave a form in which a value differs from the saved one. Returns the form's handlers. saved counts how often it was saved. */
 export function useTyped(form: RefObject<HTMLFormElement | null>, saved: number | undefined) {
   /** The values before the user changed them; undefined: unknown. */
   const before = useRef(new Map<Control, string | undefined>());

@@ -1,8 +1,8 @@
 import { useEffect, useRef, useState } from "react";
 
 /**
- * Refuses what breaks a rule before it is sent: the form is not submitted, and the field says why once
- * the user has left it or pressed the button. Returns the field's properties.
+ * Refuses a value that breaks a rule before it is sent: the form is not submitted, and the field shows the
+ * reason once the user has left it or pressed the button. Returns the field's properties.
  */
 export function useRule<Control extends HTMLInputElement | HTMLTextAreaElement>(wrong: string | undefined, refused: string | undefined) {
   const ref = useRef<Control>(null);

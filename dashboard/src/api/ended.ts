@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-// A session may end at any time: after twelve hours, or when its member signs out elsewhere.
+// A session may end at any time: after twelve hours, or when its member signs out in another browser or tab.
 
 interface End {
   over: Promise<void>;

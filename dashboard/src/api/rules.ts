@@ -2,8 +2,8 @@ import type { Schema } from "@odometer-metering/client";
 
 type Broken = Schema<"FieldProblem">;
 
-// The rules of the API's JSON schema, whose messages name the schema's keywords, for people. What is found
-// is what follows the field's name in a sentence.
+// The messages of the API's JSON schema name its keywords. Each is replaced by words that follow the
+// field's name in a sentence; found is the pattern's first group.
 const rules: [RegExp, (found: string) => string][] = [
   [/^expected string to match pattern \^\[a-z0-9\]\[a-z0-9_-\]\*\$$/, () => "may have lower-case letters, digits, - and _ alone, and begins with a letter or a digit"],
   [/^expected string to match pattern /, () => "does not have the form that the API takes"],

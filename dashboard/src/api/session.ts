@@ -35,6 +35,6 @@ export function announceSignOut(): void {
 
 export function forget(queries: QueryClient): void {
   sendCSRFToken(undefined);
-  sessionGoesOn(); // whoever signs in next begins a session of their own
+  sessionGoesOn(); // the next sign-in begins another session
   queries.clear();
 }

@@ -31,7 +31,7 @@ export function SignInAgain() {
       closeOnClickOutside={false}
       withCloseButton={false}
       zIndex={250} // over dialogs, under the question before something is lost
-      overlayProps={{ backgroundOpacity: 1, color: "var(--ground)" }} // nobody reads figures without a session
+      overlayProps={{ backgroundOpacity: 1, color: "var(--ground)" }} // no figures are shown without a session
     >
       <Again />
     </Modal>

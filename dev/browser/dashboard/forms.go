@@ -36,7 +36,7 @@ func holds(label, value string) act {
 	}
 }
 
-// syncAnswered waits until the request for a sync has returned, whose answer can take as long as the provider.
+// syncAnswered waits until the request for a sync has returned.
 func syncAnswered(ctx context.Context) error {
 	return until(ctx, `performance.getEntriesByType("resource").some(({name, responseEnd}) => name.endsWith("/v1/billing/sync") && responseEnd > 0)`)
 }

@@ -113,7 +113,7 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	if w.heard, err = browser.Listen(ctx, url, w.issuer); err != nil {
 		return err
 	}
-	if err := chromedp.Listen(ctx, leaves(ctx)); err != nil {
+	if err := chromedp.Listen(ctx, acceptLeaving(ctx)); err != nil {
 		return err
 	}
 	made := made{api: url, calls: make(map[string]bool)}
@@ -128,8 +128,8 @@ func (w walk) run(ctx context.Context, url, axe string) error {
 	return errors.Join(err, w.heard.Err()) // what it complained of says why a screen did not open
 }
 
-// leaves answers the browser's question whether to leave a page with typed text: yes.
-func leaves(ctx context.Context) func(any) {
+// acceptLeaving accepts the browser's question whether to leave a page with typed text.
+func acceptLeaving(ctx context.Context) func(any) {
 	return func(event any) {
 		if _, asks := event.(*page.EventJavascriptDialogOpening); asks {
 			go func() { // a failure shows as a page that stays

@@ -24,7 +24,7 @@ export function SignIn() {
       if (choice.length > 0) setTenants(choice);
       else forget(queries);
     },
-    // Only to a path of this origin: anybody can make a link with another address in it.
+    // Only to a path of this origin: a link to this page may name any address.
     leads: (choice) => (choice.length > 0 ? undefined : { href: to?.startsWith("/") && !to.startsWith("//") ? to : "/" }),
   });
 

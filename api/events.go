@@ -47,7 +47,9 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 			return ingestResult{}, decoder.malformed(err)
 		}
 		if sent.rejection != nil && *sent.rejection == notAnObject {
-			return ingestResult{}, metering.Invalid("body", "expected one event; send arrays to "+eventsPath+"/batch")
+			err := metering.Invalid("body", "expected one event; send arrays to "+eventsPath+"/batch")
+			err.Fields[0].Code = metering.FieldCode(sent.rejection.Code)
+			return ingestResult{}, err
 		}
 		if err := decoder.atEnd(); err != nil {
 			return ingestResult{}, err

@@ -61,8 +61,18 @@ def test_a_value_of_a_property_is_a_parameter_of_its_own(client: Client) -> None
     assert refused.value.errors[0]["location"] == "query.group.model"
 
 
+def test_groups_are_told_apart_by_a_list_of_properties(client: Client) -> None:
+    client.create_meter({"slug": "python-groups", "event_type": "python-group", "group_by": ["a,b", "c", "d"]})
+    client.ingest_event({"event_type": "python-group", "customer_id": CUSTOMER, "properties": {"a,b": 1, "c": "2"}})
+    groups = client.get_usage(meter="python-groups", customer=CUSTOMER, group_by=["a,b", "c"])["groups"]
+    assert [(group["group_key"], group["filter"]) for group in groups] == [({"a,b": 1, "c": "2"}, "group.a%2Cb=1&group.c=%222%22")]
+
+
 def test_a_customer_of_any_name_is_found(client: Client) -> None:
     assert client.get_customer(CUSTOMER)["external_id"] == CUSTOMER
+    for name in ("..", "by-external-id"):
+        assert client.upsert_customer("by-external-id", {"name": "Odd"}, query_external_id=name)["external_id"] == name
+        assert client.get_customer_by_external_id(external_id=name)["name"] == "Odd"
 
 
 def test_a_time_is_a_datetime_or_a_text(client: Client) -> None:

@@ -130,7 +130,10 @@ def with_decimals(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def parameter(value: object) -> str:
+def parameter(value: object) -> str | list[str]:
+    """A list is sent as a parameter for each of its values."""
+    if isinstance(value, list):
+        return [str(part) for part in value]
     if isinstance(value, datetime):
         return timestamp(value)
     if isinstance(value, bool):

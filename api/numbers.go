@@ -42,8 +42,8 @@ func (s *server) chooseNumbers(ctx huma.Context, next func(huma.Context)) {
 	next(ctx)
 }
 
-// decimalPlan says where decimals are in a JSON value. That of a value that has
-// no place for any, such as metadata of the client's, is nil.
+// decimalPlan has the places of decimals in a JSON value. The plan of free-form
+// values, such as metadata, is nil.
 type decimalPlan struct {
 	decimal bool
 	fields  map[string]*decimalPlan // of an object
@@ -243,8 +243,7 @@ func stringsDocument(document *huma.OpenAPI) ([]byte, error) {
 	if err := decoder.Decode(&of.document); err != nil {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
-	components := of.document["components"].(node)
-	of.schemas, of.examples = components["schemas"].(node), components["examples"].(node)
+	of.schemas, of.examples = inside(of.document, "components", "schemas"), inside(of.document, "components", "examples")
 	responses := decimalsOf(document)
 	for _, described := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
 		statuses, op := responses[described.OperationID], of.operation(described)
@@ -257,7 +256,7 @@ func stringsDocument(document *huma.OpenAPI) ([]byte, error) {
 			"schema": node{"type": "string", "enum": []any{asStrings}},
 		})
 		for status, plan := range statuses {
-			body := op["responses"].(node)[status].(node)["content"].(node)["application/json"].(node)
+			body := inside(op, "responses", status, "content", "application/json")
 			if err := of.quoteExamples(body, plan); err != nil {
 				return nil, err
 			}
@@ -265,14 +264,20 @@ func stringsDocument(document *huma.OpenAPI) ([]byte, error) {
 		}
 	}
 	for _, op := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
-		if body, ok := of.operation(op)["requestBody"].(node); ok {
-			of.change(body["content"].(node), asDouble)
-		}
+		of.change(inside(of.operation(op), "requestBody", "content"), asDouble)
 	}
 	return json.Marshal(of.document)
 }
 
 type node = map[string]any
+
+// inside returns the object at the end of the names, or nil.
+func inside(of node, names ...string) node {
+	for _, name := range names {
+		of, _ = of[name].(node)
+	}
+	return of
+}
 
 type stringsOf struct {
 	document, schemas, examples node
@@ -280,13 +285,12 @@ type stringsOf struct {
 }
 
 func (of stringsOf) operation(op *huma.Operation) node {
-	return of.document["paths"].(node)[op.Path].(node)[strings.ToLower(op.Method)].(node)
+	return inside(of.document, "paths", op.Path, strings.ToLower(op.Method))
 }
 
 func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
-	examples, _ := body["examples"].(node)
-	for name := range examples {
-		example := of.examples[name].(node)
+	for name := range inside(body, "examples") {
+		example := inside(of.examples, name)
 		value, err := json.Marshal(example["value"])
 		if err != nil {
 			return fmt.Errorf("write example %s: %w", name, err)
@@ -312,8 +316,8 @@ func asText(schema node) {
 	delete(schema, "format")
 }
 
-// asDouble has generators take a 64-bit float for what a client sends, instead
-// of one with 32 bits: it holds 15 digits.
+// asDouble has generators use a 64-bit float, which holds 15 digits, for the
+// decimals of requests. Without it some use a float of 32 bits.
 func asDouble(schema node) { schema["format"] = "double" }
 
 // change calls replace for the decimals of a schema, and of all that it refers

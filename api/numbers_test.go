@@ -62,8 +62,8 @@ func asNumbers(schema *openapi3.Schema, value any) any {
 	return value
 }
 
-// TestTheDocumentsDifferByTheirDecimalsAlone: the example of each response is
-// what the service would write in either form.
+// TestTheDocumentsDifferByTheirDecimalsAlone: the two examples of each response
+// have the same values.
 func TestTheDocumentsDifferByTheirDecimalsAlone(t *testing.T) {
 	t.Parallel()
 	quoted, plain := stringsDocument(t), bothDocuments(t)["3.1"]
@@ -155,7 +155,7 @@ func TestEveryAnswerHasTheSameDecimalsAsStrings(t *testing.T) {
 	require.Equal(t, b.send(t, "GET", "/v1/usage/export?customer=acme&format=csv", "").body, csv.body)
 }
 
-func TestARepeatIsAnsweredAsTheRequestSays(t *testing.T) {
+func TestAWriteIsAnsweredWithDecimalsAsStrings(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")

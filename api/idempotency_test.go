@@ -159,7 +159,7 @@ func TestEveryPOSTHonoursAKeyOrRefusesIt(t *testing.T) {
 		}
 		refusal := func(keys ...string) api.Problem {
 			t.Helper()
-			request, err := http.NewRequestWithContext(t.Context(), "POST", b.url+r.path, strings.NewReader(body))
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.url+r.path, strings.NewReader(body))
 			require.NoError(t, err)
 			request.Header = http.Header{"Authorization": {"Bearer " + b.key}, "Content-Type": {"application/json"}, "Idempotency-Key": keys}
 			response, err := http.DefaultClient.Do(request)

@@ -70,9 +70,9 @@ func unclearRule(body []byte) error {
 
 // place returns the location of a problem: body.metadata.a of /metadata/a.
 func place(pointer jsontext.Pointer) string {
-	location := "body"
+	names := []string{"body"}
 	for name := range pointer.Tokens() {
-		location += "." + metering.ShortName(name)
+		names = append(names, metering.ShortName(name))
 	}
-	return shortened(location)
+	return shortened(strings.Join(names, "."))
 }

@@ -93,7 +93,7 @@ func refuseEncodedBody(op *huma.Operation, request *http.Request) error {
 	if op.Method == http.MethodGet {
 		return nil
 	}
-	for _, encoding := range strings.Split(strings.Join(request.Header.Values("Content-Encoding"), ","), ",") {
+	for encoding := range strings.SplitSeq(strings.Join(request.Header.Values("Content-Encoding"), ","), ",") {
 		if encoding = strings.TrimSpace(encoding); encoding != "" && !strings.EqualFold(encoding, "identity") {
 			return metering.Errorf(codeMediaType, "Content-Encoding must be absent or identity: send the body as plain JSON")
 		}

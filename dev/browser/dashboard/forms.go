@@ -9,14 +9,21 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// forms leaves a form with typed text by a link, loses the session over it, and keeps the text both times.
+// forms leaves a form with typed text by a link and by the back button, loses the session over it, and keeps the text each time.
 func (w walk) forms(ctx context.Context) error {
 	return do(ctx,
-		w.to("/meters/-/new"), fill("Slug", "never-made"), press("Customers"), see("is not saved"), w.judged("form-left"), press("Keep editing"), miss("is not saved"),
+		w.to("/meters"), press("Make a meter"), fill("Slug", "never-made"), press("Customers"), see("is not saved"), w.judged("form-left"), press("Keep editing"), miss("is not saved"),
+		back, see("is not saved"), press("Keep editing"), miss("is not saved"), holds("Slug", "never-made"),
 		clearCookies, fill("Event type", "never"), press("Make the meter"), see("Your session has ended"), w.refused("/v1/meters"), w.judged("session-ended"),
 		fill("Password", w.password), press("Sign in"), miss("Your session has ended"), holds("Slug", "never-made"), holds("Event type", "never"),
 		press("Customers"), see("is not saved"), press("Discard"), see("Customer 00"),
 	)
+}
+
+// back presses the browser's back button.
+func back(ctx context.Context) error {
+	_, err := chromedp.Run(ctx, chromedp.Evaluate[any](`history.back()`))
+	return err
 }
 
 // clearCookies ends the session for the browser, while its page stays.

@@ -28,6 +28,6 @@ func (w walk) plans(ctx context.Context) error {
 	return do(ctx,
 		w.to("/meters/-/plans/growth/prices/api-calls"), fill("Base price", "90"), press("Set the price"), see("scheduled"), press("Withdraw"), see("It does not begin"), press("Withdraw"), miss("scheduled"),
 		w.to("/meters/-/plans/growth/prices"), press("Archive"), see("cannot be assigned to more customers"), press("Archive"), see("archived"),
-		press("Unarchive"), see("given to customers again"), press("Unarchive"), see("offered"),
+		press("Unarchive"), see("assigned to customers again"), press("Unarchive"), see("offered"),
 	)
 }

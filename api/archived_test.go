@@ -83,7 +83,7 @@ func TestWhoIsArchivedOrErasedIsChargedBasePrices(t *testing.T) {
 	b.meter(t, "calls", "call")
 	must := func(method, path, body string) string {
 		t.Helper()
-		answer := b.send(t, method, path, body)
+		answer := b.confirmed(t, method, path, body)
 		require.Less(t, answer.status, 300, answer.body)
 		return answer.body
 	}
@@ -98,7 +98,7 @@ func TestWhoIsArchivedOrErasedIsChargedBasePrices(t *testing.T) {
 	}
 	must("POST", "/v1/customers", `{"external_id":"acme"}`)
 	estimated("9")
-	must("PUT", "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z","confirm_retroactive":true}`)
+	must("PUT", "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z"}`)
 	for _, archived := range []string{"/v1/customers/acme", "/v1/products/pro", "/v1/meters/calls"} {
 		must("POST", archived+"/archive", "")
 		require.Equal(t, "25 USD", b.preview(t), archived)
@@ -109,6 +109,6 @@ func TestWhoIsArchivedOrErasedIsChargedBasePrices(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(must("POST", "/v1/customers/acme/erase", `{"confirm":"acme","reason":"asked for"}`)), &erased))
 	estimated("25")
-	must("PUT", "/v1/customers/"+erased.ExternalID+"/product", `{"product":"former","effective_from":"2020-01-01T00:00:00Z","confirm_retroactive":true}`)
+	must("PUT", "/v1/customers/"+erased.ExternalID+"/product", `{"product":"former","effective_from":"2020-01-01T00:00:00Z"}`)
 	estimated("0")
 }

@@ -24,7 +24,7 @@ func TestAPreviewChargesByTheRule(t *testing.T) {
 	b.meter(t, "free", "nothing")
 	now := b.now().UTC().Format(time.RFC3339)
 	b.at(t, now, "a", "100.5")
-	set := b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":19.99,"included_units":100,"overage_rate":0.000123}`)
+	set := b.confirmed(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":19.99,"included_units":100,"overage_rate":0.000123}`)
 	require.Equal(t, 200, set.status, set.body)
 	preview := b.send(t, "GET", "/v1/billing/preview?customer=acme", "")
 	var items []client.PreviewItem
@@ -47,7 +47,7 @@ func TestRevenueIsRoundedAsWhatIsBilled(t *testing.T) {
 		{"customer_id":"c","event_type":"call","value":5},{"customer_id":"d","event_type":"call","value":1.0001}]}`)
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"currency":"USD","amount":1.25,"customers":4`)
 
-	set = b.send(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":1.5,"overage_rate":1,"currency":"JPY","effective_from":"2020-01-01T00:00:00Z","confirm_retroactive":true}`)
+	set = b.confirmed(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":1.5,"overage_rate":1,"currency":"JPY","effective_from":"2020-01-01T00:00:00Z"}`)
 	require.Equal(t, 200, set.status, set.body)
 	// 2.5, 4.5, 6.5 and 2.5001 in whole yen: 2 + 4 + 6 + 3.
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"currency":"JPY","amount":15,"customers":4`)

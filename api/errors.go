@@ -22,6 +22,7 @@ const (
 	codeMediaType     metering.Code = "unsupported_media_type"
 	codeNotAcceptable metering.Code = "not_acceptable"
 	codeTimeout       metering.Code = "request_timeout"
+	codeConfirmation  metering.Code = "confirmation_required"
 )
 
 // kind is what the API makes of an error code.
@@ -43,6 +44,7 @@ var kinds = map[metering.Code]kind{
 	codeNotAcceptable:           {406, "Not acceptable", "This service answers with application/json.", 0},
 	codeTimeout:                 {408, "Request timeout", "Send the whole body within the time limit.", 0},
 	metering.CodeConflict:       {409, "Conflict", "It exists already, or its state does not allow the change.", 0},
+	codeConfirmation:            {409, "Confirmation required", "The change would be charged in billing periods that have begun. Nothing was changed. confirmation says for how many customers, in which periods and by how much; send the same request with confirm set to confirmation.token to apply it. If another change came first, or another period has begun, the answer is 409 again, with what it changes by then.", 0},
 	metering.CodePaused:         {409, "Paused", "An operator has paused the customer. Resume it with POST /v1/billing/syncs/{id}/resume first.", 0},
 	metering.CodeNoProvider:     {409, "No billing provider", "Save a billing provider with PUT /v1/billing/provider first.", 0},
 	metering.CodeTooLarge:       {413, "Request too large", "Send less at once. Nothing was stored.", 0},
@@ -78,6 +80,9 @@ type Problem struct {
 	RequestID string         `json:"request_id" doc:"What to tell the operator; also in X-Request-Id"`
 	Errors    []FieldProblem `json:"errors" doc:"The rules that were broken, one by one"`
 
+	// Confirmation comes with the code confirmation_required.
+	Confirmation *Confirmation `json:"confirmation,omitempty"`
+
 	retryAfter int
 }
 
@@ -86,7 +91,7 @@ type FieldProblem struct {
 	Location string `json:"location" doc:"Such as body.slug or query.start"`
 	Message  string `json:"message"`
 
-	Code metering.FieldCode `json:"code,omitempty" example:"retroactive" doc:"The rule, for programs that act on it. Of an event it is the code that errors of a batch have. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true"`
+	Code metering.FieldCode `json:"code,omitempty" example:"timestamp_too_old" doc:"The rule, for programs that act on it: of an event it is the code that errors of a batch have"`
 }
 
 func (p *Problem) Error() string             { return p.Detail }
@@ -106,6 +111,10 @@ func problemOf(err error) *Problem {
 		return p
 	}
 	p.Detail = coded.Message
+	var unconfirmed *confirmationError
+	if errors.As(err, &unconfirmed) {
+		p.Confirmation = &unconfirmed.confirmation
+	}
 	if coded.RetryAfter > 0 {
 		p.retryAfter = int(math.Ceil(coded.RetryAfter.Seconds()))
 	}

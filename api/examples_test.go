@@ -143,7 +143,7 @@ func TestTheServiceTakesTheExamples(t *testing.T) {
 			require.NoError(t, err)
 			body = string(text)
 		}
-		a := b.send(t, method, url, body)
+		a := b.confirmed(t, method, url, body)
 		require.Less(t, a.status, 300, "%s: %s", call, a.body)
 		var answer map[string]any
 		require.NoError(t, json.Unmarshal([]byte(a.body), &answer))

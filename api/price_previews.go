@@ -73,5 +73,5 @@ func (s *server) previewPrice(ctx context.Context, m metering.Meter, product met
 		return nil, err
 	}
 	shown := showPrice(p)
-	return &pricePreviewOutput{pricePreview{shown.EffectiveFrom, showImpact(changes), showImpact(inForce)}}, nil
+	return &pricePreviewOutput{pricePreview{shown.EffectiveFrom, showImpact(changes.Changes), showImpact(inForce.Changes)}}, nil
 }

@@ -3,8 +3,6 @@ package api
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -112,8 +110,7 @@ type NewPrice struct {
 	OverageRate   SentDecimal `json:"overage_rate" required:"false"`
 	Currency      string      `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
 	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced"`
-
-	ConfirmRetroactive bool `json:"confirm_retroactive,omitempty" doc:"Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change"`
+	Confirm
 }
 
 type setPricingInput struct {
@@ -129,18 +126,33 @@ func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingO
 	return s.setPrice(ctx, m, 0, in.Body.NewPrice)
 }
 
+// pricedMeter names a price in the change of a catalogWrite.
+type pricedMeter struct {
+	Operation string
+	Meter     metering.MeterID
+	Product   metering.ProductID
+}
+
 func (s *server) setPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricingOutput, error) {
 	who := principalOf(ctx)
 	p, err := s.priceIn(ctx, m, product, in)
 	if err != nil {
 		return nil, err
 	}
-	if !in.ConfirmRetroactive {
-		if err := s.refuseRetroactive(ctx, m, p); err != nil {
-			return nil, err
-		}
-	}
-	if _, err := s.Store.Prices.Set(ctx, who.Tenant.ID, who.Actor, p); err != nil {
+	err = s.writeCatalog(ctx, catalogWrite{
+		change: struct {
+			pricedMeter
+			Terms []byte
+			From  time.Time
+		}{pricedMeter{"set-price", m.ID, product}, p.JSON(), p.EffectiveFrom.UTC()},
+		subject: "The price", confirm: in.Confirm.Confirm,
+		impact: func(now time.Time) (db.Impact, error) { return s.Store.Ledger.PriceImpact(ctx, who.Tenant.ID, p, now) },
+		write: func(within db.Catalog) error {
+			_, err := within.Prices.Set(ctx, who.Tenant.ID, who.Actor, p)
+			return err
+		},
+	})
+	if err != nil {
 		return nil, err
 	}
 	return s.pricingOf(ctx, m, product)
@@ -166,45 +178,6 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, product metering
 		return p, metering.Invalid("body", "must have a base_price or an overage_rate; 0 is free")
 	}
 	return p, nil
-}
-
-// refuseRetroactive refuses a price from an instant that has been, and says
-// what it would change. A first price changes none.
-func (s *server) refuseRetroactive(ctx context.Context, m metering.Meter, p billing.Price) error {
-	tenant := principalOf(ctx).Tenant.ID
-	if p.EffectiveFrom.After(s.Now()) {
-		return nil
-	}
-	former, err := s.Store.Prices.Versions(ctx, tenant, p.MeterID, p.ProductID)
-	if err != nil || len(former) == 0 {
-		return err
-	}
-	impact, err := s.Store.Ledger.PriceImpact(ctx, tenant, p, s.Now())
-	if err != nil {
-		return err
-	}
-	var uncounted []string
-	if m.Version.Status == metering.Backfilling {
-		uncounted = []string{m.Slug}
-	}
-	return metering.Retroactive("body.effective_from", "is not in the future, so the price would hold for billing periods that run since then: %s. Send confirm_retroactive: true to set it",
-		changesOf(impact, uncounted))
-}
-
-// changesOf says what an impact changes of charges, and of which meters it does not
-// know all usage yet.
-func changesOf(impact []db.PriceImpact, uncounted []string) string {
-	var each []string
-	if len(impact) == 0 {
-		each = []string{"as of now no customer's charges change"}
-	}
-	for _, i := range impact {
-		each = append(each, fmt.Sprintf("%s %s now, %s then, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
-	}
-	if len(uncounted) > 0 {
-		each = append(each, "earlier events are still being counted, and not in this, of "+strings.Join(uncounted, ", "))
-	}
-	return strings.Join(each, "; ")
 }
 
 // PriceVersion names a version of a price.

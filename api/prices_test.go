@@ -13,10 +13,10 @@ import (
 	"github.com/odometer-metering/odometer/client"
 )
 
-// pricing makes a request about a price that has to succeed.
+// pricing makes a request about a price, confirms it if need be, and requires that it succeeds.
 func (b *bundle) pricing(t *testing.T, method, path, body string) (p client.Pricing) {
 	t.Helper()
-	a := b.send(t, method, path, body)
+	a := b.confirmed(t, method, path, body)
 	require.Equal(t, 200, a.status, a.body)
 	require.NoError(t, json.Unmarshal([]byte(a.body), &p))
 	return p
@@ -75,41 +75,37 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	b.meter(t, "calls", "call")
 	b.meter(t, "other", "other")
 	b.pricing(t, "PUT", "/v1/meters/other/pricing", `{"overage_rate":100}`)
-	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.125}`) // a first price changes none
+	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0.125}`)
 	b.ingest(t, "/v1/events/batch", `{"events":[{"customer_id":"a","event_type":"call","value":4},{"customer_id":"b","event_type":"call","value":3},
 		{"customer_id":"c","event_type":"other"},{"customer_id":"d","event_type":"call","value":0}]}`)
-	start := billing.CalendarPeriod(b.now(), time.UTC).Start.Format(time.RFC3339)
+	period := billing.CalendarPeriod(b.now(), time.UTC)
+	start := period.Start.Format(time.RFC3339)
 	const path = "/v1/meters/calls/pricing"
-	refused := func(body string) string {
-		p := b.send(t, "PUT", path, body).problem(t, 422, "invalid")
-		require.Equal(t, "body.effective_from retroactive", p.Errors[0].Location+" "+string(p.Errors[0].Code))
-		return p.Errors[0].Message
-	}
-	const send = ". Send confirm_retroactive: true to set it"
-	const rule = "is not in the future, so the price would hold for billing periods that run since then: "
 	// 0.5 and 0.375, which is 0.38: 0.88. At the double, 1 and 0.75.
-	require.Equal(t, rule+"USD 0.88 now, 1.75 then, for 2 customer(s)"+send, refused(`{"overage_rate":0.25,"effective_from":"`+start+`"}`))
-	require.Equal(t, rule+"CHF 0 now, 40 then, for 4 customer(s); USD 0.88 now, 0 then, for 2 customer(s)"+send,
-		refused(`{"base_price":10,"currency":"CHF","effective_from":"`+start+`"}`))
-	require.Equal(t, rule+"as of now no customer's charges change"+send,
-		refused(`{"overage_rate":9,"effective_from":"`+b.now().Add(-time.Minute).Format(time.RFC3339)+`"}`), "nothing has begun since")
+	c := b.unconfirmed(t, "PUT", path, `{"overage_rate":0.25,"effective_from":"`+start+`"}`)
+	require.Equal(t, "USD 0.88 1.75 2", changesOf(c))
+	require.Equal(t, 4, c.Customers, "the other two are charged so for what they use from now on")
+	require.Equal(t, []api.ChangedPeriods{{Start: period.Start, End: period.End, Customers: 4}}, c.Periods)
+	require.Empty(t, c.Uncounted)
+	require.Equal(t, "CHF 0 40 4, USD 0.88 0 2", changesOf(b.unconfirmed(t, "PUT", path, `{"base_price":10,"currency":"CHF","effective_from":"`+start+`"}`)))
 	require.Len(t, b.pricing(t, "GET", path, "").Versions, 1)
+	justNow := b.now().Add(-time.Minute).Format(time.RFC3339)
+	require.Equal(t, 200, b.send(t, "PUT", path, `{"overage_rate":9,"effective_from":"`+justNow+`"}`).status, "no period has begun since")
 
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":100.88`)
-	confirmed := `,"effective_from":"` + start + `","confirm_retroactive":true}`
-	require.Equal(t, "0.25", b.pricing(t, "PUT", path, `{"overage_rate":0.25`+confirmed).Current.OverageRate.String())
+	from := `,"effective_from":"` + start + `"}`
+	require.Equal(t, "0.25", b.pricing(t, "PUT", path, `{"overage_rate":0.25`+from).Current.OverageRate.String())
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":101.75`)
-	require.Equal(t, []int64{1, 3}, versionsOf(b.pricing(t, "PUT", path, `{"overage_rate":0.5`+confirmed)), "what was wrong from the period's start on can be mended")
+	require.Equal(t, []int64{1, 2, 4}, versionsOf(b.pricing(t, "PUT", path, `{"overage_rate":0.5`+from)), "what was wrong from the period's start on can be mended")
 	require.Contains(t, b.send(t, "GET", "/v1/billing/revenue", "").body, `"amount":103.5`)
 
-	// What is not counted yet would be left out of what a price changes.
+	// Events that are not counted yet are missing in the amounts.
 	b.ingest(t, "/v1/events", `{"customer_id":"a","event_type":"stored","value":4}`)
 	b.meter(t, "storage", "stored")
-	b.pricing(t, "PUT", "/v1/meters/storage/pricing", `{"overage_rate":1}`)
-	stored := `{"overage_rate":2,"effective_from":"` + start + `"}`
-	p := b.send(t, "PUT", "/v1/meters/storage/pricing", stored).problem(t, 422, "invalid")
-	require.Equal(t, rule+"as of now no customer's charges change; earlier events are still being counted, and not in this, of storage"+send, p.Errors[0].Message)
-	b.send(t, "POST", "/v1/meters/storage/pricing/preview", stored).problem(t, 503, "meter_backfilling")
+	c = b.unconfirmed(t, "PUT", "/v1/meters/storage/pricing", `{"overage_rate":2}`)
+	require.Equal(t, "", changesOf(c))
+	require.Equal(t, []string{"storage"}, c.Uncounted)
+	b.send(t, "POST", "/v1/meters/storage/pricing/preview", `{"overage_rate":2}`).problem(t, 503, "meter_backfilling")
 }
 
 // TestAPriceIsPreviewed: by the rules that charge it, and nothing is set.

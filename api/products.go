@@ -166,8 +166,7 @@ type assignProductInput struct {
 	Body struct {
 		Product       *string   `json:"product" maxLength:"64" nullable:"true" doc:"The plan's slug; null: none"`
 		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
-
-		ConfirmRetroactive bool `json:"confirm_retroactive,omitempty" doc:"Needed where effective_from is given and not in the future: the plan then charges billing periods that run already. Without it the answer is 422, and says what it would change"`
+		Confirm
 	}
 }
 
@@ -195,43 +194,26 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 	switch {
 	case in.Body.EffectiveFrom != nil:
 		a.EffectiveFrom = in.Body.EffectiveFrom.Time
-		if !in.Body.ConfirmRetroactive {
-			if err := s.refuseRetroactiveProduct(ctx, c.ID, a); err != nil {
-				return nil, err
-			}
-		}
 	case period.Contains(c.CreatedAt):
 		a.EffectiveFrom = period.Start
 	default:
 		a.EffectiveFrom = period.End
 	}
-	if err := s.Store.Products.Assign(ctx, who.Tenant.ID, who.Actor, c.ID, a); err != nil {
+	err = s.writeCatalog(ctx, catalogWrite{
+		change: struct {
+			Operation string
+			Customer  metering.CustomerID
+			Product   metering.ProductID
+			From      time.Time
+		}{"assign-product", c.ID, a.ProductID, a.EffectiveFrom.UTC()},
+		subject: "The plan", confirm: in.Body.Confirm.Confirm,
+		impact: func(now time.Time) (db.Impact, error) {
+			return s.Store.Ledger.AssignmentImpact(ctx, who.Tenant.ID, c.ID, a, now)
+		},
+		write: func(within db.Catalog) error { return within.Products.Assign(ctx, who.Tenant.ID, who.Actor, c.ID, a) },
+	})
+	if err != nil {
 		return nil, err
 	}
 	return s.productOf(ctx, c)
-}
-
-// refuseRetroactiveProduct refuses a product from an instant that has been, and
-// says what it would change.
-func (s *server) refuseRetroactiveProduct(ctx context.Context, customer metering.CustomerID, a billing.Assignment) error {
-	if a.EffectiveFrom.After(s.Now()) {
-		return nil
-	}
-	tenant := principalOf(ctx).Tenant.ID
-	impact, err := s.Store.Ledger.AssignmentImpact(ctx, tenant, customer, a, s.Now())
-	if err != nil {
-		return err
-	}
-	totals, err := s.Store.Usage.MeterTotals(ctx, tenant, customer, s.period(ctx))
-	if err != nil {
-		return err
-	}
-	var uncounted []string
-	for _, t := range totals {
-		if t.Backfilling {
-			uncounted = append(uncounted, t.Meter.Slug)
-		}
-	}
-	return metering.Retroactive("body.effective_from", "is not in the future, so the plan would charge the customer's billing periods that run since then: %s. Send confirm_retroactive: true to assign it",
-		changesOf(impact, uncounted))
 }

@@ -26,7 +26,7 @@ func TestAProductsPriceTakesTheMetersPlace(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	must := func(status int, method, path, body string) string {
-		answer := b.send(t, method, path, body)
+		answer := b.confirmed(t, method, path, body)
 		require.Equal(t, status, answer.status, "%s %s: %s", method, path, answer.body)
 		return answer.body
 	}
@@ -58,29 +58,26 @@ func TestAProductsPriceTakesTheMetersPlace(t *testing.T) {
 	require.Contains(t, must(200, "GET", "/v1/audit-log", ""), `"product.assign"`)
 }
 
-func TestAPlanFromAnInstantThatHasBeenIsConfirmed(t *testing.T) {
+func TestAPlanOfARunningPeriodIsConfirmed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
 	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
 	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
 	b.pricing(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":2}`)
 
-	const path, from = "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z"`
-	p := b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
-	require.Equal(t, "body.effective_from retroactive", p.Errors[0].Location+" "+string(p.Errors[0].Code))
-	require.Contains(t, p.Errors[0].Message, "USD 142 now, 284 then, for 1 customer(s)")
+	const path, from = "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z"}`
+	require.Equal(t, "USD 142 284 1", changesOf(b.unconfirmed(t, "PUT", path, from)))
+	require.Equal(t, "USD 142 284 1", changesOf(b.unconfirmed(t, "PUT", path, `{"product":"pro"}`)), "from the start of the period that the customer was made in")
 	require.Equal(t, "142 USD", b.preview(t), "nothing is stored")
-	require.Equal(t, 200, b.send(t, "PUT", path, from+`,"confirm_retroactive":true}`).status)
+	require.Equal(t, 200, b.confirmed(t, "PUT", path, from).status)
 	require.Equal(t, "284 USD", b.preview(t))
+	require.Equal(t, 200, b.send(t, "PUT", path, from).status, "it changes nothing any more")
 
-	p = b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
-	require.Contains(t, p.Errors[0].Message, "no customer's charges change")
 	b.ingest(t, "/v1/events", `{"customer_id":"acme","event_type":"stored"}`)
 	b.meter(t, "storage", "stored")
-	p = b.send(t, "PUT", path, from+`}`).problem(t, 422, "invalid")
-	require.Contains(t, p.Errors[0].Message, "no customer's charges change; earlier events are still being counted, and not in this, of storage")
+	require.Equal(t, []string{"storage"}, b.unconfirmed(t, "PUT", path, `{"product":null,"effective_from":"2020-01-01T00:00:00Z"}`).Uncounted)
 	soon := b.now().Add(time.Hour).UTC().Format(time.RFC3339)
 	require.Equal(t, 200, b.send(t, "PUT", path, `{"product":null,"effective_from":"`+soon+`"}`).status)
 }

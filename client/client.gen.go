@@ -2333,8 +2333,8 @@ type AskForReset struct {
 
 // AssignProduct defines model for AssignProduct.
 type AssignProduct struct {
-	// ConfirmRetroactive Needed where effective_from is given and not in the future: the plan then charges billing periods that run already. Without it the answer is 422, and says what it would change
-	ConfirmRetroactive *bool `json:"confirm_retroactive,omitempty"`
+	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	Confirm *string `json:"confirm,omitempty"`
 
 	// EffectiveFrom A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
@@ -2495,6 +2495,17 @@ type BillingPeriodBills string
 // BillingPeriodState in_grace: it is over, and takes usage until it is closed
 type BillingPeriodState string
 
+// ChangedPeriods defines model for ChangedPeriods.
+type ChangedPeriods struct {
+	Customers int64 `json:"customers"`
+
+	// End The last end of these periods, exclusive
+	End time.Time `json:"end"`
+
+	// Start The first start of these periods
+	Start time.Time `json:"start"`
+}
+
 // ClosedPeriod defines model for ClosedPeriod.
 type ClosedPeriod struct {
 	Lines  []AdjustmentLine `json:"lines"`
@@ -2514,6 +2525,27 @@ type Comparison struct {
 
 	// PreviousTotal The whole calendar month before
 	PreviousTotal json.Number `json:"previous_total"`
+}
+
+// Confirmation defines model for Confirmation.
+type Confirmation struct {
+	// AsOf When changes were computed. Usage that arrives later changes the amounts, and not the token
+	AsOf time.Time `json:"as_of"`
+
+	// Changes The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way
+	Changes []PriceImpact `json:"changes"`
+
+	// Customers How many customers have a begun billing period that is charged in another way
+	Customers int64 `json:"customers"`
+
+	// Periods Those billing periods, by the calendar month in which they begin
+	Periods []ChangedPeriods `json:"periods"`
+
+	// Token Send it as confirm with the same request to apply the write. It holds until another write changes the catalog, or another billing period begins or closes
+	Token string `json:"token"`
+
+	// Uncounted The slugs of meters with earlier events that are not counted yet: they are missing in changes
+	Uncounted []string `json:"uncounted"`
 }
 
 // Connectable defines model for Connectable.
@@ -3169,9 +3201,9 @@ type ExportedEvent struct {
 
 // FieldProblem defines model for FieldProblem.
 type FieldProblem struct {
-	// Code The rule, for programs that act on it. Of an event it is the code that errors of a batch have. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true
+	// Code The rule, for programs that act on it: of an event it is the code that errors of a batch have
 	//
-	// Examples: retroactive
+	// Examples: timestamp_too_old
 	Code *string `json:"code,omitempty"`
 
 	// Location Such as body.slug or query.start
@@ -4227,8 +4259,9 @@ type Pricing struct {
 
 // Problem defines model for Problem.
 type Problem struct {
-	// Code The kind of problem, for programs: conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. More may be added
-	Code string `json:"code"`
+	// Code The kind of problem, for programs: confirmation_required, conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. More may be added
+	Code         string        `json:"code"`
+	Confirmation *Confirmation `json:"confirmation,omitempty"`
 
 	// Detail What went wrong this time
 	Detail string `json:"detail"`
@@ -4719,8 +4752,8 @@ type SetPricing struct {
 	// BasePrice It or overage_rate is needed; 0 is free
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// ConfirmRetroactive Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change
-	ConfirmRetroactive *bool `json:"confirm_retroactive,omitempty"`
+	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217; the tenant's when absent
 	Currency *string `json:"currency,omitempty"`
@@ -4740,8 +4773,8 @@ type SetProductPricing struct {
 	// BasePrice It or overage_rate is needed; 0 is free
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// ConfirmRetroactive Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change
-	ConfirmRetroactive *bool `json:"confirm_retroactive,omitempty"`
+	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217; the tenant's when absent
 	Currency *string `json:"currency,omitempty"`
@@ -7056,7 +7089,7 @@ type ClientInterface interface {
 
 	// AssignProductWithBody Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7065,7 +7098,7 @@ type ClientInterface interface {
 
 	// AssignProduct Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7317,7 +7350,7 @@ type ClientInterface interface {
 
 	// SetPricingWithBody Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7326,7 +7359,7 @@ type ClientInterface interface {
 
 	// SetPricing Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9073,7 +9106,7 @@ func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, para
 
 // AssignProductWithBody Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9092,7 +9125,7 @@ func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, p
 
 // AssignProduct Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9644,7 +9677,7 @@ func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...Requ
 
 // SetPricingWithBody Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9663,7 +9696,7 @@ func (c *Client) SetPricingWithBody(ctx context.Context, slug string, contentTyp
 
 // SetPricing Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17591,7 +17624,7 @@ type ClientWithResponsesInterface interface {
 
 	// AssignProductWithBodyWithResponse Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17600,7 +17633,7 @@ type ClientWithResponsesInterface interface {
 
 	// AssignProductWithResponse Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17870,7 +17903,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPricingWithBodyWithResponse Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17879,7 +17912,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPricingWithResponse Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25319,7 +25352,7 @@ func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context
 
 // AssignProductWithBodyWithResponse Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25334,7 +25367,7 @@ func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Cont
 
 // AssignProductWithResponse Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25784,7 +25817,7 @@ func (c *ClientWithResponses) GetPricingWithResponse(ctx context.Context, slug s
 
 // SetPricingWithBodyWithResponse Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25799,7 +25832,7 @@ func (c *ClientWithResponses) SetPricingWithBodyWithResponse(ctx context.Context
 
 // SetPricingWithResponse Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

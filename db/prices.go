@@ -14,7 +14,7 @@ import (
 )
 
 // Prices keeps the versions of each meter's price, its own and its products'.
-type Prices struct{ pool *pool }
+type Prices struct{ pool beginner }
 
 const selectPrices = `
 	select p.meter_id, coalesce(p.product_id, 0), p.version, t.terms, p.effective_from, p.created_at
@@ -59,6 +59,9 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		return billing.Price{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+			return err
+		}
 		// The meter's row orders two changes at once.
 		tag, err := tx.Exec(ctx, `select from meters where tenant_id = $1 and id = $2 for update`, tenant, p.MeterID)
 		if err != nil {
@@ -111,6 +114,9 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 // CodeConflict: it has charged, or will charge, what runs.
 func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+			return err
+		}
 		var scheduled bool
 		err := tx.QueryRow(ctx, `
 			select effective_from > $5

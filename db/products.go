@@ -78,6 +78,9 @@ func (s Products) List(ctx context.Context, tenant metering.TenantID, after mete
 // assignment from the same instant.
 func (s Products) Assign(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, a billing.Assignment) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+			return err
+		}
 		_, err := tx.Exec(ctx, `
 			insert into customer_products (tenant_id, customer_id, product_id, effective_from, created_by)
 			values ($1, $2, nullif($3::bigint, 0), $4, $5)

@@ -61,7 +61,8 @@ type revenueReader struct {
 	tenant metering.TenantID
 	now    time.Time
 	read   ReadPrice
-	theirs providerPrices // of the batches so far
+	theirs providerPrices      // of the batches so far
+	only   metering.CustomerID // 0: all
 
 	timezone *time.Location
 	meters   []metering.Meter

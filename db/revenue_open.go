@@ -1,6 +1,7 @@
 package db
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -19,21 +20,33 @@ func (r *revenueReader) open() error { return r.batches((*openBatch).add) }
 // batches reads the open periods of a batch of customers after the other.
 func (r *revenueReader) batches(use func(*openBatch) error) error {
 	for after, size := metering.CustomerID(0), revenueBatch; size == revenueBatch; {
-		batch, err := r.batchAfter(after)
+		batch, err := r.batch(after)
 		if err != nil {
 			return err
 		}
 		if size = len(batch.ids); size == 0 {
 			return nil
 		}
-		for _, step := range []func() error{batch.periods, batch.usage, batch.severalStreams, func() error { return use(batch) }} {
-			if err := step(); err != nil {
-				return err
-			}
+		if err := use(batch); err != nil {
+			return err
 		}
 		after = metering.CustomerID(batch.ids[size-1])
 	}
 	return nil
+}
+
+// batch reads the open periods of the customers after one.
+func (r *revenueReader) batch(after metering.CustomerID) (*openBatch, error) {
+	b, err := r.batchAfter(after)
+	if err != nil || len(b.ids) == 0 {
+		return b, err
+	}
+	for _, step := range []func() error{b.periods, b.usage, b.severalStreams} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
 }
 
 // openBatch is what the charges of some customers' open periods depend on.
@@ -49,8 +62,12 @@ type openBatch struct {
 
 func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error) {
 	b := &openBatch{revenueReader: r, facts: make(map[int64]*billing.Facts), open: make(map[int64][]billing.Period)}
-	rows, err := r.tx.Query(r.ctx, selectCustomerFacts+`and c.id > @after order by c.id limit @limit`,
-		pgx.NamedArgs{"tenant": r.tenant, "after": after, "limit": revenueBatch})
+	last := metering.CustomerID(math.MaxInt64)
+	if r.only != 0 {
+		after, last = r.only-1, r.only
+	}
+	rows, err := r.tx.Query(r.ctx, selectCustomerFacts+`and c.id > @after and c.id <= @last order by c.id limit @limit`,
+		pgx.NamedArgs{"tenant": r.tenant, "after": after, "last": last, "limit": revenueBatch})
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +83,7 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 		if all[i].streams > 1 {
 			b.several = append(b.several, f.Customer.ID)
 		}
-		f.Now, f.Meters, f.Prices = r.now, r.meters, r.prices
+		f.Now, f.Meters, f.Prices, f.Settings.Timezone = r.now, r.meters, r.prices, r.timezone
 		b.ids = append(b.ids, int64(f.Customer.ID))
 		b.facts[int64(f.Customer.ID)] = f
 	}
@@ -84,14 +101,32 @@ func (b *openBatch) add() error {
 
 // each uses the open periods of each stream of the batch's customers.
 func (b *openBatch) each(use func(f *billing.Facts, periods []billing.Period)) {
+	streams := b.streamsByCustomer()
+	for _, id := range b.ids {
+		for _, s := range streams[id] {
+			use(s.facts, s.periods)
+		}
+	}
+}
+
+// openStream is a customer's stream with its open periods.
+type openStream struct {
+	facts   *billing.Facts
+	periods []billing.Period
+}
+
+func (b *openBatch) streamsByCustomer() map[int64][]openStream {
+	all := make(map[int64][]openStream, len(b.ids))
 	for _, id := range b.ids {
 		if !b.isSeveral(id) {
-			use(b.facts[id], b.open[id])
+			all[id] = []openStream{{b.facts[id], b.open[id]}}
 		}
 	}
 	for _, s := range b.streams {
-		use(&s.facts, b.shown(s.facts))
+		id := int64(s.customer)
+		all[id] = append(all[id], openStream{&s.facts, b.shown(s.facts)})
 	}
+	return all
 }
 
 func (b *openBatch) isSeveral(id int64) bool {

@@ -38,11 +38,8 @@ type Field struct {
 	Code     FieldCode
 }
 
-// FieldCode names a rule, such as FieldRetroactive or the Code of a Rejection.
+// FieldCode names a rule, such as the Code of a Rejection.
 type FieldCode string
-
-// FieldRetroactive is broken by what changes charges of periods that run.
-const FieldRetroactive FieldCode = "retroactive"
 
 // Error is the one coded error of the program. Message is safe to show to the
 // caller; the cause is for the log only.
@@ -79,14 +76,6 @@ func Errorf(code Code, format string, args ...any) *Error {
 func Invalid(location, format string, args ...any) *Error {
 	message := fmt.Sprintf(format, args...)
 	return &Error{Code: CodeInvalid, Message: location + " " + message, Fields: []Field{{Location: location, Message: message}}}
-}
-
-// Retroactive is Invalid about a change of charges of periods that run, which is
-// made where the caller confirms it.
-func Retroactive(location, format string, args ...any) *Error {
-	err := Invalid(location, format, args...)
-	err.Fields[0].Code = FieldRetroactive
-	return err
 }
 
 // CodeOf returns the code of err: "" for nil, CodeInternal for any error that

@@ -76,6 +76,12 @@ create table products (
 );
 comment on table products is 'Plans: the prices of one hold for the customers who have it, instead of the meters'' own.';
 
+create table catalog_revisions (
+  tenant_id bigint primary key references tenants,
+  revision  bigint not null -- raised by each write that can change charges, which locks this row first
+);
+comment on table catalog_revisions is 'The revision of each tenant''s catalog: a confirmation of a write is for one revision.';
+
 -- Named by what they say: whatever was charged keeps the hash of the terms that
 -- it was charged by, and another form of price is another schema.
 create table price_terms (
@@ -124,6 +130,7 @@ comment on table customer_products is 'Which plan a customer has from an instant
 drop table customer_products;
 drop table meter_prices;
 drop table price_terms;
+drop table catalog_revisions;
 drop table products;
 alter table meters drop constraint meters_tenant_id_meter_version_id_fkey;
 drop table meter_versions;

@@ -266,7 +266,10 @@ func (c *canary) usage() {
 		}
 		return nil
 	})
-	c.must(200, "PUT", "/v1/meters/canary-meter/pricing", object{"base_price": 1, "included_units": 0, "overage_rate": json.Number("0.25"), "currency": "USD"})
+	price := object{"base_price": 1, "included_units": 0, "overage_rate": json.Number("0.25"), "currency": "USD"}
+	asked := c.must(409, "PUT", "/v1/meters/canary-meter/pricing", price)
+	price["confirm"] = asked["confirmation"].(object)["token"]
+	c.must(200, "PUT", "/v1/meters/canary-meter/pricing", price)
 	c.use("canary-customer", "4")
 	c.use("canary-other", "5")
 }

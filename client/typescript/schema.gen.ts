@@ -975,7 +975,7 @@ export interface paths {
         get: operations["get-customer-product"];
         /**
          * Assign a plan to a customer
-         * @description From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start.
+         * @description From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
          */
         put: operations["assign-product"];
         post?: never;
@@ -1295,7 +1295,7 @@ export interface paths {
         get: operations["get-pricing"];
         /**
          * Set a meter's price
-         * @description A new version. Without effective_from it begins with the next billing period. One that would change periods that run says what it changes in money and wants confirm_retroactive.
+         * @description A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
          */
         put: operations["set-pricing"];
         post?: never;
@@ -2343,8 +2343,8 @@ export interface components {
             email: string;
         };
         AssignProduct: {
-            /** @description Needed where effective_from is given and not in the future: the plan then charges billing periods that run already. Without it the answer is 422, and says what it would change */
-            confirm_retroactive?: boolean;
+            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            confirm?: string;
             /**
              * Format: date-time
              * @description A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
@@ -2515,6 +2515,20 @@ export interface components {
              */
             stream?: number;
         };
+        ChangedPeriods: {
+            /** Format: int64 */
+            customers: number;
+            /**
+             * Format: date-time
+             * @description The last end of these periods, exclusive
+             */
+            end: string;
+            /**
+             * Format: date-time
+             * @description The first start of these periods
+             */
+            start: string;
+        };
         ClosedPeriod: {
             lines: components["schemas"]["AdjustmentLine"][];
             period: components["schemas"]["UsagePeriod"];
@@ -2540,6 +2554,26 @@ export interface components {
              * @description The whole calendar month before
              */
             previous_total: string;
+        };
+        Confirmation: {
+            /**
+             * Format: date-time
+             * @description When changes were computed. Usage that arrives later changes the amounts, and not the token
+             */
+            as_of: string;
+            /** @description The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way */
+            changes: components["schemas"]["PriceImpact"][];
+            /**
+             * Format: int64
+             * @description How many customers have a begun billing period that is charged in another way
+             */
+            customers: number;
+            /** @description Those billing periods, by the calendar month in which they begin */
+            periods: components["schemas"]["ChangedPeriods"][];
+            /** @description Send it as confirm with the same request to apply the write. It holds until another write changes the catalog, or another billing period begins or closes */
+            token: string;
+            /** @description The slugs of meters with earlier events that are not counted yet: they are missing in changes */
+            uncounted: string[];
         };
         Connectable: {
             /** @description Whether it is the billing provider now */
@@ -3139,8 +3173,8 @@ export interface components {
         };
         FieldProblem: {
             /**
-             * @description The rule, for programs that act on it. Of an event it is the code that errors of a batch have. retroactive: it changes charges of billing periods that run, and is done with confirm_retroactive: true
-             * @example retroactive
+             * @description The rule, for programs that act on it: of an event it is the code that errors of a batch have
+             * @example timestamp_too_old
              */
             code?: string;
             /** @description Such as body.slug or query.start */
@@ -4079,8 +4113,9 @@ export interface components {
             versions: components["schemas"]["Price"][];
         };
         Problem: {
-            /** @description The kind of problem, for programs: conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. More may be added */
+            /** @description The kind of problem, for programs: confirmation_required, conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. More may be added */
             code: string;
+            confirmation?: components["schemas"]["Confirmation"];
             /** @description What went wrong this time */
             detail: string;
             /** @description The rules that were broken, one by one */
@@ -4512,8 +4547,8 @@ export interface components {
              * @description It or overage_rate is needed; 0 is free
              */
             base_price?: string;
-            /** @description Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change */
-            confirm_retroactive?: boolean;
+            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            confirm?: string;
             /** @description ISO 4217; the tenant's when absent */
             currency?: string;
             /**
@@ -4538,8 +4573,8 @@ export interface components {
              * @description It or overage_rate is needed; 0 is free
              */
             base_price?: string;
-            /** @description Needed where effective_from is not in the future: the price then holds for billing periods that run already. Without it the answer is 422, and says what it would change */
-            confirm_retroactive?: boolean;
+            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            confirm?: string;
             /** @description ISO 4217; the tenant's when absent */
             currency?: string;
             /**

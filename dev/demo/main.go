@@ -97,10 +97,10 @@ func fillWebhook(ctx context.Context, c config, now time.Time) (all, added int64
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := makeCustomers(ctx, api, customers); err != nil {
+	if err := makeMeters(ctx, api, meters); err != nil {
 		return 0, 0, err
 	}
-	if err := makeMeters(ctx, api, meters); err != nil {
+	if err := makeCustomers(ctx, api, customers); err != nil {
 		return 0, 0, err
 	}
 	url, secret := c.ReceiverURL+"/usage", c.WebhookSecret
@@ -164,7 +164,8 @@ func makeCustomers(ctx context.Context, api *client.ClientWithResponses, list []
 	return nil
 }
 
-// makeMeters comes before any event, so that no meter has a past to count.
+// makeMeters comes before any customer, so that no meter has a past to count, and no
+// price changes a billing period that has begun.
 func makeMeters(ctx context.Context, api *client.ClientWithResponses, list []meter) error {
 	for _, m := range list {
 		made, err := api.CreateMeterWithResponse(ctx, nil, m.CreateMeter)

@@ -118,13 +118,16 @@ func fillStripe(ctx context.Context, c config, now time.Time) (all, added int64,
 	if err := subscribe(ctx, c.StripeURL, seed(account)); err != nil {
 		return 0, 0, err
 	}
-	if err := makeCustomers(ctx, api, subscribers); err != nil {
-		return 0, 0, err
-	}
 	if err := makeMeters(ctx, api, stripeMeters); err != nil {
 		return 0, 0, err
 	}
-	if err := makeYen(ctx, api, "sakura"); err != nil {
+	if err := makeYen(ctx, api); err != nil {
+		return 0, 0, err
+	}
+	if err := makeCustomers(ctx, api, subscribers); err != nil {
+		return 0, 0, err
+	}
+	if err := assignYen(ctx, api, "sakura"); err != nil {
 		return 0, 0, err
 	}
 	err = saveProvider(ctx, api, client.SaveProvider{
@@ -142,32 +145,44 @@ func fillStripe(ctx context.Context, c config, now time.Time) (all, added int64,
 	return all, added, autoSync(ctx, api)
 }
 
-// makeYen makes the product of who pays in yen, and gives it to a customer.
-func makeYen(ctx context.Context, api *client.ClientWithResponses, customer string) error {
-	const slug = "yen"
-	made, err := api.CreateProductWithResponse(ctx, nil, client.CreateProduct{Slug: slug, Name: new("Prices in yen")})
+// yen is the slug of the plan with prices in yen.
+const yen = "yen"
+
+func makeYen(ctx context.Context, api *client.ClientWithResponses) error {
+	made, err := api.CreateProductWithResponse(ctx, nil, client.CreateProduct{Slug: yen, Name: new("Prices in yen")})
 	if err := expect.Status("create product", made, err, http.StatusCreated, http.StatusConflict); err != nil {
 		return err
 	}
 	for meter, price := range inYen {
-		pricing, err := api.GetProductPricingWithResponse(ctx, slug, meter)
+		pricing, err := api.GetProductPricingWithResponse(ctx, yen, meter)
 		if err := expect.Status("read product's pricing", pricing, err, http.StatusOK); err != nil {
 			return err
 		}
 		if len(pricing.JSON200.Versions) > 0 {
 			continue
 		}
-		set, err := api.SetProductPricingWithResponse(ctx, slug, meter, price)
+		set, err := api.SetProductPricingWithResponse(ctx, yen, meter, price)
 		if err := expect.Status("set product's pricing", set, err, http.StatusOK); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// assignYen assigns the plan from the start of the customer's first billing period, which
+// has begun: so it is confirmed.
+func assignYen(ctx context.Context, api *client.ClientWithResponses, customer string) error {
 	has, err := api.GetCustomerProductWithResponse(ctx, customer, nil)
 	if err := expect.Status("read customer's product", has, err, http.StatusOK); err != nil || has.JSON200.Product != nil {
 		return err
 	}
-	given, err := api.AssignProductWithResponse(ctx, customer, nil, client.AssignProduct{Product: new(slug)})
-	return expect.Status("give customer the product", given, err, http.StatusOK)
+	assignment := client.AssignProduct{Product: new(yen)}
+	assigned, err := api.AssignProductWithResponse(ctx, customer, nil, assignment)
+	if err == nil && assigned.ApplicationproblemJSONDefault != nil && assigned.ApplicationproblemJSONDefault.Confirmation != nil {
+		assignment.Confirm = &assigned.ApplicationproblemJSONDefault.Confirmation.Token
+		assigned, err = api.AssignProductWithResponse(ctx, customer, nil, assignment)
+	}
+	return expect.Status("assign the plan to the customer", assigned, err, http.StatusOK)
 }
 
 // subscribe tells the fake what Stripe knows.

@@ -2,17 +2,19 @@ import { Button } from "@mantine/core";
 import { useRef, type FormEvent, type ReactNode } from "react";
 import type { Act } from "./useAct";
 import styles from "./acts.module.css";
+import { Confirmation, confirmationOf } from "./Confirmation";
 import { useClose } from "./Dialog";
 import { Refused } from "./Refused";
 import { useTyped } from "./unsaved";
 import { Verb } from "./Verb";
 
 interface Props {
-  act: Pick<Act<never>, "isPending" | "error"> & Partial<Pick<Act<never>, "successes">>;
+  act: Pick<Act<never>, "isPending" | "error" | "reset"> & Partial<Pick<Act<never>, "successes">>;
   needs: string;
   /** What its button says: a verb, and the thing. */
   submit: string;
-  onSubmit: () => void;
+  /** Given the token, where the API wants the change confirmed and it is. */
+  onSubmit: (confirm?: string) => void;
   /** Why it can not be sent now, if so. */
   not?: string | undefined;
   danger?: boolean | undefined;
@@ -30,20 +32,24 @@ export function Form({ act, needs, submit, onSubmit, not, danger, leave, childre
     event.preventDefault();
     if (!act.isPending) onSubmit();
   };
+  const confirmation = confirmationOf(act.error);
   return (
-    <form ref={form} className={styles.form} onSubmit={sent} {...typed}>
-      {children}
-      <Refused error={act.error} />
-      <div className={styles.buttons}>
-        {leave && (
-          <Button variant="default" size="sm" onClick={close}>
-            Back
-          </Button>
-        )}
-        <Verb type="submit" needs={needs} not={not} variant={danger ? "danger" : "filled"} loading={act.isPending}>
-          {submit}
-        </Verb>
-      </div>
-    </form>
+    <>
+      <form ref={form} className={styles.form} onSubmit={sent} {...typed}>
+        {children}
+        <Refused error={confirmation ? null : act.error} />
+        <div className={styles.buttons}>
+          {leave && (
+            <Button variant="default" size="sm" onClick={close}>
+              Back
+            </Button>
+          )}
+          <Verb type="submit" needs={needs} not={not} variant={danger ? "danger" : "filled"} loading={act.isPending}>
+            {submit}
+          </Verb>
+        </div>
+      </form>
+      {confirmation && <Confirmation of={confirmation} needs={needs} leave={act.reset} confirm={onSubmit} />}
+    </>
   );
 }

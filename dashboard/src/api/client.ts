@@ -18,6 +18,8 @@ export class Failure extends Error {
     readonly code: string,
     /** The rules that were broken, each with where. */
     readonly fields: Schema<"FieldProblem">[] = [],
+    /** What the change does to bills that run, where it has to be confirmed. */
+    readonly confirmation?: Schema<"Confirmation">,
   ) {
     super(`${title}: ${detail}`);
   }
@@ -28,9 +30,6 @@ export function broken(error: Error | null, field: string): string | undefined {
   if (!(error instanceof Failure)) return undefined;
   return error.fields.find(({ location }) => location.split(/[.[\]]+/).includes(field))?.message;
 }
-
-/** Whether a rule of that code was broken, which the API names where there is something to answer to it. */
-export const breaks = (error: Error | null, code: string) => error instanceof Failure && error.fields.some((field) => field.code === code);
 
 let csrfToken: string | undefined;
 
@@ -78,5 +77,6 @@ export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<B
     problem?.request_id ?? response.headers.get("X-Request-Id"),
     problem?.code ?? "",
     problem?.errors?.map(plain),
+    problem?.confirmation,
   );
 }

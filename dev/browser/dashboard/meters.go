@@ -13,7 +13,8 @@ func (w walk) meters(ctx context.Context) error {
 		w.to("/meters"),
 		press("Make a meter"), fill("Name", "Storage"), fill("Slug", "storage"), fill("Event type", "stored"), w.judged("meter-make"), press("Make the meter"), see("Storage"),
 		see("Details"), press("Prices"), see("Set the first price"), fill("Base price", "10"), fill("Included units", "100"), fill("Overage rate", "0.05"),
-		press("Preview the running bills"), see("the bills that run"), w.judged("price-set"), press("Set the price"), see("charged now"),
+		press("Preview the running bills"), see("the bills that run"), w.judged("price-set"), press("Set the price"),
+		see("in billing periods that have begun"), w.refused("/v1/meters/storage/pricing"), w.judged("price-confirmed"), press("Change the bills"), see("charged now"),
 	)
 	if err != nil {
 		return fmt.Errorf("make: %w", err)
@@ -23,7 +24,7 @@ func (w walk) meters(ctx context.Context) error {
 		w.to("/meters/storage/prices"), fill("Base price", "12"), press("Set the price"), see("scheduled"),
 		press("Withdraw"), see("It does not begin"), w.judged("price-withdraw"), press("Withdraw"), miss("scheduled"),
 		w.to("/meters/api-calls/prices"), fill("Base price", "26"), choose("Holds", "From a day on"), set("Day", monthOf(today)), press("Set the price"),
-		see("periods that run already"), see("as of now, it changes"), w.refused("/v1/meters/api-calls/pricing"), w.judged("price-retroactive"), press("Set it all the same"), miss("periods that run already"), see("26.00"),
+		see("in billing periods that have begun"), w.refused("/v1/meters/api-calls/pricing"), press("Change the bills"), miss("in billing periods that have begun"), see("26.00"),
 		w.to("/meters/storage/details"), fill("Name", "Storage space"), press("Save the meter"), see("Storage space"),
 		press("Archive"), see("counts no event"), w.judged("meter-archive"), press("Archive"), see("archived"),
 		press("Unarchive"), see("It counts again"), press("Unarchive"), see("counting"),

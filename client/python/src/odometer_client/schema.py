@@ -38,7 +38,7 @@ class AskForReset(TypedDict):
 
 
 class AssignProduct(TypedDict):
-    confirm_retroactive: NotRequired[bool]
+    confirm: NotRequired[str]
     effective_from: NotRequired[str]
     product: str | None
 
@@ -90,6 +90,12 @@ class Backfill(TypedDict):
 
 class Because(TypedDict):
     reason: str
+
+
+class ChangedPeriods(TypedDict):
+    customers: int
+    end: str
+    start: str
 
 
 class Comparison(TypedDict):
@@ -787,16 +793,6 @@ class Pricing(TypedDict):
     versions: list[Price]
 
 
-class Problem(TypedDict):
-    code: str
-    detail: str
-    errors: list[FieldProblem]
-    request_id: str
-    status: int
-    title: str
-    type: str
-
-
 class Product(TypedDict):
     archived_at: str | None
     created_at: str
@@ -990,7 +986,7 @@ class SetPassword(TypedDict):
 
 class SetPricing(TypedDict):
     base_price: NotRequired[Decimal]
-    confirm_retroactive: NotRequired[bool]
+    confirm: NotRequired[str]
     currency: NotRequired[str]
     effective_from: NotRequired[str]
     included_units: NotRequired[Decimal]
@@ -999,7 +995,7 @@ class SetPricing(TypedDict):
 
 class SetProductPricing(TypedDict):
     base_price: NotRequired[Decimal]
-    confirm_retroactive: NotRequired[bool]
+    confirm: NotRequired[str]
     currency: NotRequired[str]
     effective_from: NotRequired[str]
     included_units: NotRequired[Decimal]
@@ -1238,6 +1234,15 @@ class BillingPeriod(TypedDict):
     stream: NotRequired[int]
 
 
+class Confirmation(TypedDict):
+    as_of: str
+    changes: list[PriceImpact]
+    customers: int
+    periods: list[ChangedPeriods]
+    token: str
+    uncounted: list[str]
+
+
 class CountedWindow(TypedDict):
     accepted: int
     duplicates: int
@@ -1381,6 +1386,17 @@ class PriceComparison(TypedDict):
     compared_at: str | None
     differences: list[PriceDifference]
     reason: NotRequired[str]
+
+
+class Problem(TypedDict):
+    code: str
+    confirmation: NotRequired[Confirmation]
+    detail: str
+    errors: list[FieldProblem]
+    request_id: str
+    status: int
+    title: str
+    type: str
 
 
 class ReconciliationDisputed(TypedDict):

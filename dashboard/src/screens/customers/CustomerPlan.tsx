@@ -31,7 +31,8 @@ export function CustomerPlan({ customer }: { customer: string }) {
   const latest = data?.assigned.versions.at(-1);
   const chosen = typed ?? latest?.product ?? "";
   const save = useAct(
-    () => answer(api.PUT("/v1/customers/{external_id}/product", { params: at(customer), body: { product: chosen === "" ? null : chosen } })),
+    (confirm: string | undefined) =>
+      answer(api.PUT("/v1/customers/{external_id}/product", { params: at(customer), body: { product: chosen === "" ? null : chosen, ...(confirm && { confirm }) } })),
     { changes: [["plan", customer], ["preview", customer]], done: () => setTyped(undefined) },
   );
   if (error && !data) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
@@ -42,7 +43,7 @@ export function CustomerPlan({ customer }: { customer: string }) {
   return (
     <section className={styles.plan}>
       <h2>Plan</h2>
-      <Form act={save} needs="pricing:write" submit="Assign the plan" not={chosen === (latest?.product ?? "") ? "Nothing is changed" : undefined} onSubmit={() => save.mutate()}>
+      <Form act={save} needs="pricing:write" submit="Assign the plan" not={chosen === (latest?.product ?? "") ? "Nothing is changed" : undefined} onSubmit={(confirm) => save.mutate(confirm)}>
         <NativeSelect
           label="Charged by"
           description="Another plan holds from the customer's next billing period on"

@@ -3,7 +3,7 @@ import { Refused } from "../../acts/Refused";
 import type { Schema } from "../../api/client";
 import { previewPrice, type Priced } from "../../api/prices";
 import { LoadingText } from "../../states/Loading";
-import { Amount } from "../../values/Amount";
+import { Changes } from "../../values/Changes";
 
 /** What a price would change of the bills that run. */
 export function Impact({ of, body }: { of: Priced; body: Schema<"SetPricing"> }) {
@@ -14,29 +14,21 @@ export function Impact({ of, body }: { of: Priced; body: Schema<"SetPricing"> })
   return (
     <div role="status">
       {changes.length > 0 ? (
-        <Changes title="Of the bills that run, as of now, it changes:" impact={changes} />
+        <>
+          <p>Of the bills that run, as of now, it changes:</p>
+          <Changes changes={changes} />
+        </>
       ) : (
         <>
-          <p>It changes none of the bills that run.</p>
-          {if_in_force.length > 0 && <Changes title="Had it been in force at their start:" impact={if_in_force} />}
+          <p>As of now no charge of the bills that run differs.</p>
+          {if_in_force.length > 0 && (
+            <>
+              <p>Had it been in force at their start:</p>
+              <Changes changes={if_in_force} />
+            </>
+          )}
         </>
       )}
     </div>
-  );
-}
-
-function Changes({ title, impact }: { title: string; impact: Schema<"PriceImpact">[] }) {
-  return (
-    <>
-      <p>{title}</p>
-      <ul>
-        {impact.map(({ currency, before, after, customers }) => (
-          <li key={currency}>
-            <Amount value={before} currency={currency} /> → <Amount value={after} currency={currency} />
-            <span className="muted">, {customers === 1 ? "1 customer" : `${customers} customers`}</span>
-          </li>
-        ))}
-      </ul>
-    </>
   );
 }

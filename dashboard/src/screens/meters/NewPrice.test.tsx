@@ -28,26 +28,54 @@ test("a price is previewed before it is set, and anew when it is changed", async
   expect(screen.queryByText("Of the bills that run, as of now, it changes:")).toBeNull();
 });
 
-test("a price from a day that has been is set once somebody has seen what it changes", async () => {
-  await priced();
+const confirmation = {
+  token: "token-1",
+  customers: 19,
+  periods: [{ start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z", customers: 19 }],
+  changes: [{ currency: "CHF", before: 0, after: 931, customers: 19 }],
+  uncounted: ["storage"],
+  as_of: "2026-11-12T09:30:00Z",
+};
+
+/** The API wants a price confirmed with the last of these tokens. */
+function confirmedWith(...tokens: string[]) {
+  const rest = [...tokens];
   answers["PUT /v1/meters/calls/pricing"] = (body) => {
-    if (JSON.parse(body).confirm_retroactive) return [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [price] }];
-    const [status, refused] = problem(422, "body.effective_from is in other words");
-    return [status, { ...refused, errors: [{ location: "body.effective_from", message: "is in other words", code: "retroactive" }] }];
+    if (JSON.parse(body).confirm === tokens.at(-1)) return [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [price] }];
+    const [status, refused] = problem(409, "The price changes bills");
+    return [status, { ...refused, code: "confirmation_required", confirmation: { ...confirmation, token: rest.shift() } }];
   };
+}
+
+const dialog = "Change the bills that run";
+
+test("a price that charges periods that have begun is set once somebody has seen what it changes", async () => {
+  await priced();
+  confirmedWith("token-1", "token-2");
   type("Holds", "day");
-  press("Preview the running bills");
-  expect(screen.queryByRole("alert")).toBeNull();
   type("Day", "2026-11-01");
   press("Set the price");
-  await screen.findByText(/It holds for billing periods that run already/);
-  await screen.findByText("Of the bills that run, as of now, it changes:");
-  press("Set it all the same");
-  await waitFor(() => expect(screen.queryByText(/It holds for billing periods that run already/)).toBeNull());
+  await screen.findByText(dialog);
+  screen.getByText("It charges 19 customers in another way, in billing periods that have begun:");
+  expect(screen.getByText(/1 – 30 Nov 2026/).textContent).toBe("1 – 30 Nov 2026, 19 customers");
+  expect(screen.getByText(/Their charges as of/).parentElement?.textContent).toContain("0.00 CHF → 931.00 CHF, 19 customers");
+  screen.getByText("Earlier events of storage are not counted yet, and not in this.");
+  expect(screen.queryByRole("alert")).toBeNull();
+
+  press("Back");
+  await waitFor(() => expect(screen.queryByText(dialog)).toBeNull());
+  expect(screen.getByLabelText<HTMLInputElement>("Day").value).toBe("2026-11-01");
+
+  press("Set the price"); // it asks again
+  await screen.findByText(dialog);
+  press("Change the bills");
+  await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing").length).toBe(3));
+  await waitFor(() => expect(screen.queryByText(dialog)).toBeNull());
   const bodies = sent("PUT /v1/meters/calls/pricing").map((body) => JSON.parse(body));
-  expect(bodies.map((body) => [body.effective_from, body.confirm_retroactive])).toEqual([
+  expect(bodies.map((body) => [body.effective_from, body.confirm])).toEqual([
     ["2026-10-31T23:00:00.000Z", undefined],
-    ["2026-10-31T23:00:00.000Z", true],
+    ["2026-10-31T23:00:00.000Z", undefined],
+    ["2026-10-31T23:00:00.000Z", "token-2"],
   ]);
 });
 
@@ -71,3 +99,16 @@ for (const written of ["1,000.50", "12,50"]) {
     expect(sent("PUT /v1/meters/calls/pricing")[0]).toContain('"base_price":1000.50,');
   });
 }
+
+test("a confirmation that is out of date is asked for anew", async () => {
+  await priced();
+  confirmedWith("token-1", "token-2");
+  press("Set the price");
+  await screen.findByText(dialog);
+  press("Change the bills");
+  await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing").length).toBe(2));
+  await screen.findByText(dialog);
+  press("Change the bills");
+  await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing").length).toBe(3));
+  expect(sent("PUT /v1/meters/calls/pricing").map((body) => JSON.parse(body).confirm)).toEqual([undefined, "token-1", "token-2"]);
+});

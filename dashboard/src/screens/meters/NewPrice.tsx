@@ -1,11 +1,10 @@
 import { NativeSelect, TextInput } from "@mantine/core";
 import { useState } from "react";
-import { Dialog } from "../../acts/Dialog";
 import { Form } from "../../acts/Form";
 import { NumberField } from "../../acts/NumberField";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
-import { breaks, broken, type Schema } from "../../api/client";
+import { broken, type Schema } from "../../api/client";
 import { setPrice, type Priced } from "../../api/prices";
 import { useSession } from "../../api/session";
 import { wrongAmount } from "../../values/decimal";
@@ -47,12 +46,10 @@ export function NewPrice({ of, former, first }: Props) {
     preview(false); // it was of another price
     setTyped({ ...typed, ...part });
   };
-  const set = useAct((confirmed: boolean) => setPrice(of, bodyOf(typed, tenant.timezone, confirmed)), {
+  const set = useAct((confirm: string | undefined) => setPrice(of, { ...bodyOf(typed, tenant.timezone), ...(confirm && { confirm }) }), {
     changes: [["pricing"]],
     done: () => change({ when: "next", day: "" }),
   });
-  const retroactive = breaks(set.error, "retroactive");
-  const impact = () => <Impact of={of} body={bodyOf(typed, tenant.timezone, false)} />;
   const dayless = typed.when === "day" && typed.day === "";
   const unreadable = [typed.base, typed.included, typed.rate].some(wrongAmount);
   const field = (label: string, name: "base" | "included" | "rate", sent: string, description: string) => (
@@ -61,7 +58,7 @@ export function NewPrice({ of, former, first }: Props) {
   return (
     <section aria-labelledby="set" className={styles.set}>
       <h2 id="set">{first ? "Set the first price" : "Set another price"}</h2>
-      <Form act={{ isPending: set.isPending, successes: set.successes, error: retroactive ? null : set.error }} needs="pricing:write" submit="Set the price" onSubmit={() => set.mutate(false)}>
+      <Form act={set} needs="pricing:write" submit="Set the price" onSubmit={(confirm) => set.mutate(confirm)}>
         {field("Base price", "base", "base_price", "A billing period, whatever the usage")}
         {field("Included units", "included", "included_units", "Covered by the base price")}
         {field("Overage rate", "rate", "overage_rate", "For each unit beyond those")}
@@ -74,7 +71,7 @@ export function NewPrice({ of, former, first }: Props) {
           onChange={(event) => change({ currency: event.currentTarget.value.toUpperCase().trim() })}
         />
         {first ? (
-          <p className="muted">It holds from the beginning.</p>
+          <p className="muted">It holds from the beginning, for billing periods that have begun too.</p>
         ) : (
           <NativeSelect
             label="Holds"
@@ -95,7 +92,7 @@ export function NewPrice({ of, former, first }: Props) {
             required
             withAsterisk={false}
             value={typed.day}
-            error={retroactive ? undefined : broken(set.error, "effective_from")}
+            error={broken(set.error, "effective_from")}
             onChange={(event) => change({ day: event.currentTarget.value })}
           />
         )}
@@ -103,25 +100,18 @@ export function NewPrice({ of, former, first }: Props) {
         <Verb needs="pricing:write" not={dayless ? "Choose a day first" : unreadable ? "A field does not hold a number" : undefined} onClick={() => preview(true)}>
           Preview the running bills
         </Verb>
-        {previewed && impact()}
+        {previewed && <Impact of={of} body={bodyOf(typed, tenant.timezone)} />}
       </Form>
-      <Dialog title="Set a price that has begun" opened={retroactive} leave={() => set.reset()}>
-        <Form act={{ isPending: set.isPending, error: null }} needs="pricing:write" submit="Set it all the same" danger leave={() => set.reset()} onSubmit={() => set.mutate(true)}>
-          <p>It holds for billing periods that run already. Closed periods stay as they are.</p>
-          {retroactive && impact()}
-        </Form>
-      </Dialog>
     </section>
   );
 }
 
-function bodyOf({ base, included, rate, currency, when, day }: Typed, timezone: string, confirmed: boolean): Schema<"SetPricing"> {
+function bodyOf({ base, included, rate, currency, when, day }: Typed, timezone: string): Schema<"SetPricing"> {
   return {
     ...(base && { base_price: base }),
     ...(included && { included_units: included }),
     ...(rate && { overage_rate: rate }),
     ...(currency && { currency }),
     ...(when === "day" && { effective_from: startOfDay(day, timezone) }),
-    ...(confirmed && { confirm_retroactive: true }),
   };
 }

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Confirm is in the body of each write that can change the charges of begun billing periods.
+type Confirm struct {
+	Confirm string `json:"confirm,omitempty" maxLength:"64" doc:"confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way"`
+}
+
+// Confirmation describes a write that changes how begun billing periods are charged.
+type Confirmation struct {
+	Token     string           `json:"token" doc:"Send it as confirm with the same request to apply the write. It holds until another write changes the catalog, or another billing period begins or closes"`
+	Customers int              `json:"customers" doc:"How many customers have a begun billing period that is charged in another way"`
+	Periods   []ChangedPeriods `json:"periods" doc:"Those billing periods, by the calendar month in which they begin"`
+	Changes   []priceImpact    `json:"changes" doc:"The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way"`
+	Uncounted []string         `json:"uncounted" doc:"The slugs of meters with earlier events that are not counted yet: they are missing in changes"`
+	AsOf      time.Time        `json:"as_of" doc:"When changes were computed. Usage that arrives later changes the amounts, and not the token"`
+}
+
+// ChangedPeriods are the billing periods of a confirmation that begin in one calendar month.
+type ChangedPeriods struct {
+	Start     time.Time `json:"start" doc:"The first start of these periods"`
+	End       time.Time `json:"end" doc:"The last end of these periods, exclusive"`
+	Customers int       `json:"customers"`
+}
+
+// confirmationError refuses a write until it is confirmed.
+type confirmationError struct {
+	problem      *metering.Error
+	confirmation Confirmation
+}
+
+func (e *confirmationError) Error() string { return e.problem.Error() }
+func (e *confirmationError) Unwrap() error { return e.problem }
+
+// catalogWrite is a write that can change the charges of begun billing periods.
+type catalogWrite struct {
+	change  any    // the operation with everything that it depends on, in the same order always
+	subject string // of the problem's detail
+	confirm string // the token that came with the request
+	impact  func(now time.Time) (db.Impact, error)
+	write   func(within db.Catalog) error
+}
+
+// maxCatalogTries bounds how often a write is repeated because others came first.
+const maxCatalogTries = 25
+
+// writeCatalog applies a write that charges no begun billing period in another way, or
+// that is confirmed. A write that fails for another reason says so before it asks for a
+// confirmation: it is tried, and taken back.
+func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
+	tenant := principalOf(ctx).Tenant.ID
+	now := s.Now()
+	for range maxCatalogTries {
+		impact, err := w.impact(now)
+		if err != nil {
+			return err
+		}
+		token, err := s.confirmationToken(ctx, w.change, impact)
+		if err != nil {
+			return err
+		}
+		err = s.Store.AtRevision(ctx, tenant, impact.Revision, func(within db.Catalog) error {
+			if err := w.write(within); err != nil {
+				return err
+			}
+			if impact.Customers > 0 && !hmac.Equal([]byte(w.confirm), []byte(token)) {
+				return confirmationRequired(w.subject, token, impact)
+			}
+			return nil
+		})
+		if !errors.Is(err, db.ErrCatalogMoved) {
+			return err
+		}
+	}
+	return metering.Errorf(metering.CodeOverloaded, "other changes of prices, plans or meters came first; try again")
+}
+
+// confirmationToken signs a change for the tenant, the catalog's revision and the begun
+// periods that it applies to. Amounts are not signed: usage changes them all the time.
+func (s *server) confirmationToken(ctx context.Context, change any, impact db.Impact) (string, error) {
+	signed, err := json.Marshal(struct {
+		Tenant   metering.TenantID
+		Change   any
+		Revision int64
+		Periods  []metering.Range
+	}{principalOf(ctx).Tenant.ID, change, impact.Revision, impact.Ranges})
+	if err != nil {
+		return "", fmt.Errorf("sign confirmation: %w", err)
+	}
+	mac := hmac.New(sha256.New, s.confirmationKey)
+	mac.Write(signed)
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)), nil
+}
+
+func confirmationRequired(subject, token string, impact db.Impact) error {
+	c := Confirmation{
+		Token: token, Customers: impact.Customers, Periods: []ChangedPeriods{}, Changes: showImpact(impact.Changes),
+		Uncounted: append([]string{}, impact.Uncounted...), AsOf: impact.AsOf.UTC(),
+	}
+	for _, m := range impact.Months {
+		c.Periods = append(c.Periods, ChangedPeriods{m.Start.UTC(), m.End.UTC(), m.Customers})
+	}
+	message := fmt.Sprintf("%s changes how billing periods that have begun are charged, of %d customer(s): %s. Nothing was changed. To apply it, send the same request with confirm set to confirmation.token",
+		subject, c.Customers, changesOf(c))
+	return &confirmationError{metering.Errorf(codeConfirmation, "%s", message), c}
+}
+
+// changesOf describes the amounts of a confirmation.
+func changesOf(c Confirmation) string {
+	var each []string
+	for _, i := range c.Changes {
+		each = append(each, fmt.Sprintf("%s %s now, %s then, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
+	}
+	if len(each) == 0 {
+		each = []string{"as of now no charge differs, and usage that follows is charged in the new way"}
+	}
+	if len(c.Uncounted) > 0 {
+		each = append(each, "without the earlier events of "+strings.Join(c.Uncounted, ", ")+", which are not counted yet")
+	}
+	return strings.Join(each, "; ")
+}

@@ -1,0 +1,210 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// confirmed makes a request, and repeats it with the token if it has to be confirmed.
+func (b *bundle) confirmed(t testing.TB, method, path, body string) answer {
+	t.Helper()
+	a := b.send(t, method, path, body)
+	if !strings.Contains(a.body, `"confirmation_required"`) {
+		return a
+	}
+	return b.send(t, method, path, withToken(t, body, a.confirmation(t).Token))
+}
+
+// unconfirmed makes a request that has to be confirmed.
+func (b *bundle) unconfirmed(t testing.TB, method, path, body string) api.Confirmation {
+	t.Helper()
+	return b.send(t, method, path, body).confirmation(t)
+}
+
+func (a answer) confirmation(t testing.TB) api.Confirmation {
+	t.Helper()
+	p := a.problem(t, 409, "confirmation_required")
+	require.NotNil(t, p.Confirmation)
+	require.Contains(t, p.Detail, "send the same request with confirm set to confirmation.token")
+	return *p.Confirmation
+}
+
+// withToken adds a token to a body.
+func withToken(t testing.TB, body, token string) string {
+	t.Helper()
+	fields := map[string]json.RawMessage{}
+	if body != "" {
+		require.NoError(t, json.Unmarshal([]byte(body), &fields))
+	}
+	fields["confirm"] = json.RawMessage(fmt.Sprintf("%q", token))
+	text, err := json.Marshal(fields)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// changesOf lists changes as "currency before after customers".
+func changesOf(c api.Confirmation) string {
+	var each []string
+	for _, i := range c.Changes {
+		each = append(each, fmt.Sprint(i.Currency, " ", i.Before, " ", i.After, " ", i.Customers))
+	}
+	return strings.Join(each, ", ")
+}
+
+const setPrice, someTerms = "/v1/meters/calls/pricing", `{"base_price":49,"overage_rate":0.5}`
+
+// priceless is a tenant with a meter without a price, and two customers of whom one has usage.
+func priceless(t *testing.T) *bundle {
+	t.Helper()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	for _, name := range []string{"acme", "idle"} {
+		require.Equal(t, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"`+name+`"}`).status)
+	}
+	b.ingest(t, "/v1/events", `{"customer_id":"acme","event_type":"call","value":2}`)
+	return b
+}
+
+func TestAFirstPriceIsConfirmed(t *testing.T) {
+	t.Parallel()
+	b := priceless(t)
+	period := billing.CalendarPeriod(b.now(), time.UTC)
+	c := b.unconfirmed(t, "PUT", setPrice, someTerms)
+	require.Equal(t, "USD 0 99 2", changesOf(c))
+	require.Equal(t, 2, c.Customers)
+	require.Equal(t, []api.ChangedPeriods{{Start: period.Start, End: period.End, Customers: 2}}, c.Periods)
+	require.False(t, c.AsOf.Before(b.clock.began))
+	require.Empty(t, b.pricing(t, "GET", setPrice, "").Versions, "nothing is set")
+	require.NotContains(t, b.send(t, "GET", "/v1/audit-log", "").body, "price.set")
+
+	set := b.send(t, "PUT", setPrice, withToken(t, someTerms, c.Token))
+	require.Equal(t, 200, set.status, set.body)
+	require.Equal(t, "50 USD", b.preview(t))
+}
+
+// Before there are customers nothing is confirmed, and a free price changes no charge.
+func TestAWriteThatChargesNobodyOtherwiseIsNotConfirmed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ok := func(method, path, body string) {
+		t.Helper()
+		a := b.send(t, method, path, body)
+		require.Less(t, a.status, 300, "%s %s: %s", method, path, a.body)
+	}
+	ok("POST", "/v1/meters", `{"slug":"calls","event_type":"call"}`)
+	ok("PUT", setPrice, someTerms)
+	ok("POST", "/v1/products", `{"slug":"pro"}`)
+	ok("PUT", "/v1/products/pro/pricing/calls", `{"base_price":9}`)
+	ok("POST", "/v1/customers", `{"external_id":"acme"}`)
+	ok("PUT", setPrice, `{"base_price":60}`)                                                                 // from the next period on
+	ok("PUT", setPrice, `{"base_price":49,"overage_rate":0.50,"effective_from":"2020-01-01T00:00:00Z"}`)     // the same
+	ok("PUT", "/v1/products/pro/pricing/calls", `{"base_price":99,"effective_from":"2020-01-01T00:00:00Z"}`) // no customer has the plan
+	ok("PUT", "/v1/customers/acme/product", `{"product":null}`)                                              // which it has
+	ok("POST", "/v1/meters", `{"slug":"free","event_type":"free"}`)
+	ok("PUT", "/v1/meters/free/pricing", `{"base_price":0,"included_units":5,"currency":"JPY"}`)
+	b.unconfirmed(t, "PUT", "/v1/meters/free/pricing", `{"overage_rate":1,"effective_from":"2020-01-01T00:00:00Z"}`)
+}
+
+// An amount that is 0 before and after is no reason to ask nothing: usage follows.
+func TestARateIsConfirmedBeforeThereIsUsage(t *testing.T) {
+	t.Parallel()
+	b := priceless(t)
+	b.meter(t, "other", "other")
+	c := b.unconfirmed(t, "PUT", "/v1/meters/other/pricing", `{"overage_rate":3}`)
+	require.Equal(t, 2, c.Customers)
+	require.Empty(t, c.Changes)
+}
+
+func TestATokenIsForOneChangeOfOneTenant(t *testing.T) {
+	t.Parallel()
+	b := priceless(t)
+	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	b.meter(t, "other", "other")
+	other := b.replica(t, func(*api.Deps) {})
+	other.tenant = dbtest.Tenant(t, b.store)
+	other.key = other.newKey(t, metering.ScopeAdmin)
+	token := b.unconfirmed(t, "PUT", setPrice, someTerms).Token
+	altered := "A" + token[1:]
+	if altered == token {
+		altered = "B" + token[1:]
+	}
+	for _, wrong := range []struct{ path, body, token string }{
+		{setPrice, someTerms, altered},
+		{setPrice, someTerms, token[:20]},
+		{setPrice, `{"base_price":50,"overage_rate":0.5}`, token},
+		{setPrice, `{"base_price":49,"overage_rate":0.5,"currency":"EUR"}`, token},
+		{"/v1/meters/other/pricing", someTerms, token},
+	} {
+		c := b.unconfirmed(t, "PUT", wrong.path, withToken(t, wrong.body, wrong.token))
+		require.NotEqual(t, wrong.token, c.Token)
+	}
+	other.meter(t, "calls", "call")
+	other.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
+	require.NotEqual(t, token, other.unconfirmed(t, "PUT", setPrice, withToken(t, someTerms, token)).Token)
+
+	require.Equal(t, 200, b.send(t, "PUT", setPrice, withToken(t, `{"overage_rate":0.50,"base_price":49.0}`, token)).status, "the same terms, otherwise written")
+	again := b.send(t, "PUT", setPrice, withToken(t, someTerms, token))
+	require.Equal(t, 200, again.status, "what is so already charges nobody otherwise: %s", again.body)
+	b.unconfirmed(t, "PUT", setPrice, withToken(t, `{"base_price":1,"effective_from":"2020-01-01T00:00:00Z"}`, token))
+}
+
+// A token is of a catalog and of the periods that have begun; usage does not matter to it.
+func TestATokenEndsWithItsCatalogAndItsPeriods(t *testing.T) {
+	t.Parallel()
+	b := priceless(t)
+	b.meter(t, "other", "other")
+	token := b.unconfirmed(t, "PUT", setPrice, someTerms).Token
+	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/meters/other/pricing", `{"base_price":1}`).status)
+	c := b.unconfirmed(t, "PUT", setPrice, withToken(t, someTerms, token))
+	require.NotEqual(t, token, c.Token, "another change came first")
+
+	for i := range 20 {
+		b.ingest(t, "/v1/events", fmt.Sprintf(`{"customer_id":"new-%d","event_type":"call","value":7}`, i%5))
+	}
+	moved := b.unconfirmed(t, "PUT", setPrice, someTerms)
+	require.Equal(t, c.Token, moved.Token, "events are counted meanwhile, and customers come")
+	require.Equal(t, 7, moved.Customers)
+
+	b.ahead.Store(int64(32 * 24 * time.Hour))
+	later := b.unconfirmed(t, "PUT", setPrice, withToken(t, someTerms, c.Token))
+	require.NotEqual(t, c.Token, later.Token, "another period has begun")
+	require.Equal(t, 200, b.send(t, "PUT", setPrice, withToken(t, someTerms, later.Token)).status)
+}
+
+func TestOfConfirmedWritesAtOnceOneWins(t *testing.T) {
+	t.Parallel()
+	b := priceless(t)
+	const n = 6
+	bodies := make([]string, n)
+	for i := range n {
+		body := fmt.Sprintf(`{"base_price":%d,"effective_from":"2020-01-01T00:00:00Z"}`, 10+i)
+		bodies[i] = withToken(t, body, b.unconfirmed(t, "PUT", setPrice, body).Token)
+	}
+	answers := make([]answer, n)
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { answers[i] = b.send(t, "PUT", setPrice, bodies[i]) })
+	}
+	all.Wait()
+	won := 0
+	for _, a := range answers {
+		if a.status == 200 {
+			won++
+			continue
+		}
+		require.Equal(t, 2, a.confirmation(t).Customers)
+	}
+	require.Equal(t, 1, won)
+	require.Len(t, b.pricing(t, "GET", setPrice, "").Versions, 1)
+}

@@ -1,0 +1,64 @@
+import { Button } from "@mantine/core";
+import { Failure, type Schema } from "../api/client";
+import { useSession } from "../api/session";
+import { Changes, customersOf } from "../values/Changes";
+import { Instant } from "../values/Instant";
+import { range } from "../values/instants";
+import styles from "./acts.module.css";
+import { Dialog } from "./Dialog";
+import { Verb } from "./Verb";
+
+/** The confirmation that the API asks for, if that is why nothing was done. */
+export const confirmationOf = (error: Error | null) => (error instanceof Failure ? error.confirmation : undefined);
+
+interface Props {
+  of: Schema<"Confirmation">;
+  needs: string;
+  leave: () => void;
+  /** Sends the same again with the token. */
+  confirm: (token: string) => void;
+}
+
+/** What a change does to bills of periods that have begun, before it is made. */
+export function Confirmation({ of: { token, customers, periods, changes, uncounted, as_of }, needs, leave, confirm }: Props) {
+  const { tenant } = useSession();
+  return (
+    <Dialog title="Change the bills that run" opened leave={leave}>
+      <div className={styles.form} role="status">
+        <div>
+          <p>It charges {customersOf(customers)} in another way, in billing periods that have begun:</p>
+          <ul>
+            {periods.map(({ start, end, customers }) => (
+              <li key={start}>
+                {range(start, end, tenant.timezone)}
+                <span className="muted">, {customersOf(customers)}</span>
+              </li>
+            ))}
+          </ul>
+          {changes.length > 0 ? (
+            <>
+              <p>
+                Their charges as of <Instant at={as_of} />, now and then:
+              </p>
+              <Changes changes={changes} />
+            </>
+          ) : (
+            <p>
+              As of <Instant at={as_of} /> no charge differs. Usage that follows is charged in the new way.
+            </p>
+          )}
+          {uncounted.length > 0 && <p>Earlier events of {uncounted.join(", ")} are not counted yet, and not in this.</p>}
+          <p>Closed periods stay as they are.</p>
+        </div>
+        <div className={styles.buttons}>
+          <Button variant="default" size="sm" onClick={leave} data-autofocus>
+            Back
+          </Button>
+          <Verb needs={needs} variant="danger" onClick={() => confirm(token)}>
+            Change the bills
+          </Verb>
+        </div>
+      </div>
+    </Dialog>
+  );
+}

@@ -1,0 +1,18 @@
+import type { Schema } from "../api/client";
+import { Amount } from "./Amount";
+
+export const customersOf = (count: number) => (count === 1 ? "1 customer" : `${count} customers`);
+
+/** Charges before and after a change, by currency. */
+export function Changes({ changes }: { changes: Schema<"PriceImpact">[] }) {
+  return (
+    <ul>
+      {changes.map(({ currency, before, after, customers }) => (
+        <li key={currency}>
+          <Amount value={before} currency={currency} /> → <Amount value={after} currency={currency} />
+          <span className="muted">, {customersOf(customers)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

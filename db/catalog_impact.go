@@ -1,0 +1,253 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Impact is the effect of a write of the catalog on billing periods that have begun and
+// are not closed. A closed period keeps its stored charge.
+type Impact struct {
+	Revision  int64 // of the catalog that the impact was computed from
+	AsOf      time.Time
+	Customers int              // with a period that is charged in another way
+	Ranges    []metering.Range // of those periods, without repetition, oldest first
+	Months    []ChangedMonth
+	Changes   []PriceImpact
+	Uncounted []string // slugs of meters with earlier events that are not in Changes
+}
+
+// ChangedMonth sums up the changed periods that begin in one calendar month.
+type ChangedMonth struct {
+	metering.Range     // from the first start to the last end
+	Customers      int // with such a period
+}
+
+// PriceImpact is the difference of the charges of open periods in one currency.
+type PriceImpact struct {
+	Currency  string
+	Before    metering.Decimal // charges now, of the customers with charges that differ
+	After     metering.Decimal // the same after the write
+	Customers int              // with charges that differ
+}
+
+// catalogChange is a write of the catalog as it changes billing facts. Zero fields change nothing.
+type catalogChange struct {
+	meter    metering.MeterID    // the only meter with charges that can differ; 0: any
+	customer metering.CustomerID // the only customer with charges that can differ; 0: any
+
+	prices      func([]billing.Price) []billing.Price           // the versions of meter
+	assignments func([]billing.Assignment) []billing.Assignment // of customer
+}
+
+// PriceImpact computes the impact of setting a price.
+func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
+	return l.impactOf(ctx, tenant, now, catalogChange{meter: p.MeterID, prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) }})
+}
+
+// InForceImpact computes the impact of a price that had been in force from the beginning,
+// in place of every other price of the meter in that product, or of its own.
+func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
+	return l.impactOf(ctx, tenant, now, catalogChange{meter: p.MeterID, prices: func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) }})
+}
+
+// AssignmentImpact computes the impact of assigning a product to a customer.
+func (l Ledger) AssignmentImpact(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a billing.Assignment, now time.Time) (Impact, error) {
+	return l.impactOf(ctx, tenant, now, catalogChange{customer: customer, assignments: func(list []billing.Assignment) []billing.Assignment { return withAssignment(list, a) }})
+}
+
+// impactOf computes the impact of a change, each customer's by the rules that charge it.
+func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, change catalogChange) (impact Impact, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		before := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), theirs: make(providerPrices), read: l.read}
+		before.months = []time.Time{{}} // all
+		before.only = change.customer
+		if err := before.catalog(); err != nil {
+			return err
+		}
+		if change.meter != 0 {
+			before.meters = slices.DeleteFunc(before.meters, func(m metering.Meter) bool { return m.ID != change.meter })
+		}
+		compared := newCatalogComparison(change, before)
+		if compared.revision, err = catalogRevision(ctx, tx, tenant); err != nil {
+			return err
+		}
+		err := before.batches(func(b *openBatch) error {
+			compared.addBatch(b)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		impact = compared.impact()
+		return nil
+	})
+	if err != nil {
+		return Impact{}, fmt.Errorf("compare charges: %w", err)
+	}
+	return impact, nil
+}
+
+// withAssignment returns a customer's assignments after a is made: the last of its instant.
+func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.Assignment {
+	list = append(slices.Clone(list), a)
+	slices.SortStableFunc(list, func(a, b billing.Assignment) int { return a.EffectiveFrom.Compare(b.EffectiveFrom) })
+	return list
+}
+
+// withPrice returns a meter's versions after p is set: the first of its product holds
+// from the beginning.
+func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
+	p.Version = math.MaxInt32
+	if !slices.ContainsFunc(versions, func(v billing.Price) bool { return v.ProductID == p.ProductID }) {
+		p.EffectiveFrom = time.Time{}
+	}
+	rest := slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool {
+		return v.ProductID == p.ProductID && v.EffectiveFrom.Equal(p.EffectiveFrom)
+	})
+	return append(rest, p)
+}
+
+// withPriceAlone returns a meter's versions as if p had been the only one of its product.
+func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
+	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.ProductID == p.ProductID }), p)
+}
+
+// catalogComparison adds up the differences between two catalogs.
+type catalogComparison struct {
+	change   catalogChange
+	before   *revenueReader
+	prices   map[metering.MeterID][]billing.Price // after the change
+	revision int64
+
+	ranges  map[metering.Range]bool
+	months  map[time.Time]*ChangedMonth
+	changes map[string]*PriceImpact
+	touched int
+}
+
+func newCatalogComparison(change catalogChange, before *revenueReader) *catalogComparison {
+	c := &catalogComparison{
+		change: change, before: before, prices: before.prices,
+		ranges: make(map[metering.Range]bool), months: make(map[time.Time]*ChangedMonth), changes: make(map[string]*PriceImpact),
+	}
+	if change.prices != nil {
+		c.prices = maps.Clone(before.prices)
+		c.prices[change.meter] = change.prices(before.prices[change.meter])
+	}
+	return c
+}
+
+// addBatch compares the customers of a batch.
+func (c *catalogComparison) addBatch(b *openBatch) {
+	streams := b.streamsByCustomer()
+	for _, id := range b.ids {
+		c.add(streams[id])
+	}
+}
+
+// add compares a customer's streams.
+func (c *catalogComparison) add(streams []openStream) {
+	var changed []billing.Period
+	before, after := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
+	for _, s := range streams {
+		now := *s.facts
+		now.Meters = c.before.meters
+		then := now
+		then.Prices = c.prices
+		if c.change.assignments != nil {
+			then.Customer.Products = c.change.assignments(then.Customer.Products)
+		}
+		changed = append(changed, billing.ChangedPeriods(now, then)...)
+		addCharges(before, now, s.periods)
+		addCharges(after, then, s.periods)
+	}
+	if len(changed) == 0 {
+		return
+	}
+	c.touched++
+	months := make(map[time.Time]bool)
+	for _, p := range changed {
+		c.addPeriod(p.Range, months)
+	}
+	for currency := range maps.Keys(union(before, after)) {
+		c.addCharge(currency, before[currency], after[currency])
+	}
+}
+
+func addCharges(sums map[string]metering.Decimal, f billing.Facts, periods []billing.Period) {
+	for _, p := range periods {
+		for _, charge := range billing.OpenCharges(f, p) {
+			sums[charge.Currency] = sums[charge.Currency].Add(charge.Charge)
+		}
+	}
+}
+
+func union(a, b map[string]metering.Decimal) map[string]metering.Decimal {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// addPeriod adds a changed period of a customer. months are those of its periods so far.
+func (c *catalogComparison) addPeriod(r metering.Range, months map[time.Time]bool) {
+	r = metering.Range{Start: r.Start.UTC(), End: r.End.UTC()}
+	c.ranges[r] = true
+	start := billing.CalendarPeriod(r.Start, c.before.timezone).Start.UTC()
+	in, known := c.months[start]
+	if !known {
+		in = &ChangedMonth{Range: r}
+		c.months[start] = in
+	}
+	if r.Start.Before(in.Start) {
+		in.Start = r.Start
+	}
+	if r.End.After(in.End) {
+		in.End = r.End
+	}
+	if !months[start] {
+		months[start] = true
+		in.Customers++
+	}
+}
+
+func (c *catalogComparison) addCharge(currency string, before, after metering.Decimal) {
+	if before.Equal(after) {
+		return
+	}
+	in, known := c.changes[currency]
+	if !known {
+		in = &PriceImpact{Currency: currency}
+		c.changes[currency] = in
+	}
+	in.Before, in.After, in.Customers = in.Before.Add(before), in.After.Add(after), in.Customers+1
+}
+
+func (c *catalogComparison) impact() Impact {
+	impact := Impact{Revision: c.revision, AsOf: c.before.now, Customers: c.touched}
+	impact.Ranges = slices.SortedFunc(maps.Keys(c.ranges), func(a, b metering.Range) int {
+		return cmp.Or(a.Start.Compare(b.Start), a.End.Compare(b.End))
+	})
+	for _, start := range slices.SortedFunc(maps.Keys(c.months), time.Time.Compare) {
+		impact.Months = append(impact.Months, *c.months[start])
+	}
+	for _, currency := range slices.Sorted(maps.Keys(c.changes)) {
+		impact.Changes = append(impact.Changes, *c.changes[currency])
+	}
+	for _, m := range c.before.meters {
+		if m.Version.Status == metering.Backfilling {
+			impact.Uncounted = append(impact.Uncounted, m.Slug)
+		}
+	}
+	return impact
+}

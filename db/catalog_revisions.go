@@ -1,0 +1,55 @@
+package db
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// ErrCatalogMoved is returned by AtRevision if another write came first.
+var ErrCatalogMoved = errors.New("the catalog has another revision")
+
+// Catalog holds the stores with writes that can change charges, within one transaction.
+type Catalog struct {
+	Tenants  Tenants
+	Meters   Meters
+	Prices   Prices
+	Products Products
+}
+
+// AtRevision runs a write of the tenant's catalog in one transaction if the catalog still
+// has that revision, and returns ErrCatalogMoved otherwise. Concurrent writes of one
+// tenant wait for each other. It does not block ingest.
+func (d *DB) AtRevision(ctx context.Context, tenant metering.TenantID, revision int64, write func(within Catalog) error) error {
+	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
+		raised, err := raiseCatalogRevision(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		if raised != revision+1 {
+			return ErrCatalogMoved
+		}
+		return write(Catalog{Tenants{tx}, Meters{tx}, Prices{tx}, Products{tx}})
+	})
+}
+
+// raiseCatalogRevision is the first statement of each write that can change charges. It
+// locks the revision until the end of the transaction, before any other lock.
+func raiseCatalogRevision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (revision int64, err error) {
+	err = tx.QueryRow(ctx, `
+		insert into catalog_revisions as c (tenant_id, revision)
+		values ($1, 1)
+		on conflict (tenant_id) do update
+		set revision = c.revision + 1
+		returning revision`, tenant).Scan(&revision)
+	return revision, err
+}
+
+// catalogRevision returns the revision of the tenant's catalog; 0: nothing was written yet.
+func catalogRevision(ctx context.Context, q querier, tenant metering.TenantID) (revision int64, err error) {
+	err = q.QueryRow(ctx, `select coalesce(max(revision), 0) from catalog_revisions where tenant_id = $1`, tenant).Scan(&revision)
+	return revision, err
+}

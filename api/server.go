@@ -288,6 +288,7 @@ func (s *server) routes() {
 			"provider may differ."), s.revenue)
 	huma.Register(s.api, get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events",
 		"Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
+	s.attention()
 	s.reconciliations()
 	s.holds()
 	huma.Register(s.api, get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "Get the Auto-Sync settings",

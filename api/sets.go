@@ -6,6 +6,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -34,6 +35,7 @@ func describe[T set[T]](schemas huma.Registry) {
 // which is also what requests are checked against.
 func describeSets(schemas huma.Registry) {
 	describe[billing.Component](schemas)
+	describe[db.AttentionKind](schemas)
 	describe[billing.Decision](schemas)
 	describe[billing.HoldCode](schemas)
 	describe[billing.HoldState](schemas)

@@ -53,6 +53,7 @@ type DB struct {
 	Providers       Providers
 	Ledger          Ledger
 	Syncs           Syncs
+	Attention       Attention
 	Links           Links
 	Restores        Restores
 	Invoices        Invoices
@@ -206,6 +207,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		Providers:       Providers{pool},
 		Ledger:          Ledger{pool, read},
 		Syncs:           Syncs{pool},
+		Attention:       Attention{pool},
 		Links:           Links{pool, read},
 		Restores:        Restores{pool, read},
 		Invoices:        Invoices{pool},

@@ -34,7 +34,7 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 			former, err = formerAnswer(ctx, tx, tenant, claim)
 			return err
 		}
-		answer, err := create(Creators{Customers{tx}, Meters{tx}, Products{tx}, APIKeys{tx}, HMACSecrets{tx}, Invitations{tx}, Webhooks{tx}, Rotations{tx}})
+		answer, err := create(Creators{Customers{tx}, Meters{tx}, Products{tx}, APIKeys{tx}, HMACSecrets{tx}, Invitations{tx}, Webhooks{tx}, Rotations{tx}, Retries{tx}})
 		if err != nil {
 			return err
 		}
@@ -54,11 +54,12 @@ type Creators struct {
 	Invitations Invitations
 	Webhooks    Webhooks
 	Rotations   Rotations
+	Retries     Retries
 }
 
 // Creators are those of the pool: each method is a transaction of its own.
 func (d *DB) Creators() Creators {
-	return Creators{d.Customers, d.Meters, d.Products, d.APIKeys, d.HMACSecrets, d.Invitations, d.Webhooks, d.Rotations}
+	return Creators{d.Customers, d.Meters, d.Products, d.APIKeys, d.HMACSecrets, d.Invitations, d.Webhooks, d.Rotations, Retries{d.pool}}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

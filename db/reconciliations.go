@@ -280,20 +280,23 @@ func (w *planWriter) alarm(r billing.Reconciliation) error {
 	}, w.facts.Now)
 }
 
-// standingIn counts the reconciliations that stand in a state, over all tenants, as SQL.
-func standingIn(state string) string {
-	return `(
-		    select count(*)
-		    from billing_reconciliations r
-		    where r.state = ` + state + `
-		      and not exists (
+// standsLast says that no later reconciliation has replaced a reconciliation r, as SQL.
+const standsLast = `not exists (
 		        select
 		        from billing_reconciliations later
 		        where later.tenant_id = r.tenant_id
 		          and later.customer_id = r.customer_id
 		          and later.period_id = r.period_id
 		          and later.meter_id = r.meter_id
-		          and later.id > r.id))`
+		          and later.id > r.id)`
+
+// standingIn counts the reconciliations that stand in a state, over all tenants, as SQL.
+func standingIn(state string) string {
+	return `(
+		    select count(*)
+		    from billing_reconciliations r
+		    where r.state = ` + state + `
+		      and ` + standsLast + `)`
 }
 
 // discrepant are the states of reconciliations that found a discrepancy.

@@ -168,7 +168,50 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	if err := explain(ctx, tx, tenant, ids, a); err != nil {
 		return err
 	}
-	return publishSyncs(ctx, tx, tenant, customer, ids, "", now)
+	return ended(ctx, tx, tenant, customer, ids, "", now)
+}
+
+// ended notes whether the customer's last syncs have failed, and publishes a
+// message for each.
+func ended(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, ids []uuid.UUID, failure string, now time.Time) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if err := setFailing(ctx, tx, tenant, customer, ids[0], failure != "", now); err != nil {
+		return err
+	}
+	return publishSyncs(ctx, tx, tenant, customer, ids, failure, now)
+}
+
+// setFailing makes the sync the one that says since when the customer's syncs fail,
+// if it has failed itself.
+func setFailing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, last uuid.UUID, failed bool, now time.Time) error {
+	since := metering.Instant(now)
+	err := tx.QueryRow(ctx, `
+		with failing as (
+		  select id, failing_since
+		  from billing_syncs
+		  where tenant_id = $1
+		    and customer_id = $2
+		    and failing_since is not null
+		  for update),
+		cleared as (
+		  update billing_syncs s
+		  set failing_since = null
+		  from failing f
+		  where s.tenant_id = $1
+		    and s.id = f.id)
+		select coalesce(min(failing_since), $3)
+		from failing`, tenant, customer, since).Scan(&since)
+	if err != nil || !failed {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		update billing_syncs
+		set failing_since = $3
+		where tenant_id = $1
+		  and id = $2`, tenant, last, since)
+	return err
 }
 
 // publishSyncs publishes a message for each sync of a customer that has ended.
@@ -288,7 +331,7 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 			return err
 		}
 		f.Requests = len(finished)
-		if err := publishSyncs(ctx, tx, tenant, customer, finished, a.Error, now); err != nil {
+		if err := ended(ctx, tx, tenant, customer, finished, a.Error, now); err != nil {
 			return err
 		}
 		if err := explain(ctx, tx, tenant, taken, a); err != nil {

@@ -107,6 +107,7 @@ create table backfill_hours (
   meter_version_id bigint not null,
   hour             timestamptz not null, -- UTC
   events           bigint not null default 0,
+  counted_at       timestamptz not null default now(),
   primary key (tenant_id, meter_version_id, hour),
   foreign key (tenant_id, meter_version_id) references meter_versions (tenant_id, id)
 );

@@ -319,6 +319,7 @@ create table billing_syncs (
   requested_at timestamptz not null,
   started_at   timestamptz,
   finished_at  timestamptz,
+  failing_since timestamptz, -- of the customer's last sync, where it has failed: since when all have; null: it is not the last one, or has not failed
   callers      int not null default 1, -- that share the request: those that came before a pass took it
   pass_id      uuid,                   -- the last pass that took the request; null: none has
   primary key (tenant_id, id),
@@ -326,6 +327,7 @@ create table billing_syncs (
 );
 comment on table billing_syncs is 'Requests to sync a customer. Those that come before a pass takes them share a row.';
 create unique index billing_syncs_waiting on billing_syncs (tenant_id, customer_id) where status = 'requested';
+create index billing_syncs_failing on billing_syncs (tenant_id, customer_id) where failing_since is not null;
 create index billing_syncs_pass on billing_syncs (tenant_id, pass_id) where pass_id is not null;
 create index on billing_syncs (tenant_id, customer_id, requested_at) where status in ('requested', 'running');
 create index billing_syncs_newest on billing_syncs (tenant_id, id);
@@ -516,6 +518,7 @@ create table billing_holds (
 comment on table billing_holds is 'Draft invoices that are kept from becoming final until what is on them was compared, or their deadline is over.';
 create index billing_holds_open on billing_holds (recorded_at) where ended_at is null;
 create index on billing_holds (tenant_id, customer_id);
+create index billing_holds_disagreeing on billing_holds (tenant_id) where state = 'disagrees' and ended_at is null;
 
 create table billing_reconciliations (
   tenant_id   bigint not null,

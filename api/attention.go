@@ -1,0 +1,158 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/workflows"
+)
+
+func (s *server) attention() {
+	const path = "/v1/billing/attention"
+	huma.Register(s.api, get("list-attention", path, BillingRead, "List what needs attention",
+		"What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand "+
+			"together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; "+
+			"sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour."), s.listAttention)
+	huma.Register(s.api, accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync has failed",
+		"Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. "+
+			"A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.")), s.retryFailed)
+}
+
+type attentionItem struct {
+	Kind     db.AttentionKind  `json:"kind"`
+	ID       string            `json:"id" doc:"Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter" example:"hld_42"`
+	Subject  string            `json:"subject" doc:"The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync"`
+	Customer *attentionSubject `json:"customer" doc:"null: it is about no customer"`
+	Cause    string            `json:"cause" example:"the webhook answered 400"`
+	Amounts  []money           `json:"amounts" doc:"The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period"`
+	Since    time.Time         `json:"since" doc:"Of a failed sync: since when all of the customer's have failed"`
+	Until    *time.Time        `json:"until" doc:"When it is too late; null: never"`
+	Action   string            `json:"action" doc:"What to do about it" example:"Do what the cause says, and sync the customer again."`
+	URL      string            `json:"url" doc:"Where this API says more" example:"/v1/billing/holds/hld_42"`
+	Syncing  bool              `json:"syncing" doc:"Whether a sync of the customer is open"`
+}
+
+type attentionSubject struct {
+	ID         string `json:"id" example:"cus_42"`
+	ExternalID string `json:"external_id"`
+	Name       string `json:"name" doc:"Empty where it has none"`
+}
+
+type money struct {
+	Amount   metering.Decimal `json:"amount"`
+	Currency string           `json:"currency" example:"USD"`
+}
+
+type attentionCount struct {
+	Kind  db.AttentionKind `json:"kind"`
+	Count int64            `json:"count"`
+}
+
+type attentionCause struct {
+	Kind  db.AttentionKind `json:"kind"`
+	Cause string           `json:"cause" example:"the webhook answered 400"`
+	Count int64            `json:"count"`
+	Since time.Time        `json:"since" doc:"The oldest item's"`
+}
+
+type attentionPage struct {
+	List[attentionItem]
+	Total  int64            `json:"total" doc:"All items of all kinds, whatever kind and cause narrow the list to"`
+	Counts []attentionCount `json:"counts" doc:"All kinds, those without items too"`
+	Causes []attentionCause `json:"causes" doc:"The 20 most frequent ones of each kind"`
+}
+
+type listAttentionInput struct {
+	Paging
+	Kind  db.AttentionKind `query:"kind"`
+	Cause string           `query:"cause" maxLength:"1000" doc:"As causes has it"`
+}
+
+type listAttentionOutput struct{ Body attentionPage }
+
+func (s *server) listAttention(ctx context.Context, in *listAttentionInput) (*listAttentionOutput, error) {
+	filter := db.AttentionFilter{Kind: in.Kind, Cause: in.Cause}
+	if err := s.readPageToken(ctx, in.PageToken, &filter.After); err != nil {
+		return nil, err
+	}
+	found, err := s.Store.Attention.List(ctx, principalOf(ctx).Tenant.ID, filter, s.Now(), in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	page := attentionPage{List: listOf(ctx, s, found.Items, in.PageSize, showAttention, db.AttentionItem.Key), Causes: []attentionCause{}}
+	for _, kind := range db.AttentionKind("").Values() {
+		page.Counts = append(page.Counts, attentionCount{kind, found.Counts[kind]})
+		page.Total += found.Counts[kind]
+	}
+	for _, c := range found.Causes {
+		page.Causes = append(page.Causes, attentionCause{c.Kind, c.Cause, c.Items, c.Since.UTC()})
+	}
+	return &listAttentionOutput{page}, nil
+}
+
+func showAttention(i db.AttentionItem) attentionItem {
+	shown := attentionItem{
+		Kind: i.Kind, ID: i.ID, Subject: i.Subject, Cause: i.Cause, Amounts: []money{}, Since: i.Since.UTC(), Until: i.Until, Action: i.Kind.Action(), URL: i.URL, Syncing: i.Syncing,
+	}
+	if i.CustomerID != metering.WholeTenant {
+		shown.Customer = &attentionSubject{i.CustomerID.String(), i.ExternalID, i.CustomerName}
+	}
+	for _, a := range i.Amounts {
+		shown.Amounts = append(shown.Amounts, money{a.Amount, a.Currency})
+	}
+	return shown
+}
+
+type retryFailedInput struct {
+	Repeatable
+	Body struct {
+		Cause     string   `json:"cause,omitempty" maxLength:"1000" doc:"Only customers whose last sync has failed of this; absent: of anything" example:"the webhook answered 400"`
+		Customers []string `json:"customers,omitempty" maxItems:"1000" doc:"Only these customers, by external ID; absent: all" example:"[\"acme\"]"`
+	}
+}
+
+type retriedSyncs struct {
+	Customers int `json:"customers" doc:"Of which a sync was requested"`
+	Joined    int `json:"joined" doc:"Of them, those of whom one was requested before and has not begun: that one answers this request too"`
+	Remaining int `json:"remaining" doc:"Customers beyond the 10,000 of one request: send another under another Idempotency-Key"`
+}
+
+type retryFailedOutput struct{ Body retriedSyncs }
+
+// retryFailed requests the syncs and begins the first runs. The workers begin
+// those that it does not come to.
+func (s *server) retryFailed(ctx context.Context, in *retryFailedInput) (*retryFailedOutput, error) {
+	who := principalOf(ctx)
+	var customers []metering.CustomerID
+	shown, repeated, err := once(ctx, s, in.Repeatable, "retry-failed-syncs", in.Body, func(within db.Creators) (retriedSyncs, error) {
+		retried, err := within.Retries.Failed(ctx, who.Tenant.ID, who.Actor, db.RetryFilter{Cause: in.Body.Cause, Customers: in.Body.Customers}, s.Now())
+		customers = retried.Customers
+		return retriedSyncs{len(retried.Customers), retried.Joined, retried.Remaining}, err
+	})
+	if err == nil && !repeated {
+		s.beginSyncs(ctx, customers)
+	}
+	return &retryFailedOutput{shown}, err
+}
+
+const (
+	// begunAtOnce is how many runs a request begins itself.
+	begunAtOnce = 100
+	beginFor    = 2 * time.Second
+)
+
+func (s *server) beginSyncs(ctx context.Context, customers []metering.CustomerID) {
+	ctx, cancel := context.WithTimeout(ctx, beginFor)
+	defer cancel()
+	tenant := principalOf(ctx).Tenant.ID
+	for _, customer := range customers[:min(len(customers), begunAtOnce)] {
+		if err := workflows.StartSyncCustomer(ctx, s.Temporal, tenant, customer, metering.Manual); err != nil {
+			s.Log.WarnContext(ctx, "begin requested syncs: the workers will", "tenant", tenant, "error", err)
+			return
+		}
+	}
+}

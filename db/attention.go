@@ -1,0 +1,364 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	// SyncDelayedAfter is how long a sync may be open before it needs attention.
+	SyncDelayedAfter = 15 * time.Minute
+	// BackfillStuckAfter is how long a backfill may count nothing before it needs attention.
+	BackfillStuckAfter = time.Hour
+)
+
+// Attention lists what of a tenant's billing goes on only when somebody acts, or
+// has not gone on for a while.
+type Attention struct{ pool *pool }
+
+// AttentionKind is a kind of item of the list.
+type AttentionKind string
+
+// SyncFailed is of a customer whose last sync has failed.
+const SyncFailed AttentionKind = "sync_failed"
+
+// Values are all kinds, the most urgent one first.
+func (AttentionKind) Values() (kinds []AttentionKind) {
+	for _, source := range attentionSources {
+		kinds = append(kinds, source.kind)
+	}
+	return kinds
+}
+
+// Action is what an operator does about items of the kind.
+func (k AttentionKind) Action() string {
+	for _, source := range attentionSources {
+		if source.kind == k {
+			return source.action
+		}
+	}
+	return ""
+}
+
+// attentionSource is a kind and where its items come from.
+type attentionSource struct {
+	kind   AttentionKind
+	action string
+	// items selects id, subject, customer_id, cause, since, until and url. customer_id
+	// is 0 where an item is about no customer.
+	items string
+	// amounts selects amount and currency of an item i; "": no money is concerned.
+	amounts string
+}
+
+// attentionSources is the one list of what needs attention, the most urgent first.
+// Each reads an index that holds little more than its items.
+var attentionSources = []attentionSource{
+	{
+		kind:   "hold_disagrees",
+		action: "Compare the invoice with what was reported, and release it before its deadline.",
+		items: `
+		  select 'hld_' || h.id, h.invoice_id, h.customer_id, 'it disagrees' || coalesce(': ' || replace(h.reasons -> 0 ->> 'code', '_', ' '), ''),
+		    coalesce(h.looked_at, h.recorded_at), h.deadline, '/v1/billing/holds/hld_' || h.id
+		  from billing_holds h
+		  where h.tenant_id = @tenant
+		    and h.state = 'disagrees'
+		    and h.ended_at is null`,
+		amounts: `
+		  select v.total, v.currency
+		  from billing_holds h
+		  join billing_invoices v on v.tenant_id = h.tenant_id and v.connection_id = h.connection_id and v.invoice_id = h.invoice_id
+		  where h.tenant_id = @tenant
+		    and h.id = substr(i.id, 5)::bigint`,
+	},
+	{
+		kind:   SyncFailed,
+		action: "Do what the cause says, and sync the customer again.",
+		items: `
+		  select s.id::text, '', s.customer_id, s.error, s.failing_since, null::timestamptz, '/v1/billing/syncs/' || s.id
+		  from billing_syncs s
+		  where s.tenant_id = @tenant
+		    and s.failing_since is not null`,
+		amounts: `
+		  select sum(case l.component when 'adjustment' then l.amount else l.charge end), l.currency
+		  from billing_sync_reports x
+		  join billing_reports r on r.tenant_id = x.tenant_id and r.id = x.report_id and r.state not in ('accepted', 'counted')
+		  join billing_report_lines l on l.tenant_id = r.tenant_id and l.report_id = r.id and l.currency <> ''
+		  where x.tenant_id = @tenant
+		    and x.sync_id = i.id::uuid
+		  group by l.currency`,
+	},
+	{
+		kind:   "reconciliation_disputed",
+		action: "Compare the invoices with the closed period, and decide on the difference.",
+		items: `
+		  select 'per_' || r.period_id || '/mtr_' || r.meter_id, m.slug, r.customer_id, r.reason, r.recorded_at, null::timestamptz,
+		    '/v1/billing/reconciliation?state=disputed&period=per_' || r.period_id
+		  from billing_reconciliations r
+		  join meters m on m.tenant_id = r.tenant_id and m.id = r.meter_id
+		  where r.tenant_id = @tenant
+		    and r.state = 'disputed'
+		    and ` + standsLast,
+		amounts: `
+		  select t.charge, t.currency
+		  from billing_period_totals t
+		  where t.tenant_id = @tenant
+		    and t.period_id = substr(split_part(i.id, '/', 1), 5)::bigint
+		    and t.meter_id = substr(split_part(i.id, '/', 2), 5)::bigint`,
+	},
+	{
+		kind:   "usage_discrepancy",
+		action: "Tell whoever operates the service: totals do not agree with the events.",
+		items: `
+		  select d.day || '/' || case d.customer_id when 0 then 'all' else 'cus_' || d.customer_id end || '/mtr_' || d.meter_id, m.slug, d.customer_id,
+		    'totals differ from the events', d.found_at, null::timestamptz, '/v1/billing/discrepancies'
+		  from usage_discrepancies d
+		  join meters m on m.tenant_id = d.tenant_id and m.id = d.meter_id
+		  where d.tenant_id = @tenant`,
+	},
+	{
+		kind:   "webhook_disabled",
+		action: "Repair the receiver, and enable the webhook. What happened meanwhile is not sent.",
+		items: `
+		  select 'whk_' || w.id, w.url, 0, case w.disabled_because when 'gone' then 'the receiver answered 410' else 'no delivery succeeded for days' end,
+		    w.disabled_at, null::timestamptz, '/v1/webhooks/whk_' || w.id
+		  from webhook_endpoints w
+		  where w.tenant_id = @tenant
+		    and w.disabled_because in ('gone', 'failing')`,
+	},
+	{
+		kind:   "webhook_failing",
+		action: "Repair the receiver before the webhook is disabled. Deliveries are tried again by themselves.",
+		items: `
+		  select 'whk_' || w.id, w.url, 0, 'deliveries fail', w.failing_since, null::timestamptz, '/v1/webhooks/whk_' || w.id
+		  from webhook_endpoints w
+		  where w.tenant_id = @tenant
+		    and w.disabled_at is null
+		    and w.failing_since is not null`,
+	},
+	{
+		kind:   "sync_delayed",
+		action: "Resume the customer if it is paused; otherwise see why the provider or the workers do not answer.",
+		items: `
+		  select id, '', customer_id, cause, requested_at, null::timestamptz, '/v1/billing/syncs/' || id
+		  from (
+		    select distinct on (s.customer_id) s.id::text, s.customer_id, s.requested_at,
+		      coalesce('paused: ' || p.reason, nullif(r.response, ''), case s.status when 'requested' then 'no worker has begun it' else 'it has not ended' end) as cause
+		    from billing_syncs s
+		    left join billing_pauses p on p.tenant_id = s.tenant_id and p.customer_id = s.customer_id and p.ended_at is null
+		    left join billing_reports r on r.tenant_id = s.tenant_id and r.customer_id = s.customer_id and r.state = 'sending'
+		    where s.tenant_id = @tenant
+		      and s.status in ('requested', 'running')
+		      and s.requested_at < @delayed
+		      and not exists (
+		        select
+		        from billing_syncs f
+		        where f.tenant_id = s.tenant_id
+		          and f.customer_id = s.customer_id
+		          and f.failing_since is not null)
+		    order by s.customer_id, s.requested_at) s`,
+	},
+	{
+		kind:   "backfill_stuck",
+		action: "See whether workers run and the database answers. The meter's usage is not answered until its past is counted.",
+		items: `
+		  select 'mtr_' || m.id, m.slug, 0, 'nothing of its past was counted for an hour', g.since, null::timestamptz, '/v1/meters/' || m.slug
+		  from meters m
+		  join lateral (
+		    select greatest(g.created_at, max(h.counted_at)) as since
+		    from meter_versions g
+		    left join backfill_hours h on h.tenant_id = g.tenant_id and h.meter_version_id = g.id
+		    where g.tenant_id = m.tenant_id
+		      and g.meter_id = m.id
+		      and g.status = 'backfilling'
+		    group by g.id, g.created_at) g on true
+		  where m.tenant_id = @tenant
+		    and m.archived_at is null
+		    and g.since < @stuck`,
+	},
+}
+
+// AttentionFilter picks items. Zero fields do not restrict.
+type AttentionFilter struct {
+	Kind  AttentionKind
+	Cause string
+	After *AttentionKey // the last item of the page before
+}
+
+// AttentionKey is where a page of items has ended.
+type AttentionKey struct {
+	Rank  int       `json:"rank"`
+	Group string    `json:"group"` // digest of the cause
+	Since time.Time `json:"since"`
+	ID    string    `json:"id"`
+}
+
+// AttentionItem is one thing that needs attention.
+type AttentionItem struct {
+	Kind         AttentionKind
+	ID           string // in the outside form of what it is
+	Subject      string // an invoice, a meter's slug or a webhook's URL; "" where the customer says it all
+	CustomerID   metering.CustomerID
+	ExternalID   string
+	CustomerName string
+	Cause        string
+	Since        time.Time
+	Until        *time.Time // when it is too late
+	URL          string     // of this API
+	Amounts      []Amount
+	Syncing      bool // a sync of the customer is open
+	key          AttentionKey
+}
+
+// Amount is money.
+type Amount struct {
+	Amount   metering.Decimal
+	Currency string
+}
+
+// Key tells an item from the tenant's others.
+func (i AttentionItem) Key() AttentionKey { return i.key }
+
+// AttentionCause is how many items of a kind have a cause.
+type AttentionCause struct {
+	Kind  AttentionKind
+	Cause string
+	Items int64
+	Since time.Time // the oldest one's
+}
+
+// AttentionList is a page of items, and how many there are.
+type AttentionList struct {
+	Items  []AttentionItem
+	Counts map[AttentionKind]int64 // of all kinds
+	Causes []AttentionCause        // of each kind the most frequent ones
+}
+
+// causesShown bounds the causes of a kind.
+const causesShown = 20
+
+// List returns up to limit items, those of one kind and cause together, the oldest
+// first, and counts all there are at the same instant.
+func (s Attention) List(ctx context.Context, tenant metering.TenantID, f AttentionFilter, now time.Time, limit int) (l AttentionList, err error) {
+	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := l.count(ctx, tx, attentionArgs(tenant, now)); err != nil {
+			return err
+		}
+		l.Items, err = attentionPage(ctx, tx, attentionArgs(tenant, now), f, limit)
+		return err
+	})
+	if err != nil {
+		return AttentionList{}, fmt.Errorf("list what needs attention: %w", err)
+	}
+	return l, nil
+}
+
+func attentionArgs(tenant metering.TenantID, now time.Time) pgx.NamedArgs {
+	return pgx.NamedArgs{"tenant": tenant, "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter)}
+}
+
+// attentionItems selects the items of the sources, as SQL.
+func attentionItems(of AttentionKind) string {
+	var all []string
+	for rank, source := range attentionSources {
+		if of == "" || of == source.kind {
+			all = append(all, fmt.Sprintf(`select %d as rank, '%s' as kind, * from (%s) x (id, subject, customer_id, cause, since, until, url)`, rank, source.kind, source.items))
+		}
+	}
+	return strings.Join(all, `
+	union all
+	`)
+}
+
+func (l *AttentionList) count(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs) error {
+	args["causes"] = causesShown
+	rows, err := tx.Query(ctx, `
+		select kind, cause, n, since, total
+		from (
+		  select rank, kind, cause, count(*) as n, min(since) as since,
+		    (sum(count(*)) over (partition by rank))::bigint as total,
+		    row_number() over (partition by rank order by count(*) desc, cause) as place
+		  from (`+attentionItems("")+`) i
+		  group by rank, kind, cause) c
+		where place <= @causes
+		order by rank, place`, args)
+	if err != nil {
+		return err
+	}
+	l.Counts = map[AttentionKind]int64{}
+	for _, kind := range AttentionKind("").Values() {
+		l.Counts[kind] = 0
+	}
+	var (
+		c     AttentionCause
+		total int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&c.Kind, &c.Cause, &c.Items, &c.Since, &total}, func() error {
+		l.Counts[c.Kind] = total
+		l.Causes = append(l.Causes, c)
+		return nil
+	})
+	return err
+}
+
+func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f AttentionFilter, limit int) ([]AttentionItem, error) {
+	var after AttentionKey
+	if f.After != nil {
+		after = *f.After
+	}
+	var amounts []string
+	for rank, source := range attentionSources {
+		if source.amounts != "" {
+			amounts = append(amounts, fmt.Sprintf(`select a.amount, a.currency from (%s) a (amount, currency) where i.rank = %d`, strings.ReplaceAll(source.amounts, "i.id", fmt.Sprintf("(case i.rank when %d then i.id end)", rank)), rank))
+		}
+	}
+	args["first"], args["limit"], args["cause"] = f.After == nil, limit, f.Cause
+	args["rank"], args["group"], args["since"], args["id"] = after.Rank, after.Group, after.Since, after.ID
+	rows, err := tx.Query(ctx, `
+		with i as materialized (
+		  select *
+		  from (
+		    select *, md5(cause) as digest
+		    from (`+attentionItems(f.Kind)+`) all_items) i
+		  where (@first or (rank, digest, since, id) > (@rank, @group, @since, @id))
+		    and (@cause = '' or cause = @cause)
+		  order by rank, digest, since, id
+		  limit @limit)
+		select i.kind, i.id, i.subject, i.customer_id, coalesce(c.external_id, ''), coalesce(c.name, ''), i.cause, i.since, i.until, i.url, i.rank, i.digest,
+		  a.amounts, a.currencies, exists (
+		    select
+		    from billing_syncs s
+		    where s.tenant_id = @tenant
+		      and s.customer_id = i.customer_id
+		      and s.status in ('requested', 'running'))
+		from i
+		left join customers c on c.tenant_id = @tenant and c.id = i.customer_id
+		left join lateral (
+		  select coalesce(array_agg(amount order by currency), '{}') as amounts, coalesce(array_agg(currency order by currency), '{}') as currencies
+		  from (`+strings.Join(amounts, `
+		  union all
+		  `)+`) a) a on true
+		order by i.rank, i.digest, i.since, i.id`, args)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (i AttentionItem, err error) {
+		var (
+			amounts    []metering.Decimal
+			currencies []string
+		)
+		err = row.Scan(&i.Kind, &i.ID, &i.Subject, &i.CustomerID, &i.ExternalID, &i.CustomerName, &i.Cause, &i.Since, &i.Until, &i.URL, &i.key.Rank, &i.key.Group,
+			&amounts, &currencies, &i.Syncing)
+		i.key.Since, i.key.ID = i.Since, i.ID
+		for n, amount := range amounts {
+			i.Amounts = append(i.Amounts, Amount{amount, currencies[n]})
+		}
+		return i, err
+	})
+}

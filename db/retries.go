@@ -1,0 +1,99 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Retries requests syncs of many customers at once.
+type Retries struct{ pool beginner }
+
+// RetryFilter picks customers whose last sync has failed. Zero fields do not restrict.
+type RetryFilter struct {
+	Cause     string
+	Customers []string // external ids
+}
+
+// Retried is what a retry has requested.
+type Retried struct {
+	Customers []metering.CustomerID // of which a sync was requested
+	Joined    int                   // of them, those that had a request that no pass has taken
+	Remaining int                   // customers that the filter picks beyond these
+}
+
+// maxRetried bounds the customers of one retry.
+const maxRetried = 10_000
+
+// Failed requests a sync of each customer that the filter picks, those that have
+// failed for longest first.
+func (s Retries) Failed(ctx context.Context, tenant metering.TenantID, actor metering.Actor, f RetryFilter, now time.Time) (r Retried, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := activeProvider(ctx, tx, tenant); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, `
+			select s.customer_id, count(*) over ()
+			from billing_syncs s
+			join customers c on c.tenant_id = s.tenant_id and c.id = s.customer_id
+			where s.tenant_id = @tenant
+			  and s.failing_since is not null
+			  and (@cause = '' or s.error = @cause)
+			  and (@all or c.external_id = any(@customers))
+			order by s.failing_since, s.customer_id
+			limit @limit`, pgx.NamedArgs{"tenant": tenant, "cause": f.Cause, "all": len(f.Customers) == 0, "customers": f.Customers, "limit": maxRetried})
+		if err != nil {
+			return err
+		}
+		var (
+			customer metering.CustomerID
+			picked   int
+		)
+		_, err = pgx.ForEachRow(rows, []any{&customer, &picked}, func() error {
+			r.Customers = append(r.Customers, customer)
+			return nil
+		})
+		if err != nil || len(r.Customers) == 0 {
+			return err
+		}
+		r.Remaining = picked - len(r.Customers)
+		if r.Joined, err = requestSyncs(ctx, tx, tenant, actor, r.Customers, now); err != nil {
+			return err
+		}
+		return auditDecision(ctx, tx, tenant, decision{actor: actor, action: "sync.retry_failed", resource: tenant.String()}, nil,
+			told{"customers": len(r.Customers), "cause": f.Cause, "remaining": r.Remaining})
+	})
+	if err != nil {
+		return Retried{}, fmt.Errorf("retry failed syncs: %w", err)
+	}
+	return r, nil
+}
+
+// requestSyncs is requestSync of many customers. It returns how many joined a request.
+func requestSyncs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, customers []metering.CustomerID, now time.Time) (joined int, err error) {
+	ids := make([]uuid.UUID, len(customers))
+	for i := range ids {
+		if ids[i], err = uuid.NewV7(); err != nil {
+			return 0, err
+		}
+	}
+	err = tx.QueryRow(ctx, `
+		with requested as (
+		  insert into billing_syncs as s (tenant_id, id, customer_id, trigger, actor, requested_at)
+		  select @tenant, n.id, n.customer, 'manual', @actor, @now
+		  from unnest(@ids::uuid[], @customers::bigint[]) n (id, customer)
+		  order by n.customer
+		  on conflict (tenant_id, customer_id) where status = 'requested' do update
+		  set callers = s.callers + 1
+		  returning id)
+		select count(*) filter (where not id = any(@ids))
+		from requested`, pgx.NamedArgs{
+		"tenant": tenant, "ids": ids, "customers": customers, "actor": actor, "now": metering.Instant(now),
+	}).Scan(&joined)
+	return joined, err
+}

@@ -26,7 +26,7 @@ type attentionItem struct {
 	Kind     db.AttentionKind  `json:"kind"`
 	ID       string            `json:"id" doc:"Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter" example:"hld_42"`
 	Subject  string            `json:"subject" doc:"The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync"`
-	Customer *attentionSubject `json:"customer" doc:"null: it is about no customer"`
+	Customer *attentionSubject `json:"customer,omitempty"` // absent: it is about no customer
 	Cause    string            `json:"cause" example:"the webhook answered 400"`
 	Amounts  []money           `json:"amounts" doc:"The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period"`
 	Since    time.Time         `json:"since" doc:"Of a failed sync: since when all of the customer's have failed"`
@@ -61,7 +61,7 @@ type attentionCause struct {
 
 type attentionPage struct {
 	List[attentionItem]
-	Total  int64            `json:"total" doc:"All items of all kinds, whatever kind and cause narrow the list to"`
+	Total  int64            `json:"total_items" doc:"All items of all kinds, whatever kind and cause narrow the list to"`
 	Counts []attentionCount `json:"counts" doc:"All kinds, those without items too"`
 	Causes []attentionCause `json:"causes" doc:"The 20 most frequent ones of each kind"`
 }

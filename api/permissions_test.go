@@ -84,3 +84,16 @@ func TestWhereParametersAreOfAPropertyTheDocumentSaysHow(t *testing.T) {
 		}
 	}
 }
+
+// The list of what needs attention names customers, meters and webhooks.
+func TestCallersWhoReadBillingReadWhatItsAttentionNames(t *testing.T) {
+	t.Parallel()
+	for _, p := range []Permission{CustomersRead, MetersRead, HooksRead} {
+		for _, role := range permissions[BillingRead].roles {
+			require.True(t, p.allows(Principal{Role: role}), "%s %s", p, role)
+		}
+		for _, scope := range permissions[BillingRead].scopes {
+			require.True(t, p.allows(Principal{Scope: scope}), "%s %s", p, scope)
+		}
+	}
+}

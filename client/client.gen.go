@@ -42,6 +42,114 @@ func (e APIKeyMetadataScope) Valid() bool {
 	}
 }
 
+// Defines values for AttentionCauseKind.
+const (
+	AttentionCauseKindBackfillStuck          AttentionCauseKind = "backfill_stuck"
+	AttentionCauseKindHoldDisagrees          AttentionCauseKind = "hold_disagrees"
+	AttentionCauseKindReconciliationDisputed AttentionCauseKind = "reconciliation_disputed"
+	AttentionCauseKindSyncDelayed            AttentionCauseKind = "sync_delayed"
+	AttentionCauseKindSyncFailed             AttentionCauseKind = "sync_failed"
+	AttentionCauseKindUsageDiscrepancy       AttentionCauseKind = "usage_discrepancy"
+	AttentionCauseKindWebhookDisabled        AttentionCauseKind = "webhook_disabled"
+	AttentionCauseKindWebhookFailing         AttentionCauseKind = "webhook_failing"
+)
+
+// Valid indicates whether the value is a known member of the AttentionCauseKind enum.
+func (e AttentionCauseKind) Valid() bool {
+	switch e {
+	case AttentionCauseKindBackfillStuck:
+		return true
+	case AttentionCauseKindHoldDisagrees:
+		return true
+	case AttentionCauseKindReconciliationDisputed:
+		return true
+	case AttentionCauseKindSyncDelayed:
+		return true
+	case AttentionCauseKindSyncFailed:
+		return true
+	case AttentionCauseKindUsageDiscrepancy:
+		return true
+	case AttentionCauseKindWebhookDisabled:
+		return true
+	case AttentionCauseKindWebhookFailing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AttentionCountKind.
+const (
+	AttentionCountKindBackfillStuck          AttentionCountKind = "backfill_stuck"
+	AttentionCountKindHoldDisagrees          AttentionCountKind = "hold_disagrees"
+	AttentionCountKindReconciliationDisputed AttentionCountKind = "reconciliation_disputed"
+	AttentionCountKindSyncDelayed            AttentionCountKind = "sync_delayed"
+	AttentionCountKindSyncFailed             AttentionCountKind = "sync_failed"
+	AttentionCountKindUsageDiscrepancy       AttentionCountKind = "usage_discrepancy"
+	AttentionCountKindWebhookDisabled        AttentionCountKind = "webhook_disabled"
+	AttentionCountKindWebhookFailing         AttentionCountKind = "webhook_failing"
+)
+
+// Valid indicates whether the value is a known member of the AttentionCountKind enum.
+func (e AttentionCountKind) Valid() bool {
+	switch e {
+	case AttentionCountKindBackfillStuck:
+		return true
+	case AttentionCountKindHoldDisagrees:
+		return true
+	case AttentionCountKindReconciliationDisputed:
+		return true
+	case AttentionCountKindSyncDelayed:
+		return true
+	case AttentionCountKindSyncFailed:
+		return true
+	case AttentionCountKindUsageDiscrepancy:
+		return true
+	case AttentionCountKindWebhookDisabled:
+		return true
+	case AttentionCountKindWebhookFailing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AttentionItemKind.
+const (
+	AttentionItemKindBackfillStuck          AttentionItemKind = "backfill_stuck"
+	AttentionItemKindHoldDisagrees          AttentionItemKind = "hold_disagrees"
+	AttentionItemKindReconciliationDisputed AttentionItemKind = "reconciliation_disputed"
+	AttentionItemKindSyncDelayed            AttentionItemKind = "sync_delayed"
+	AttentionItemKindSyncFailed             AttentionItemKind = "sync_failed"
+	AttentionItemKindUsageDiscrepancy       AttentionItemKind = "usage_discrepancy"
+	AttentionItemKindWebhookDisabled        AttentionItemKind = "webhook_disabled"
+	AttentionItemKindWebhookFailing         AttentionItemKind = "webhook_failing"
+)
+
+// Valid indicates whether the value is a known member of the AttentionItemKind enum.
+func (e AttentionItemKind) Valid() bool {
+	switch e {
+	case AttentionItemKindBackfillStuck:
+		return true
+	case AttentionItemKindHoldDisagrees:
+		return true
+	case AttentionItemKindReconciliationDisputed:
+		return true
+	case AttentionItemKindSyncDelayed:
+		return true
+	case AttentionItemKindSyncFailed:
+		return true
+	case AttentionItemKindUsageDiscrepancy:
+		return true
+	case AttentionItemKindWebhookDisabled:
+		return true
+	case AttentionItemKindWebhookFailing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for AutoSyncRunStatus.
 const (
 	AutoSyncRunStatusFailed    AutoSyncRunStatus = "failed"
@@ -2043,6 +2151,42 @@ func (e WebhookEventTypes) Valid() bool {
 	}
 }
 
+// Defines values for ListAttentionParamsKind.
+const (
+	ListAttentionParamsKindBackfillStuck          ListAttentionParamsKind = "backfill_stuck"
+	ListAttentionParamsKindHoldDisagrees          ListAttentionParamsKind = "hold_disagrees"
+	ListAttentionParamsKindReconciliationDisputed ListAttentionParamsKind = "reconciliation_disputed"
+	ListAttentionParamsKindSyncDelayed            ListAttentionParamsKind = "sync_delayed"
+	ListAttentionParamsKindSyncFailed             ListAttentionParamsKind = "sync_failed"
+	ListAttentionParamsKindUsageDiscrepancy       ListAttentionParamsKind = "usage_discrepancy"
+	ListAttentionParamsKindWebhookDisabled        ListAttentionParamsKind = "webhook_disabled"
+	ListAttentionParamsKindWebhookFailing         ListAttentionParamsKind = "webhook_failing"
+)
+
+// Valid indicates whether the value is a known member of the ListAttentionParamsKind enum.
+func (e ListAttentionParamsKind) Valid() bool {
+	switch e {
+	case ListAttentionParamsKindBackfillStuck:
+		return true
+	case ListAttentionParamsKindHoldDisagrees:
+		return true
+	case ListAttentionParamsKindReconciliationDisputed:
+		return true
+	case ListAttentionParamsKindSyncDelayed:
+		return true
+	case ListAttentionParamsKindSyncFailed:
+		return true
+	case ListAttentionParamsKindUsageDiscrepancy:
+		return true
+	case ListAttentionParamsKindWebhookDisabled:
+		return true
+	case ListAttentionParamsKindWebhookFailing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListInvoiceHoldsParamsState.
 const (
 	ListInvoiceHoldsParamsStateDisagrees ListInvoiceHoldsParamsState = "disagrees"
@@ -2359,6 +2503,100 @@ type Attempt struct {
 	// Status Of the answer; 0: there was none
 	Status int64 `json:"status"`
 	TookMs int64 `json:"took_ms"`
+}
+
+// AttentionCause defines model for AttentionCause.
+type AttentionCause struct {
+	// Cause Examples: the webhook answered 400
+	Cause string             `json:"cause"`
+	Count int64              `json:"count"`
+	Kind  AttentionCauseKind `json:"kind"`
+
+	// Since The oldest item's
+	Since time.Time `json:"since"`
+}
+
+// AttentionCauseKind defines model for AttentionCause.Kind.
+type AttentionCauseKind string
+
+// AttentionCount defines model for AttentionCount.
+type AttentionCount struct {
+	Count int64              `json:"count"`
+	Kind  AttentionCountKind `json:"kind"`
+}
+
+// AttentionCountKind defines model for AttentionCount.Kind.
+type AttentionCountKind string
+
+// AttentionItem defines model for AttentionItem.
+type AttentionItem struct {
+	// Action What to do about it
+	//
+	// Examples: Do what the cause says, and sync the customer again.
+	Action string `json:"action"`
+
+	// Amounts The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period
+	Amounts []Money `json:"amounts"`
+
+	// Cause Examples: the webhook answered 400
+	Cause    string            `json:"cause"`
+	Customer *AttentionSubject `json:"customer,omitempty"`
+
+	// Id Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter
+	//
+	// Examples: hld_42
+	Id   string            `json:"id"`
+	Kind AttentionItemKind `json:"kind"`
+
+	// Since Of a failed sync: since when all of the customer's have failed
+	Since time.Time `json:"since"`
+
+	// Subject The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync
+	Subject string `json:"subject"`
+
+	// Syncing Whether a sync of the customer is open
+	Syncing bool `json:"syncing"`
+
+	// Until When it is too late; null: never
+	Until *time.Time `json:"until"`
+
+	// Url Where this API says more
+	//
+	// Examples: /v1/billing/holds/hld_42
+	Url string `json:"url"`
+}
+
+// AttentionItemKind defines model for AttentionItem.Kind.
+type AttentionItemKind string
+
+// AttentionPage defines model for AttentionPage.
+type AttentionPage struct {
+	// Causes The 20 most frequent ones of each kind
+	Causes []AttentionCause `json:"causes"`
+
+	// Counts All kinds, those without items too
+	Counts []AttentionCount `json:"counts"`
+	Data   []AttentionItem  `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+
+	// TotalItems All items of all kinds, whatever kind and cause narrow the list to
+	TotalItems int64 `json:"total_items"`
+}
+
+// AttentionSubject defines model for AttentionSubject.
+type AttentionSubject struct {
+	ExternalId string `json:"external_id"`
+
+	// Id Examples: cus_42
+	Id string `json:"id"`
+
+	// Name Empty where it has none
+	Name string `json:"name"`
 }
 
 // AuditEntry defines model for AuditEntry.
@@ -3960,6 +4198,15 @@ type MeterDaily struct {
 	Total json.Number `json:"total"`
 }
 
+// Money defines model for Money.
+type Money struct {
+	// Amount An exact decimal number
+	Amount json.Number `json:"amount"`
+
+	// Currency Examples: USD
+	Currency string `json:"currency"`
+}
+
 // MonthlyRevenue defines model for MonthlyRevenue.
 type MonthlyRevenue struct {
 	// Amount billed, estimated and unbilled together
@@ -4589,6 +4836,31 @@ type ResolveReport struct {
 
 // ResolveReportState What you have found out at the provider: accepted where it has the report, else rejected
 type ResolveReportState string
+
+// RetriedSyncs defines model for RetriedSyncs.
+type RetriedSyncs struct {
+	// Customers Of which a sync was requested
+	Customers int64 `json:"customers"`
+
+	// Joined Of them, those of whom one was requested before and has not begun: that one answers this request too
+	Joined int64 `json:"joined"`
+
+	// Remaining Customers beyond the 10,000 of one request: send another under another Idempotency-Key
+	Remaining int64 `json:"remaining"`
+}
+
+// RetryFailed defines model for RetryFailed.
+type RetryFailed struct {
+	// Cause Only customers whose last sync has failed of this; absent: of anything
+	//
+	// Examples: the webhook answered 400
+	Cause *string `json:"cause,omitempty"`
+
+	// Customers Only these customers, by external ID; absent: all
+	//
+	// Examples: ["acme"]
+	Customers *[]string `json:"customers,omitempty"`
+}
 
 // Revenue defines model for Revenue.
 type Revenue struct {
@@ -5582,6 +5854,28 @@ type FinishOidcParams struct {
 	Iss *string `form:"iss,omitempty" json:"iss,omitempty"`
 }
 
+// ListAttentionParams defines parameters for ListAttention.
+type ListAttentionParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string                  `form:"page_token,omitempty" json:"page_token,omitempty"`
+	Kind      *ListAttentionParamsKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Cause As causes has it
+	Cause *string `form:"cause,omitempty" json:"cause,omitempty"`
+}
+
+// ListAttentionParamsKind defines parameters for ListAttention.
+type ListAttentionParamsKind string
+
+// RetryFailedSyncsParams defines parameters for RetryFailedSyncs.
+type RetryFailedSyncsParams struct {
+	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
 // ListDiscrepanciesParams defines parameters for ListDiscrepancies.
 type ListDiscrepanciesParams struct {
 	// PageSize Items per page
@@ -6036,6 +6330,9 @@ type LogInJSONRequestBody = LogIn
 
 // SetPasswordJSONRequestBody defines body for SetPassword for application/json ContentType.
 type SetPasswordJSONRequestBody = SetPassword
+
+// RetryFailedSyncsJSONRequestBody defines body for RetryFailedSyncs for application/json ContentType.
+type RetryFailedSyncsJSONRequestBody = RetryFailed
 
 // SaveAutoSyncJSONRequestBody defines body for SaveAutoSync for application/json ContentType.
 type SaveAutoSyncJSONRequestBody = SaveAutoSync
@@ -6673,6 +6970,31 @@ type ClientInterface interface {
 	//
 	// Corresponds with DELETE /v1/auth/sessions/{id} (the `EndSession` operationId).
 	EndSession(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListAttention List what needs attention
+	//
+	// What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+	//
+	// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
+	ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryFailedSyncsWithBody Sync every customer whose last sync has failed
+	//
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
+	RetryFailedSyncsWithBody(ctx context.Context, params *RetryFailedSyncsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RetryFailedSyncs Sync every customer whose last sync has failed
+	//
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
+	RetryFailedSyncs(ctx context.Context, params *RetryFailedSyncsParams, body RetryFailedSyncsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetAutoSync Get the Auto-Sync settings
 	//
@@ -8171,6 +8493,61 @@ func (c *Client) ListSessions(ctx context.Context, reqEditors ...RequestEditorFn
 // Corresponds with DELETE /v1/auth/sessions/{id} (the `EndSession` operationId).
 func (c *Client) EndSession(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewEndSessionRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListAttention List what needs attention
+//
+// What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+//
+// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
+func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAttentionRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryFailedSyncsWithBody Sync every customer whose last sync has failed
+//
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
+func (c *Client) RetryFailedSyncsWithBody(ctx context.Context, params *RetryFailedSyncsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryFailedSyncsRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RetryFailedSyncs Sync every customer whose last sync has failed
+//
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
+func (c *Client) RetryFailedSyncs(ctx context.Context, params *RetryFailedSyncsParams, body RetryFailedSyncsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRetryFailedSyncsRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -11501,6 +11878,151 @@ func NewEndSessionRequest(server string, id string) (*http.Request, error) {
 	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListAttentionRequest constructs an http.Request for the ListAttention method
+func NewListAttentionRequest(server string, params *ListAttentionParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/attention")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Cause != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "cause", *params.Cause, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRetryFailedSyncsRequest calls the generic RetryFailedSyncs builder with application/json body
+func NewRetryFailedSyncsRequest(server string, params *RetryFailedSyncsParams, body RetryFailedSyncsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRetryFailedSyncsRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewRetryFailedSyncsRequestWithBody constructs an http.Request for the RetryFailedSyncs method, with any body, and a specified content type
+func NewRetryFailedSyncsRequestWithBody(server string, params *RetryFailedSyncsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/attention/retry")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
 	}
 
 	return req, nil
@@ -17163,6 +17685,33 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /v1/auth/sessions/{id} (the `EndSession` operationId).
 	EndSessionWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*EndSessionResponse, error)
 
+	// ListAttentionWithResponse List what needs attention
+	//
+	// What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
+	ListAttentionWithResponse(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*ListAttentionResponse, error)
+
+	// RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync has failed
+	//
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
+	RetryFailedSyncsWithBodyWithResponse(ctx context.Context, params *RetryFailedSyncsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryFailedSyncsResponse, error)
+
+	// RetryFailedSyncsWithResponse Sync every customer whose last sync has failed
+	//
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
+	RetryFailedSyncsWithResponse(ctx context.Context, params *RetryFailedSyncsParams, body RetryFailedSyncsJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryFailedSyncsResponse, error)
+
 	// GetAutoSyncWithResponse Get the Auto-Sync settings
 	//
 	// When customers are synced by themselves, and the last and the next runs.
@@ -19228,6 +19777,102 @@ func (r EndSessionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r EndSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListAttentionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AttentionPage
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAttentionResponse) GetJSON200() *AttentionPage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListAttentionResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAttentionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAttentionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAttentionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAttentionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type RetryFailedSyncsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *RetriedSyncs
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RetryFailedSyncsResponse) GetJSON202() *RetriedSyncs {
+	return r.JSON202
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r RetryFailedSyncsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RetryFailedSyncsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RetryFailedSyncsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RetryFailedSyncsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RetryFailedSyncsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -24585,6 +25230,51 @@ func (c *ClientWithResponses) EndSessionWithResponse(ctx context.Context, id str
 	return ParseEndSessionResponse(rsp)
 }
 
+// ListAttentionWithResponse List what needs attention
+//
+// What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
+func (c *ClientWithResponses) ListAttentionWithResponse(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*ListAttentionResponse, error) {
+	rsp, err := c.ListAttention(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAttentionResponse(rsp)
+}
+
+// RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync has failed
+//
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
+func (c *ClientWithResponses) RetryFailedSyncsWithBodyWithResponse(ctx context.Context, params *RetryFailedSyncsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryFailedSyncsResponse, error) {
+	rsp, err := c.RetryFailedSyncsWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryFailedSyncsResponse(rsp)
+}
+
+// RetryFailedSyncsWithResponse Sync every customer whose last sync has failed
+//
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
+func (c *ClientWithResponses) RetryFailedSyncsWithResponse(ctx context.Context, params *RetryFailedSyncsParams, body RetryFailedSyncsJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryFailedSyncsResponse, error) {
+	rsp, err := c.RetryFailedSyncs(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRetryFailedSyncsResponse(rsp)
+}
+
 // GetAutoSyncWithResponse Get the Auto-Sync settings
 //
 // When customers are synced by themselves, and the last and the next runs.
@@ -27311,6 +28001,72 @@ func ParseEndSessionResponse(rsp *http.Response) (*EndSessionResponse, error) {
 			return nil, err
 		}
 		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListAttentionResponse parses an HTTP response from a ListAttentionWithResponse call
+func ParseListAttentionResponse(rsp *http.Response) (*ListAttentionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAttentionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AttentionPage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseRetryFailedSyncsResponse parses an HTTP response from a RetryFailedSyncsWithResponse call
+func ParseRetryFailedSyncsResponse(rsp *http.Response) (*RetryFailedSyncsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RetryFailedSyncsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest RetriedSyncs
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

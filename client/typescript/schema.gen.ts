@@ -305,6 +305,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/attention": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List what needs attention
+         * @description What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+         */
+        get: operations["list-attention"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/attention/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sync every customer whose last sync has failed
+         * @description Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+         */
+        post: operations["retry-failed-syncs"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/auto-sync": {
         parameters: {
             query?: never;
@@ -2371,6 +2411,86 @@ export interface components {
             /** Format: int64 */
             took_ms: number;
         };
+        AttentionCause: {
+            /** @example the webhook answered 400 */
+            cause: string;
+            /** Format: int64 */
+            count: number;
+            /** @enum {string} */
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+            /**
+             * Format: date-time
+             * @description The oldest item's
+             */
+            since: string;
+        };
+        AttentionCount: {
+            /** Format: int64 */
+            count: number;
+            /** @enum {string} */
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+        };
+        AttentionItem: {
+            /**
+             * @description What to do about it
+             * @example Do what the cause says, and sync the customer again.
+             */
+            action: string;
+            /** @description The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period */
+            amounts: components["schemas"]["Money"][];
+            /** @example the webhook answered 400 */
+            cause: string;
+            customer?: components["schemas"]["AttentionSubject"];
+            /**
+             * @description Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter
+             * @example hld_42
+             */
+            id: string;
+            /** @enum {string} */
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+            /**
+             * Format: date-time
+             * @description Of a failed sync: since when all of the customer's have failed
+             */
+            since: string;
+            /** @description The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync */
+            subject: string;
+            /** @description Whether a sync of the customer is open */
+            syncing: boolean;
+            /**
+             * Format: date-time
+             * @description When it is too late; null: never
+             */
+            until: string | null;
+            /**
+             * @description Where this API says more
+             * @example /v1/billing/holds/hld_42
+             */
+            url: string;
+        };
+        AttentionPage: {
+            /** @description The 20 most frequent ones of each kind */
+            causes: components["schemas"]["AttentionCause"][];
+            /** @description All kinds, those without items too */
+            counts: components["schemas"]["AttentionCount"][];
+            data: components["schemas"]["AttentionItem"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+            /**
+             * Format: int64
+             * @description All items of all kinds, whatever kind and cause narrow the list to
+             */
+            total_items: number;
+        };
+        AttentionSubject: {
+            external_id: string;
+            /** @example cus_42 */
+            id: string;
+            /** @description Empty where it has none */
+            name: string;
+        };
         AuditEntry: {
             /** @example meter.create */
             action: string;
@@ -3792,6 +3912,15 @@ export interface components {
              */
             total: string;
         };
+        Money: {
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            amount: string;
+            /** @example USD */
+            currency: string;
+        };
         MonthlyRevenue: {
             /**
              * Format: decimal
@@ -4420,6 +4549,37 @@ export interface components {
              * @enum {string}
              */
             state: "accepted" | "rejected";
+        };
+        RetriedSyncs: {
+            /**
+             * Format: int64
+             * @description Of which a sync was requested
+             */
+            customers: number;
+            /**
+             * Format: int64
+             * @description Of them, those of whom one was requested before and has not begun: that one answers this request too
+             */
+            joined: number;
+            /**
+             * Format: int64
+             * @description Customers beyond the 10,000 of one request: send another under another Idempotency-Key
+             */
+            remaining: number;
+        };
+        RetryFailed: {
+            /**
+             * @description Only customers whose last sync has failed of this; absent: of anything
+             * @example the webhook answered 400
+             */
+            cause?: string;
+            /**
+             * @description Only these customers, by external ID; absent: all
+             * @example [
+             *       "acme"
+             *     ]
+             */
+            customers?: string[];
         };
         Revenue: {
             caveat: string;
@@ -5999,6 +6159,97 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Ended"];
+                };
+            };
+            /** @description Why the request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-attention": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+                /** @description As causes has it */
+                cause?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttentionPage"];
+                };
+            };
+            /** @description Why the request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "retry-failed-syncs": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RetryFailed"];
+            };
+        };
+        responses: {
+            /** @description Accepted */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RetriedSyncs"];
                 };
             };
             /** @description Why the request is refused */

@@ -1,8 +1,8 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useLocation } from "@tanstack/react-router";
 import { Suspense, useEffect, useRef, useState } from "react";
+import { attentionCount } from "../api/attention";
 import { useSession } from "../api/session";
-import { needed } from "../screens/overview/needed";
 import { offset } from "../values/instants";
 import { Find } from "./Find";
 import styles from "./Frame.module.css";
@@ -88,15 +88,14 @@ function Navigation() {
   );
 }
 
-/** How much of billing needs somebody. */
+/** How many things need attention. */
 function Waiting() {
-  const { data } = useQuery(needed(useSession()));
-  const count = data?.filter(({ means, link }) => means === "bad" && link.to?.startsWith("/billing")).length ?? 0;
+  const { data: count = 0 } = useQuery(attentionCount(useSession()));
   if (count === 0) return null;
   return (
     <span className={styles.count}>
       {count}
-      <span className="unseen"> need somebody</span>
+      <span className="unseen"> need attention</span>
     </span>
   );
 }

@@ -27,7 +27,7 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 	}
 	begin := []act{w.to("/overview"), see("This is the way to the first bill"), w.judged("overview-empty")}
 	if w.inUse {
-		begin = []act{w.to("/overview"), see("Needs somebody")}
+		begin = []act{w.to("/overview"), see("Needs attention")}
 	}
 	if err := do(ctx, begin...); err != nil {
 		return err

@@ -32,7 +32,7 @@ func (s system) takeDashboard(ctx context.Context) error {
 	}
 	of := s.BaseURL + "/customers/" + customer
 	return takeIn(ctx, []picture{
-		{"overview", s.BaseURL + "/overview", "Needs somebody", 760},
+		{"overview", s.BaseURL + "/overview", "Needs attention", 760},
 		{"usage", of + "/usage?meter=tokens&range=30", "Point at the chart", 760},
 		{"bill", of + "/bill?meter=tokens", "→", 760},
 	})

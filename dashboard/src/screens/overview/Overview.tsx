@@ -8,12 +8,12 @@ import { LoadingRows } from "../../states/Loading";
 import { Amount } from "../../values/Amount";
 import { cell, Table } from "../../values/Table";
 import { FirstSteps } from "../start/FirstSteps";
+import { Attention } from "./Attention";
 import { DailyUsage } from "./DailyUsage";
 import { EventCounts } from "./EventCounts";
-import { Needs } from "./Needs";
 import styles from "./Overview.module.css";
 
-/** What the months come to, what is used, and what needs somebody. */
+/** What the months come to, what is used, and what needs attention. */
 export function Overview() {
   const { permissions } = useSession();
   return (
@@ -25,8 +25,8 @@ export function Overview() {
       </Allowed>
       {permissions.includes("billing:read") && (
         <>
-          <h2 className={styles.section}>Needs somebody</h2>
-          <Needs />
+          <h2 className={styles.section}>Needs attention</h2>
+          <Attention />
         </>
       )}
       {permissions.includes("usage:read") && <DailyUsage />}

@@ -1,0 +1,31 @@
+import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { answer, api, type Schema } from "./client";
+import type { Session } from "./session";
+
+export type AttentionItem = Schema<"AttentionItem">;
+export type AttentionCause = Schema<"AttentionCause">;
+
+const every = 30_000;
+const path = "/v1/billing/attention";
+
+/** How many things need attention, read again every half minute. */
+export const attentionCount = ({ permissions }: Session) =>
+  queryOptions({
+    queryKey: ["attention", "count"],
+    queryFn: async ({ signal }) => (await answer(api.GET(path, { params: { query: { page_size: 1 } }, signal }))).total_items,
+    refetchInterval: every,
+    enabled: permissions.includes("billing:read"),
+  });
+
+/** The things that need attention, page after page. */
+export const attention = infiniteQueryOptions({
+  queryKey: ["attention", "list"],
+  queryFn: ({ pageParam, signal }) => answer(api.GET(path, { params: { query: { page_size: 20, ...(pageParam && { page_token: pageParam }) } }, signal })),
+  initialPageParam: "",
+  getNextPageParam: ({ next_page_token }) => next_page_token ?? undefined,
+  refetchInterval: every,
+});
+
+/** Requests a sync of every customer whose last sync has failed of that. */
+export const retryFailed = (cause: string) =>
+  answer(api.POST("/v1/billing/attention/retry", { params: { header: { "Idempotency-Key": crypto.randomUUID() } }, body: { cause } }));

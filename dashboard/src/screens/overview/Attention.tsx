@@ -1,0 +1,125 @@
+import { Button } from "@mantine/core";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { attention, retryFailed, type AttentionItem } from "../../api/attention";
+import { inWords, told } from "../../api/words";
+import { Failed } from "../../states/Failed";
+import { LoadingRows } from "../../states/Loading";
+import { Ago } from "../../values/Ago";
+import { Amount } from "../../values/Amount";
+import { State } from "../../values/State";
+import { cell, Table } from "../../values/Table";
+import { grouped, kinds, type Group } from "./attention";
+import styles from "./Overview.module.css";
+
+const columns = [{ title: "What" }, { title: "State" }, { title: "Amount", number: true }, { title: "Since", number: true }];
+
+/** What goes on only when somebody acts, by cause, the most urgent first. */
+export function Attention() {
+  const { data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery(attention);
+  const [newest] = data?.pages ?? [];
+  const items = data?.pages.flatMap(({ data }) => data) ?? [];
+  if (error && !data) return <Failed what="What needs attention" error={error} retry={() => void refetch()} />;
+  if (newest?.total_items === 0) return <p className="muted">Nothing needs attention.</p>;
+  return (
+    <>
+      <Table caption="Needs attention" columns={columns} busy={!data}>
+        {newest ? (
+          grouped(items, newest.causes).map((group) => <Cause key={group.kind + group.cause} of={group} />)
+        ) : (
+          <LoadingRows columns={columns.length} rows={2} />
+        )}
+      </Table>
+      {hasNextPage && (
+        <p>
+          <Button variant="default" size="xs" loading={isFetchingNextPage} onClick={() => void fetchNextPage()}>
+            Show more
+          </Button>{" "}
+          <span className="muted small">
+            {items.length} of {newest?.total_items}
+          </span>
+        </p>
+      )}
+    </>
+  );
+}
+
+function Cause({ of }: { of: Group }) {
+  const { kind, cause, count, items } = of;
+  const { title } = kinds[kind];
+  const [{ action }] = items as [AttentionItem, ...AttentionItem[]];
+  return (
+    <tbody>
+      <tr>
+        <th colSpan={columns.length} scope="rowgroup" className={styles.cause}>
+          <div>
+            <span>
+              <b>
+                {title}: {inWords(cause)}
+              </b>
+              {count > 1 && <span className="muted number"> {count}</span>}
+              <span className={`muted small ${styles.action}`}>{inWords(action)}</span>
+            </span>
+            {kind === "sync_failed" && <SyncAll cause={cause} count={count} />}
+          </div>
+        </th>
+      </tr>
+      {items.map((item) => (
+        <Row key={item.id} item={item} />
+      ))}
+    </tbody>
+  );
+}
+
+function Row({ item }: { item: AttentionItem }) {
+  const { title, means, link } = kinds[item.kind];
+  const customer = item.customer && (item.customer.name || item.customer.external_id);
+  return (
+    <tr>
+      <td className={cell.main}>
+        <Link {...link(item)}>{customer ?? (item.subject || title)}</Link>
+        {customer && item.subject && <span className="muted"> {item.subject}</span>}
+        {item.customer?.name && !item.subject && <span className="muted"> {item.customer.external_id}</span>}
+      </td>
+      <td>
+        <State is={item.syncing ? "waiting" : means}>{item.syncing ? "syncing" : "open"}</State>
+        {item.until && (
+          <span className="muted small">
+            {" "}
+            until <Ago at={item.until} />
+          </span>
+        )}
+      </td>
+      <td className={cell.number}>
+        {item.amounts.map(({ amount, currency }) => (
+          <div key={currency}>
+            <Amount value={amount} currency={currency} />
+          </div>
+        ))}
+      </td>
+      <td className={cell.number}>
+        <Ago at={item.since} />
+      </td>
+    </tr>
+  );
+}
+
+/** Syncs every customer that failed of the cause, those that are not shown too. */
+function SyncAll({ cause, count }: { cause: string; count: number }) {
+  const act = useAct(() => retryFailed(cause), { changes: [["attention"]] });
+  return (
+    <span className={styles.again} role="status">
+      {act.error && <span className="small">{told(act.error)} </span>}
+      {act.data && (
+        <span className="muted small">
+          {act.data.customers} requested{act.data.remaining > 0 && `, ${act.data.remaining} left`}{" "}
+        </span>
+      )}
+      <Verb needs="billing:write" size="xs" loading={act.isPending} onClick={() => act.mutate()}>
+        {count === 1 ? "Sync again" : `Sync all ${count} again`}
+      </Verb>
+    </span>
+  );
+}

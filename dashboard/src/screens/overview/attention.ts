@@ -1,0 +1,47 @@
+import type { LinkProps } from "@tanstack/react-router";
+import type { AttentionCause, AttentionItem } from "../../api/attention";
+import type { Meaning } from "../../values/State";
+
+type Kind = AttentionItem["kind"];
+type To = Pick<LinkProps, "to" | "params" | "search">;
+
+/** What a kind of items is called, what it means, and where an item of it is dealt with. */
+export const kinds: Record<Kind, { title: string; means: Extract<Meaning, "bad" | "waiting">; link: (item: AttentionItem) => To }> = {
+  hold_disagrees: { title: "Held invoice", means: "bad", link: ({ id }) => ({ to: "/billing/holds", search: { hold: id } }) },
+  sync_failed: { title: "Sync failed", means: "bad", link: ({ id }) => ({ to: "/billing/syncs/$sync", params: { sync: id } }) },
+  reconciliation_disputed: {
+    title: "Invoices disputed",
+    means: "bad",
+    link: ({ id }) => ({ to: "/billing/reconciliation", search: { state: "disputed", open: id.replace("/", ".") } }),
+  },
+  usage_discrepancy: { title: "Totals differ", means: "bad", link: () => ({ to: "/billing/discrepancies" }) },
+  webhook_disabled: { title: "Webhook disabled", means: "bad", link: ({ id }) => ({ to: "/developers/webhooks/$webhook", params: { webhook: id } }) },
+  webhook_failing: { title: "Webhook fails", means: "bad", link: ({ id }) => ({ to: "/developers/webhooks/$webhook", params: { webhook: id } }) },
+  sync_delayed: { title: "Sync delayed", means: "waiting", link: ({ id }) => ({ to: "/billing/syncs/$sync", params: { sync: id } }) },
+  backfill_stuck: { title: "Backfill stuck", means: "waiting", link: ({ subject }) => ({ to: "/meters/$meter/details", params: { meter: subject } }) },
+};
+
+/** Items of one kind and cause, and how many of them there are at all. */
+export interface Group {
+  kind: Kind;
+  cause: string;
+  count: number;
+  items: AttentionItem[];
+}
+
+/** The items by kind and cause. They come in this order; the counts say more than the items that were read. */
+export function grouped(items: AttentionItem[], causes: AttentionCause[]): Group[] {
+  const groups: Group[] = [];
+  for (const item of items) {
+    let last = groups.at(-1);
+    if (last?.kind !== item.kind || last.cause !== item.cause) {
+      last = { kind: item.kind, cause: item.cause, count: 0, items: [] };
+      groups.push(last);
+    }
+    last.items.push(item);
+  }
+  return groups.map((group) => ({
+    ...group,
+    count: Math.max(group.items.length, causes.find(({ kind, cause }) => kind === group.kind && cause === group.cause)?.count ?? 0),
+  }));
+}

@@ -64,7 +64,7 @@ var attentionSources = []attentionSource{
 		kind:   "hold_disagrees",
 		action: "Compare the invoice with what was reported, and release it before its deadline.",
 		items: `
-		  select 'hld_' || h.id, h.invoice_id, h.customer_id, 'it disagrees' || coalesce(': ' || replace(h.reasons -> 0 ->> 'code', '_', ' '), ''),
+		  select 'hld_' || h.id, h.invoice_id, h.customer_id, coalesce(replace(h.reasons -> 0 ->> 'code', '_', ' '), 'it disagrees'),
 		    coalesce(h.looked_at, h.recorded_at), h.deadline, '/v1/billing/holds/hld_' || h.id
 		  from billing_holds h
 		  where h.tenant_id = @tenant

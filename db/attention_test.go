@@ -136,7 +136,7 @@ func TestEachKindNeedsAttention(t *testing.T) {
 		require.EqualValues(t, 1, last.Counts[i.Kind])
 	}
 	require.Equal(t, map[db.AttentionKind][]string{
-		"hold_disagrees":    {hold.String() + " in_1 acme: it disagrees: not counted"},
+		"hold_disagrees":    {hold.String() + " in_1 acme: not counted"},
 		"usage_discrepancy": {"2026-05-04/all/" + b.meter.ID.String() + " api-calls : totals differ from the events"},
 		"webhook_disabled":  shown["webhook_disabled"],
 		"webhook_failing":   shown["webhook_failing"],

@@ -88,7 +88,7 @@ function Row({ item }: { item: AttentionItem }) {
         {item.until && (
           <span className="muted small">
             {" "}
-            until <Ago at={item.until} />
+            deadline <Ago at={item.until} />
           </span>
         )}
       </td>

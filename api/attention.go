@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -75,6 +76,9 @@ type listAttentionInput struct {
 type listAttentionOutput struct{ Body attentionPage }
 
 func (s *server) listAttention(ctx context.Context, in *listAttentionInput) (*listAttentionOutput, error) {
+	if !storable(in.Cause) {
+		return nil, metering.Invalid("query.cause", "must be UTF-8 without NUL")
+	}
 	filter := db.AttentionFilter{Kind: in.Kind, Cause: in.Cause}
 	if err := s.readPageToken(ctx, in.PageToken, &filter.After); err != nil {
 		return nil, err
@@ -126,6 +130,14 @@ type retryFailedOutput struct{ Body retriedSyncs }
 // retryFailed requests the syncs and begins the first runs. The workers begin
 // those that it does not come to.
 func (s *server) retryFailed(ctx context.Context, in *retryFailedInput) (*retryFailedOutput, error) {
+	if !storable(in.Body.Cause) {
+		return nil, metering.Invalid("body.cause", "must be UTF-8 without NUL")
+	}
+	for i, customer := range in.Body.Customers {
+		if !storable(customer) {
+			return nil, metering.Invalid(fmt.Sprintf("body.customers[%d]", i), "must be UTF-8 without NUL")
+		}
+	}
 	who := principalOf(ctx)
 	var customers []metering.CustomerID
 	shown, repeated, err := once(ctx, s, in.Repeatable, "retry-failed-syncs", in.Body, func(within db.Creators) (retriedSyncs, error) {

@@ -54,6 +54,8 @@ func TestWhatNeedsAttentionIsCountedAndPaged(t *testing.T) {
 	none := b.listAttention(t, "kind=webhook_failing")
 	require.Empty(t, none.Data)
 	require.EqualValues(t, 3, none.TotalItems, "counts are of all kinds")
+	b.send(t, "GET", "/v1/billing/attention?cause=%00", "").problem(t, 422, "invalid")
+	b.send(t, "POST", "/v1/billing/attention/retry", `{"customers":["a","b\u0000"]}`).problem(t, 422, "invalid")
 	b.send(t, "GET", "/v1/billing/attention?kind=bored", "").problem(t, 422, "invalid")
 	b.send(t, "GET", "/v1/billing/attention?kind=sync_failed&page_token="+*first.NextPageToken, "").problem(t, 422, "invalid")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -28,6 +29,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(metering.Granularity("").Values()), valuesOf(metering.LatePolicy("").Values()),
 		valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
+		valuesOf(db.AttentionKind("").Values()),
 		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),

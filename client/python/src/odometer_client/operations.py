@@ -163,6 +163,37 @@ class Operations:
         answer: schema.Ended = self.call("DELETE", "/v1/auth/sessions/{id}", path_parameters={"id": id})
         return answer
 
+    def list_attention(
+        self,
+        *,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        kind: Literal[
+            "hold_disagrees",
+            "sync_failed",
+            "reconciliation_disputed",
+            "usage_discrepancy",
+            "webhook_disabled",
+            "webhook_failing",
+            "sync_delayed",
+            "backfill_stuck",
+        ]
+        | None = None,
+        cause: str | None = None,
+    ) -> schema.AttentionPage:
+        """List what needs attention."""
+        answer: schema.AttentionPage = self.call(
+            "GET", "/v1/billing/attention", query={"page_size": page_size, "page_token": page_token, "kind": kind, "cause": cause}
+        )
+        return answer
+
+    def retry_failed_syncs(self, body: schema.RetryFailed, *, idempotency_key: str | None = None) -> schema.RetriedSyncs:
+        """Sync every customer whose last sync has failed."""
+        answer: schema.RetriedSyncs = self.call(
+            "POST", "/v1/billing/attention/retry", headers={"Idempotency-Key": idempotency_key}, body=body
+        )
+        return answer
+
     def get_auto_sync(self) -> schema.AutoSync:
         """Get the Auto-Sync settings."""
         answer: schema.AutoSync = self.call("GET", "/v1/billing/auto-sync")

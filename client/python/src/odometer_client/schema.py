@@ -55,6 +55,42 @@ class Attempt(TypedDict):
     took_ms: int
 
 
+class AttentionCause(TypedDict):
+    cause: str
+    count: int
+    kind: Literal[
+        "hold_disagrees",
+        "sync_failed",
+        "reconciliation_disputed",
+        "usage_discrepancy",
+        "webhook_disabled",
+        "webhook_failing",
+        "sync_delayed",
+        "backfill_stuck",
+    ]
+    since: str
+
+
+class AttentionCount(TypedDict):
+    count: int
+    kind: Literal[
+        "hold_disagrees",
+        "sync_failed",
+        "reconciliation_disputed",
+        "usage_discrepancy",
+        "webhook_disabled",
+        "webhook_failing",
+        "sync_delayed",
+        "backfill_stuck",
+    ]
+
+
+class AttentionSubject(TypedDict):
+    external_id: str
+    id: str
+    name: str
+
+
 class AuditEntry(TypedDict):
     action: str
     actor: str
@@ -693,6 +729,11 @@ class MeterDaily(TypedDict):
     total: Decimal
 
 
+class Money(TypedDict):
+    amount: Decimal
+    currency: str
+
+
 class MonthlyRevenue(TypedDict):
     amount: Decimal
     billed: Decimal
@@ -912,6 +953,17 @@ class ResetAsked(TypedDict):
 class ResolveReport(TypedDict):
     reason: str
     state: Literal["accepted", "rejected"]
+
+
+class RetriedSyncs(TypedDict):
+    customers: int
+    joined: int
+    remaining: int
+
+
+class RetryFailed(TypedDict):
+    cause: NotRequired[str]
+    customers: NotRequired[list[str]]
 
 
 class Revenue(TypedDict):
@@ -1211,6 +1263,38 @@ class Adjustment(TypedDict):
     period: StatementPeriod
     unit_price: Decimal
     usage: Decimal
+
+
+class AttentionItem(TypedDict):
+    action: str
+    amounts: list[Money]
+    cause: str
+    customer: NotRequired[AttentionSubject]
+    id: str
+    kind: Literal[
+        "hold_disagrees",
+        "sync_failed",
+        "reconciliation_disputed",
+        "usage_discrepancy",
+        "webhook_disabled",
+        "webhook_failing",
+        "sync_delayed",
+        "backfill_stuck",
+    ]
+    since: str
+    subject: str
+    syncing: bool
+    until: str | None
+    url: str
+
+
+class AttentionPage(TypedDict):
+    causes: list[AttentionCause]
+    counts: list[AttentionCount]
+    data: list[AttentionItem]
+    has_more: bool
+    next_page_token: str | None
+    total_items: int
 
 
 class AutoSync(TypedDict):

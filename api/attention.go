@@ -24,20 +24,20 @@ func (s *server) attention() {
 }
 
 type attentionItem struct {
-	Kind     db.AttentionKind  `json:"kind"`
-	ID       string            `json:"id" doc:"Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter" example:"hld_42"`
-	Subject  string            `json:"subject" doc:"The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync"`
-	Customer *attentionSubject `json:"customer,omitempty"` // absent: it is about no customer
-	Cause    string            `json:"cause" example:"the webhook answered 400"`
-	Amounts  []money           `json:"amounts" doc:"The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period"`
-	Since    time.Time         `json:"since" doc:"Of a failed sync: since when all of the customer's have failed"`
-	Until    *time.Time        `json:"until" doc:"When it is too late; null: never"`
-	Action   string            `json:"action" doc:"What to do about it" example:"Do what the cause says, and sync the customer again."`
-	URL      string            `json:"url" doc:"Where this API says more" example:"/v1/billing/holds/hld_42"`
-	Syncing  bool              `json:"syncing" doc:"Whether a sync of the customer is open"`
+	Kind      db.AttentionKind   `json:"kind"`
+	ID        string             `json:"id" doc:"Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter" example:"hld_42"`
+	Reference string             `json:"reference" doc:"The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync"`
+	Customer  *attentionCustomer `json:"customer,omitempty"` // absent: it is about no customer
+	Cause     string             `json:"cause" example:"the webhook answered 400"`
+	Amounts   []money            `json:"amounts" doc:"The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period"`
+	Since     time.Time          `json:"since" doc:"Of a failed sync: since when all of the customer's have failed"`
+	Until     *time.Time         `json:"until" doc:"When it is too late; null: never"`
+	Action    string             `json:"action" doc:"What to do about it" example:"Do what the cause says, and sync the customer again."`
+	URL       string             `json:"url" doc:"Where this API says more" example:"/v1/billing/holds/hld_42"`
+	Syncing   bool               `json:"syncing" doc:"Whether a sync of the customer is open"`
 }
 
-type attentionSubject struct {
+type attentionCustomer struct {
 	ID         string `json:"id" example:"cus_42"`
 	ExternalID string `json:"external_id"`
 	Name       string `json:"name" doc:"Empty where it has none"`
@@ -100,10 +100,10 @@ func (s *server) listAttention(ctx context.Context, in *listAttentionInput) (*li
 
 func showAttention(i db.AttentionItem) attentionItem {
 	shown := attentionItem{
-		Kind: i.Kind, ID: i.ID, Subject: i.Subject, Cause: i.Cause, Amounts: []money{}, Since: i.Since.UTC(), Until: i.Until, Action: i.Kind.Action(), URL: i.URL, Syncing: i.Syncing,
+		Kind: i.Kind, ID: i.ID, Reference: i.Reference, Cause: i.Cause, Amounts: []money{}, Since: i.Since.UTC(), Until: i.Until, Action: i.Kind.Action(), URL: i.URL, Syncing: i.Syncing,
 	}
 	if i.CustomerID != metering.WholeTenant {
-		shown.Customer = &attentionSubject{i.CustomerID.String(), i.ExternalID, i.CustomerName}
+		shown.Customer = &attentionCustomer{i.CustomerID.String(), i.ExternalID, i.CustomerName}
 	}
 	for _, a := range i.Amounts {
 		shown.Amounts = append(shown.Amounts, money{a.Amount, a.Currency})

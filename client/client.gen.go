@@ -2528,6 +2528,17 @@ type AttentionCount struct {
 // AttentionCountKind defines model for AttentionCount.Kind.
 type AttentionCountKind string
 
+// AttentionCustomer defines model for AttentionCustomer.
+type AttentionCustomer struct {
+	ExternalId string `json:"external_id"`
+
+	// Id Examples: cus_42
+	Id string `json:"id"`
+
+	// Name Empty where it has none
+	Name string `json:"name"`
+}
+
 // AttentionItem defines model for AttentionItem.
 type AttentionItem struct {
 	// Action What to do about it
@@ -2539,8 +2550,8 @@ type AttentionItem struct {
 	Amounts []Money `json:"amounts"`
 
 	// Cause Examples: the webhook answered 400
-	Cause    string            `json:"cause"`
-	Customer *AttentionSubject `json:"customer,omitempty"`
+	Cause    string             `json:"cause"`
+	Customer *AttentionCustomer `json:"customer,omitempty"`
 
 	// Id Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter
 	//
@@ -2548,11 +2559,11 @@ type AttentionItem struct {
 	Id   string            `json:"id"`
 	Kind AttentionItemKind `json:"kind"`
 
+	// Reference The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync
+	Reference string `json:"reference"`
+
 	// Since Of a failed sync: since when all of the customer's have failed
 	Since time.Time `json:"since"`
-
-	// Subject The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync
-	Subject string `json:"subject"`
 
 	// Syncing Whether a sync of the customer is open
 	Syncing bool `json:"syncing"`
@@ -2586,17 +2597,6 @@ type AttentionPage struct {
 
 	// TotalItems All items of all kinds, whatever kind and cause narrow the list to
 	TotalItems int64 `json:"total_items"`
-}
-
-// AttentionSubject defines model for AttentionSubject.
-type AttentionSubject struct {
-	ExternalId string `json:"external_id"`
-
-	// Id Examples: cus_42
-	Id string `json:"id"`
-
-	// Name Empty where it has none
-	Name string `json:"name"`
 }
 
 // AuditEntry defines model for AuditEntry.

@@ -50,7 +50,7 @@ func (k AttentionKind) Action() string {
 type attentionSource struct {
 	kind   AttentionKind
 	action string
-	// items selects id, subject, customer_id, cause, since, until and url. customer_id
+	// items selects id, reference, customer_id, cause, since, until and url. customer_id
 	// is 0 where an item is about no customer.
 	items string
 	// amounts selects amount and currency of an item i; "": no money is concerned.
@@ -203,7 +203,7 @@ type AttentionKey struct {
 type AttentionItem struct {
 	Kind         AttentionKind
 	ID           string // in the outside form of what it is
-	Subject      string // an invoice, a meter's slug or a webhook's URL; "" where the customer says it all
+	Reference    string // an invoice, a meter's slug or a webhook's URL; "" where the customer says it all
 	CustomerID   metering.CustomerID
 	ExternalID   string
 	CustomerName string
@@ -268,7 +268,7 @@ func attentionItems(of AttentionKind) string {
 	var all []string
 	for rank, source := range attentionSources {
 		if of == "" || of == source.kind {
-			all = append(all, fmt.Sprintf(`select %d as rank, '%s' as kind, * from (%s) x (id, subject, customer_id, cause, since, until, url)`, rank, source.kind, source.items))
+			all = append(all, fmt.Sprintf(`select %d as rank, '%s' as kind, * from (%s) x (id, reference, customer_id, cause, since, until, url)`, rank, source.kind, source.items))
 		}
 	}
 	return strings.Join(all, `
@@ -330,7 +330,7 @@ func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f Attenti
 		    and (@cause = '' or cause = @cause)
 		  order by rank, digest, since, id
 		  limit @limit)
-		select i.kind, i.id, i.subject, i.customer_id, coalesce(c.external_id, ''), coalesce(c.name, ''), i.cause, i.since, i.until, i.url, i.rank, i.digest,
+		select i.kind, i.id, i.reference, i.customer_id, coalesce(c.external_id, ''), coalesce(c.name, ''), i.cause, i.since, i.until, i.url, i.rank, i.digest,
 		  a.amounts, a.currencies, exists (
 		    select
 		    from billing_syncs s
@@ -353,7 +353,7 @@ func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f Attenti
 			amounts    []metering.Decimal
 			currencies []string
 		)
-		err = row.Scan(&i.Kind, &i.ID, &i.Subject, &i.CustomerID, &i.ExternalID, &i.CustomerName, &i.Cause, &i.Since, &i.Until, &i.URL, &i.key.Rank, &i.key.Group,
+		err = row.Scan(&i.Kind, &i.ID, &i.Reference, &i.CustomerID, &i.ExternalID, &i.CustomerName, &i.Cause, &i.Since, &i.Until, &i.URL, &i.key.Rank, &i.key.Group,
 			&amounts, &currencies, &i.Syncing)
 		i.key.Since, i.key.ID = i.Since, i.ID
 		for n, amount := range amounts {

@@ -132,7 +132,7 @@ func TestEachKindNeedsAttention(t *testing.T) {
 	shown := map[db.AttentionKind][]string{}
 	for _, i := range items {
 		require.NotEmpty(t, i.Kind.Action())
-		shown[i.Kind] = append(shown[i.Kind], fmt.Sprint(i.ID, " ", i.Subject, " ", i.ExternalID, ": ", i.Cause))
+		shown[i.Kind] = append(shown[i.Kind], fmt.Sprint(i.ID, " ", i.Reference, " ", i.ExternalID, ": ", i.Cause))
 		require.EqualValues(t, 1, last.Counts[i.Kind])
 	}
 	require.Equal(t, map[db.AttentionKind][]string{
@@ -167,7 +167,7 @@ func TestADisputedReconciliationNeedsAttentionUntilItIsDecided(t *testing.T) {
 	found := list()
 	require.Len(t, found.Items, 1)
 	item := found.Items[0]
-	require.Equal(t, []string{period.String() + "/" + b.meter.ID.String(), "calls", "acme", string(billing.ReasonNotBilled)}, []string{item.ID, item.Subject, item.ExternalID, item.Cause})
+	require.Equal(t, []string{period.String() + "/" + b.meter.ID.String(), "calls", "acme", string(billing.ReasonNotBilled)}, []string{item.ID, item.Reference, item.ExternalID, item.Cause})
 	require.Len(t, item.Amounts, 1)
 	_, err := b.decide(period, billing.Waive, "for the test")
 	require.NoError(t, err)

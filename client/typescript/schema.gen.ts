@@ -2430,6 +2430,13 @@ export interface components {
             /** @enum {string} */
             kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
         };
+        AttentionCustomer: {
+            external_id: string;
+            /** @example cus_42 */
+            id: string;
+            /** @description Empty where it has none */
+            name: string;
+        };
         AttentionItem: {
             /**
              * @description What to do about it
@@ -2440,7 +2447,7 @@ export interface components {
             amounts: components["schemas"]["Money"][];
             /** @example the webhook answered 400 */
             cause: string;
-            customer?: components["schemas"]["AttentionSubject"];
+            customer?: components["schemas"]["AttentionCustomer"];
             /**
              * @description Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter
              * @example hld_42
@@ -2448,13 +2455,13 @@ export interface components {
             id: string;
             /** @enum {string} */
             kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+            /** @description The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync */
+            reference: string;
             /**
              * Format: date-time
              * @description Of a failed sync: since when all of the customer's have failed
              */
             since: string;
-            /** @description The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync */
-            subject: string;
             /** @description Whether a sync of the customer is open */
             syncing: boolean;
             /**
@@ -2483,13 +2490,6 @@ export interface components {
              * @description All items of all kinds, whatever kind and cause narrow the list to
              */
             total_items: number;
-        };
-        AttentionSubject: {
-            external_id: string;
-            /** @example cus_42 */
-            id: string;
-            /** @description Empty where it has none */
-            name: string;
         };
         AuditEntry: {
             /** @example meter.create */

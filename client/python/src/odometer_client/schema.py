@@ -85,7 +85,7 @@ class AttentionCount(TypedDict):
     ]
 
 
-class AttentionSubject(TypedDict):
+class AttentionCustomer(TypedDict):
     external_id: str
     id: str
     name: str
@@ -1269,7 +1269,7 @@ class AttentionItem(TypedDict):
     action: str
     amounts: list[Money]
     cause: str
-    customer: NotRequired[AttentionSubject]
+    customer: NotRequired[AttentionCustomer]
     id: str
     kind: Literal[
         "hold_disagrees",
@@ -1281,8 +1281,8 @@ class AttentionItem(TypedDict):
         "sync_delayed",
         "backfill_stuck",
     ]
+    reference: str
     since: str
-    subject: str
     syncing: bool
     until: str | None
     url: str

@@ -79,9 +79,9 @@ function Row({ item }: { item: AttentionItem }) {
   return (
     <tr>
       <td className={cell.main}>
-        <Link {...link(item)}>{customer ?? (item.subject || title)}</Link>
-        {customer && item.subject && <span className="muted"> {item.subject}</span>}
-        {item.customer?.name && !item.subject && <span className="muted"> {item.customer.external_id}</span>}
+        <Link {...link(item)}>{customer ?? (item.reference || title)}</Link>
+        {customer && item.reference && <span className="muted"> {item.reference}</span>}
+        {item.customer?.name && !item.reference && <span className="muted"> {item.customer.external_id}</span>}
       </td>
       <td>
         <State is={item.syncing ? "waiting" : means}>{item.syncing ? "syncing" : "open"}</State>

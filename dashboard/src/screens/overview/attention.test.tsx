@@ -6,7 +6,7 @@ const cause = "the webhook answered 400";
 const item = (n: number, more: object = {}) => ({
   kind: "sync_failed",
   id: `sync-${n}`,
-  subject: "",
+  reference: "",
   customer: { id: `cus_${n}`, external_id: `customer-${n}`, name: "" },
   cause,
   amounts: [{ amount: "16", currency: "USD" }],
@@ -35,7 +35,7 @@ beforeEach(() => {
 test("all that needs attention is counted, grouped by cause and shown page after page", async () => {
   answers["GET /v1/billing/attention"] = () => {
     const second = asked.at(-1)?.url.includes("page_token=next");
-    return [200, second ? page([item(2, { syncing: true }), item(3, { kind: "webhook_failing", id: "whk_1", customer: undefined, subject: "https://example.com", cause: "deliveries fail", amounts: [] })]) : page([item(1)], { has_more: true, next_page_token: "next" })];
+    return [200, second ? page([item(2, { syncing: true }), item(3, { kind: "webhook_failing", id: "whk_1", customer: undefined, reference: "https://example.com", cause: "deliveries fail", amounts: [] })]) : page([item(1)], { has_more: true, next_page_token: "next" })];
   };
   open("/overview");
   const table = within(await screen.findByRole("table", { name: "Needs attention" }));

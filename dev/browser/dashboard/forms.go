@@ -16,7 +16,7 @@ func (w walk) forms(ctx context.Context) error {
 		back, see("is not saved"), press("Keep editing"), miss("is not saved"), holds("Slug", "never-made"),
 		clearCookies, fill("Event type", "never"), press("Make the meter"), see("Your session has ended"), w.refused("/v1/meters"), w.judged("session-ended"),
 		fill("Password", w.password), press("Sign in"), miss("Your session has ended"), holds("Slug", "never-made"), holds("Event type", "never"),
-		press("Customers"), see("is not saved"), press("Discard"), see("Customer 00"),
+		press("Customers"), see("is not saved"), press("Discard"), see("Customer 01"), // another walk renames the first customer
 	)
 }
 

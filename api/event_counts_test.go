@@ -18,7 +18,7 @@ import (
 func TestEventsAreCountedByWhatWasAnswered(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "Asia/Kathmandu") // UTC+05:45
-	zone, err := time.LoadLocation("Asia/Kathmandu")
+	zone, err := metering.LoadLocation("Asia/Kathmandu")
 	require.NoError(t, err)
 	hour := metering.WindowOf(b.now(), metering.Hour, zone)
 	require.Empty(t, b.counts(t, "").Windows)

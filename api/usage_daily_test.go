@@ -19,7 +19,7 @@ func TestDailyUsageIsOfAllCustomers(t *testing.T) {
 	b := setup(t, "Asia/Kathmandu") // UTC+05:45
 	b.meter(t, "calls", "call")
 	b.meter(t, "unused", "other")
-	zone, err := time.LoadLocation("Asia/Kathmandu")
+	zone, err := metering.LoadLocation("Asia/Kathmandu")
 	require.NoError(t, err)
 	today := metering.WindowOf(b.now(), metering.Day, zone)
 	yesterday := metering.WindowOf(today.Start.Add(-time.Second), metering.Day, zone)

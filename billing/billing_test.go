@@ -16,7 +16,7 @@ func decimal(t require.TestingT, literal string) metering.Decimal {
 }
 
 func location(t require.TestingT, name string) *time.Location {
-	l, err := time.LoadLocation(name)
+	l, err := metering.LoadLocation(name)
 	require.NoError(t, err)
 	return l
 }

@@ -110,7 +110,7 @@ func begin(seed uint64) *life {
 		rng: rand.New(rand.NewPCG(seed, 2)), happened: make([]bool, len(kinds)), followed: make(coverage),
 		most: make(map[usedKey]mostUsed), counting: make(map[usedKey]metering.Aggregation),
 	}
-	timezone, _ := time.LoadLocation(simulatedTimezones[l.rng.IntN(len(simulatedTimezones))])
+	timezone, _ := metering.LoadLocation(simulatedTimezones[l.rng.IntN(len(simulatedTimezones))])
 	l.born = time.Date(2025, time.Month(1+l.rng.IntN(12)), 1+l.rng.IntN(28), l.rng.IntN(24), l.rng.IntN(60), 0, 0, time.UTC)
 	l.now = l.born
 	c := &catalog{

@@ -1,7 +1,10 @@
 package db
 
 import (
+	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,6 +21,7 @@ type customerFacts struct {
 	lastNumber int64               // of the customer's reports
 	paused     bool                // by an operator: nothing is reported
 	streams    int                 // how many the customer has
+	isHeadOpen bool                // an early event may still decide the first period
 	stored     []storedDestination // the side's
 	others     []storedSide        // the side's too
 	terms      keptTerms           // of their prices
@@ -35,6 +39,9 @@ func (r *factReader) customerAndSide() error {
 	if err != nil {
 		return err
 	}
+	if err := addEarlyEvents(r.ctx, r.q, r.tenant, []*customerFacts{one}); err != nil {
+		return err
+	}
 	one.Now = r.facts.Now
 	if err := one.price(r.prices, r.readPrice); err != nil {
 		return err
@@ -44,16 +51,14 @@ func (r *factReader) customerAndSide() error {
 	return nil
 }
 
-// selectCustomerFacts reads customers c. Early events are looked for only until
-// the first period is decided, and only as far back as one could have come in
-// time: the condition stands where the events are read, so that else none are.
+// selectCustomerFacts reads customers c.
 var selectCustomerFacts = `
 	select c.id, c.external_id, c.created_at, c.billing_starts_at, t.timezone, t.currency, t.grace, t.late_policy,
 	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping,
 	  coalesce(k.bills, ''), coalesce(k.bills_before, ''), coalesce(k.bills_since, timestamptz '0001-01-01'), k.invoice_text, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
 	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations, l.charges, l.others, ` + namedTerms("l.tenant_id", hashesInDestinations) + `,
 	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
-	  c.head_open_until, early.at, early.ingested_at,
+	  c.head_open_until, c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
 	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `
 	from customers c
@@ -66,17 +71,6 @@ var selectCustomerFacts = `
 	  from customer_products a
 	  where a.tenant_id = c.tenant_id
 	    and a.customer_id = c.id) a on true
-	left join lateral (
-	  select array_agg(e.at) as at, array_agg(e.ingested_at) as ingested_at
-	  from (
-	    select min(e.ts) as at, min(e.ingested_at) as ingested_at
-	    from events e
-	    where e.tenant_id = c.tenant_id
-	      and e.customer_id = c.id
-	      and e.ts < c.created_at
-	      and e.ts >= c.created_at - t.grace - interval '32 days'
-	      and (c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id))
-	    group by date_trunc('month', e.ts at time zone t.timezone)) e) early on true
 	where c.tenant_id = @tenant `
 
 // price gives what the customer is at the provider its prices.
@@ -90,7 +84,8 @@ func (f *customerFacts) price(prices providerPrices, read ReadPrice) (err error)
 	return err
 }
 
-func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
+func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
+	f = new(customerFacts)
 	side := billing.Side{}
 	var (
 		zone       string
@@ -106,8 +101,6 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		since      []time.Time
 		unread     *bool // nil: nobody bills the tenant's usage
 
-		earlyAt, earlyIngested []time.Time
-
 		feeds    []storedFeed
 		followed []storedFollowed
 	)
@@ -115,7 +108,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &at.Bills, &at.BillsBefore, &at.BillsSince, &text, &atProvider, &side.Subscription, &start, &end,
 		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.others, &f.terms, &f.InTest, &products, &since,
-		&f.Customer.HeadOpenUntil, &earlyAt, &earlyIngested, &f.lastNumber, &f.paused, &f.Epochs, &unread, &f.streams, &feeds, &followed)
+		&f.Customer.HeadOpenUntil, &f.isHeadOpen, &f.lastNumber, &f.paused, &f.Epochs, &unread, &f.streams, &feeds, &followed)
 	if err != nil {
 		return f, err
 	}
@@ -123,16 +116,15 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		f.Epoch = f.Epochs[n-1]
 	}
 	f.Unread = unread != nil && *unread
-	f.Settings.Timezone = metering.Location(zone)
+	if f.Settings.Timezone, err = billingZone(zone); err != nil {
+		return f, err
+	}
 	for i := range products {
 		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
 	}
 	f.Feeds = feedsOf(feeds)
 	for _, one := range followed {
 		f.Followed = append(f.Followed, billing.Followed(one))
-	}
-	for i := range earlyAt {
-		f.Customer.EarlyEvents = append(f.Customer.EarlyEvents, billing.EarlyEvents{At: earlyAt[i], IngestedAt: earlyIngested[i]})
 	}
 	if connection != nil {
 		at.ID, at.Statements, at.Invoices, at.Mapping, at.Text = *connection, statements, invoices, mapping, *text
@@ -146,4 +138,65 @@ func scanCustomerFacts(row pgx.CollectableRow) (f customerFacts, err error) {
 		f.Side = &side
 	}
 	return f, nil
+}
+
+// billingZone returns the time zone whose months are a tenant's billing
+// periods. Billing in another zone would move charges between months.
+func billingZone(name string) (*time.Location, error) {
+	zone, err := metering.LoadLocation(name)
+	if err != nil {
+		return nil, metering.Errorf(metering.CodeConflict, "The tenant's timezone is no name of the IANA time zone database. Change it with PATCH /v1/tenant.").Because(err)
+	}
+	return zone, nil
+}
+
+// earliestUsage is the first instant whose events can decide the first period
+// of customer c of tenant t. A month is less than 32 days long in every zone.
+const earliestUsage = `(c.created_at - t.grace - interval '32 days')`
+
+// addEarlyEvents reads the early events of a tenant's customers whose first
+// period is not decided, by the months of the tenant's zone. Go computes the
+// months: PostgreSQL may know other zones, or other rules of the same zone.
+func addEarlyEvents(ctx context.Context, q querier, tenant metering.TenantID, all []*customerFacts) error {
+	undecided := make(map[metering.CustomerID]*customerFacts)
+	var created []time.Time
+	for _, f := range all {
+		if f.isHeadOpen {
+			undecided[f.Customer.ID], created = f, append(created, f.Customer.CreatedAt)
+		}
+	}
+	if len(undecided) == 0 {
+		return nil
+	}
+	settings := all[0].Settings
+	earliest := slices.MinFunc(created, time.Time.Compare).Add(-settings.Grace).AddDate(0, 0, -32)
+	var months []time.Time
+	for _, month := range billing.ExtendPeriods(billing.CalendarPeriod(earliest, settings.Timezone), slices.MaxFunc(created, time.Time.Compare), settings.Timezone) {
+		months = append(months, month.Start)
+	}
+	rows, err := q.Query(ctx, `
+		select c.id, early.at, early.ingested_at
+		from customers c
+		join tenants t on t.id = c.tenant_id
+		cross join lateral (
+		  select min(e.ts) as at, min(e.ingested_at) as ingested_at
+		  from events e
+		  where e.tenant_id = c.tenant_id
+		    and e.customer_id = c.id
+		    and e.ts < c.created_at
+		    and e.ts >= `+earliestUsage+`
+		  group by width_bucket(e.ts, $3::timestamptz[])) early
+		where c.tenant_id = $1
+		  and c.id = any($2)`, tenant, slices.Collect(maps.Keys(undecided)), months)
+	if err != nil {
+		return err
+	}
+	var id metering.CustomerID
+	var early billing.EarlyEvents
+	_, err = pgx.ForEachRow(rows, []any{&id, &early.At, &early.IngestedAt}, func() error {
+		customer := &undecided[id].Customer
+		customer.EarlyEvents = append(customer.EarlyEvents, early)
+		return nil
+	})
+	return err
 }

@@ -57,11 +57,10 @@ const neededFrom = `
 	    (select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.closed_at is null),
 	    (select max(p.ends_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	    c.billing_starts_at,
-	    earliest.month),
-	  case when c.created_at > $1::timestamptz - t.grace - interval '32 days' then earliest.month end))
+	    ` + earliestUsage + `),
+	  case when c.created_at > $1::timestamptz - t.grace - interval '32 days' then ` + earliestUsage + ` end))
 	from customers c
-	join tenants t on t.id = c.tenant_id,
-	  lateral (select date_trunc('month', (c.created_at - t.grace) at time zone t.timezone) at time zone t.timezone) earliest (month)`
+	join tenants t on t.id = c.tenant_id`
 
 // raiseEdge moves the instant from which events are kept ahead, by whole
 // chunks, and returns it; zero: all are kept. The row's lock and the one that

@@ -76,7 +76,9 @@ func (r *revenueReader) catalog() (err error) {
 	if err := r.tx.QueryRow(r.ctx, `select timezone from tenants where id = $1`, r.tenant).Scan(&zone); err != nil {
 		return err
 	}
-	r.timezone = metering.Location(zone)
+	if r.timezone, err = billingZone(zone); err != nil {
+		return err
+	}
 	if r.meters, err = collectMeters(r.ctx, r.tx, `order by m.id`, r.tenant); err != nil {
 		return err
 	}

@@ -75,6 +75,9 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 	if err != nil {
 		return nil, err
 	}
+	if err := addEarlyEvents(r.ctx, r.tx, r.tenant, all); err != nil {
+		return nil, err
+	}
 	for i := range all {
 		if err := all[i].price(b.theirs, b.read); err != nil {
 			return nil, err

@@ -66,8 +66,8 @@ func (t Tenant) Validate() error {
 	if err := validText("body.name", t.Name); err != nil {
 		return err
 	}
-	if _, err := time.LoadLocation(t.Timezone); err != nil || t.Timezone == "Local" || t.Timezone == "" {
-		return Invalid("body.timezone", "must be an IANA time zone such as Europe/Zurich")
+	if _, err := LoadLocation(t.Timezone); err != nil {
+		return Invalid("body.timezone", "must be a name of the IANA time zone database, spelled as there, such as Europe/Zurich or UTC")
 	}
 	if t.RequestsPerMinute < 0 || t.RequestsPerMinute > math.MaxInt32 {
 		return Invalid("body.requests_per_minute", "must be a whole number above 0")
@@ -81,15 +81,6 @@ func (t Tenant) Validate() error {
 // Location is the tenant's time zone. An unknown one, which Validate does not
 // let in, reads as UTC.
 func (t Tenant) Location() *time.Location { return Location(t.Timezone) }
-
-// Location loads a zone that was validated when it was stored.
-func Location(zone string) *time.Location {
-	location, err := time.LoadLocation(zone)
-	if err != nil {
-		return time.UTC
-	}
-	return location
-}
 
 // Values are all scopes.
 func (Scope) Values() []Scope {

@@ -14,7 +14,7 @@ import (
 var granularities = metering.Hour.Values()
 
 func zone(t require.TestingT, name string) *time.Location {
-	location, err := time.LoadLocation(name)
+	location, err := metering.LoadLocation(name)
 	require.NoError(t, err)
 	return location
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	_ "time/tzdata" // tenants' zones, also where the system has none
 )
 
 const usage = `odometer meters usage and syncs it to billing providers.

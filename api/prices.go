@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -108,7 +107,7 @@ type NewPrice struct {
 	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"It or overage_rate is needed; 0 is free"`
 	IncludedUnits SentDecimal `json:"included_units" required:"false"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false"`
-	Currency      string      `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
+	Currency      *string     `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
 	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced"`
 	Confirm
 }
@@ -165,8 +164,11 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, product metering
 		MeterID: m.ID, ProductID: product, EffectiveFrom: billing.CalendarPeriod(s.Now(), tenant.Location()).End,
 		Terms: billing.Terms{
 			BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal,
-			Currency: cmp.Or(in.Currency, tenant.Currency),
+			Currency: tenant.Currency,
 		},
+	}
+	if in.Currency != nil {
+		p.Currency = *in.Currency
 	}
 	if in.EffectiveFrom != nil {
 		p.EffectiveFrom = in.EffectiveFrom.Time

@@ -32,7 +32,8 @@ func TestTenantSettingsAreReadAndChanged(t *testing.T) {
 	require.Regexp(t, "backfill", <-b.temporal.started)
 	for body, location := range map[string]string{
 		`{"timezone":"Mars/Olympus"}`: "body.timezone", `{"currency":"euro"}`: "body.currency", `{"name":"a\u0000"}`: "body.name", `{"late_policy":"x"}`: "body.late_policy",
-		`{"grace_hours":-1}`: "body.grace_hours", `{"requests_per_minute":0}`: "body.requests_per_minute", `{"timezone":"Local"}`: "body.timezone",
+		`{"grace_hours":-1}`: "body.grace_hours", `{"requests_per_minute":0}`: "body.requests_per_minute", `{"timezone":"Local"}`: "body.timezone", `{"timezone":""}`: "body.timezone", `{"timezone":"right/UTC"}`: "body.timezone",
+		`{"currency":""}`: "body.currency", `{"currency":"ZZZ"}`: "body.currency", `{"currency":"XTS"}`: "body.currency",
 	} {
 		p := b.send(t, "PATCH", "/v1/tenant", body).problem(t, 422, "invalid")
 		require.Equal(t, location, p.Errors[0].Location, body)

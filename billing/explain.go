@@ -95,7 +95,7 @@ func (c *calculation) counted() []Step {
 
 // charged is what they cost.
 func (c *calculation) charged() []Step {
-	charge := Step{Name: StepCharge, Amount: c.charge(), Unit: c.currency, Digits: new(MinorDigits(c.currency))}
+	charge := Step{Name: StepCharge, Amount: c.charge(), Unit: c.currency, Digits: new(metering.MinorDigits(c.currency))}
 	steps := c.ours()
 	if c.theirs != nil { // each of its lines is rounded
 		steps, charge.Digits, charge.Price = []Step{c.atProvider()}, nil, c.theirs.ID()

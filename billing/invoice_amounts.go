@@ -60,7 +60,7 @@ func (f Facts) linesOfOne(p Period, l ClosedLine, invoices []invoiced) (lines []
 // amounts may differ by, each rounded in another way.
 func halfUnits(n int64, currency string) metering.Decimal {
 	half := metering.MustDecimal("0.5")
-	for range MinorDigits(currency) {
+	for range metering.MinorDigits(currency) {
 		half = half.Mul(metering.MustDecimal("0.1"))
 	}
 	return metering.Whole(n).Mul(half)

@@ -11,7 +11,7 @@ import (
 func TestTenantValidate(t *testing.T) {
 	good := metering.Tenant{Name: "Acme", Timezone: "Asia/Kathmandu", Currency: "USD"}
 	require.NoError(t, good.Validate())
-	for _, zone := range []string{"", "Local", "Mars/Olympus", "../etc/passwd", "/etc/localtime", "UTC+2", "europe/zurich\x00"} {
+	for _, zone := range []string{"", "Local", "Mars/Olympus", "right/UTC", "../etc/passwd", "/etc/localtime", "UTC+2", "europe/zurich\x00"} {
 		bad := good
 		bad.Timezone = zone
 		require.Error(t, bad.Validate(), "%q", zone)
@@ -20,6 +20,6 @@ func TestTenantValidate(t *testing.T) {
 	bad.Name = ""
 	require.Error(t, bad.Validate())
 	bad = good
-	bad.Currency = "dollars"
+	bad.Currency = "ZZZ"
 	require.Error(t, bad.Validate())
 }

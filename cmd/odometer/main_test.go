@@ -84,7 +84,17 @@ func TestATenantIsMadeWithItsKey(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out.Bytes(), &made))
 	require.Regexp(t, `^ten_\d+$`, made["tenant_id"])
 	require.Regexp(t, `^svc_adm_[0-9A-Za-z]{32}$`, made["admin_key"])
-	require.Error(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--timezone", "Mars/Olympus"}, env, nil, &out))
+	for flag, wrong := range map[string][]string{
+		"timezone":            {"", "Mars/Olympus", "Local", "right/Europe/Zurich", "europe/zurich"},
+		"currency":            {"", "ZZZ", "XXX", "XTS", "usd"},
+		"requests-per-minute": {"0", "-1"},
+		"owner-email":         {""},
+	} {
+		for _, value := range wrong {
+			err := run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--" + flag, value}, env, nil, &out)
+			require.ErrorContains(t, err, flag, "%q", value)
+		}
+	}
 }
 
 func TestATenantsOwnerIsMadeWithAPassword(t *testing.T) {

@@ -29,6 +29,18 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	if *perMinute < 1 {
+		return metering.Invalid("requests-per-minute", "must be at least 1")
+	}
+	var err error
+	flags.Visit(func(given *flag.Flag) {
+		if given.Name == "owner-email" && *ownerEmail == "" {
+			err = metering.Invalid("owner-email", "must not be empty; leave it out for a tenant without members")
+		}
+	})
+	if err != nil {
+		return err
+	}
 	url, keys, passwords := env.databaseURL(), env.keys(), env.passwords()
 	if err := env.err(); err != nil {
 		return err

@@ -141,7 +141,7 @@ func (s *server) countSignIn(ctx context.Context, email string) error {
 }
 
 func (s *server) countSignInAs(ctx context.Context, email string) error {
-	account := sha256.Sum256([]byte(s.addressOf(ctx) + "\n" + strings.ToLower(email)))
+	account := sha256.Sum256([]byte(s.addressOf(ctx) + "\n" + metering.FoldEmail(email)))
 	if a := s.signIns.take(ctx, "sign-ins:account:"+hex.EncodeToString(account[:]), signInsByAccount); !a.allowed {
 		return tooMany(a, "too many attempts to sign in as this member from this address")
 	}

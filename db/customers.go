@@ -194,7 +194,7 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 	rows, err := s.pool.Query(ctx, `
 		select `+customerColumns+` from customers c
 		where c.tenant_id = $1 and c.id > $2 and ($4 or c.archived_at is null) and ($5 = ''
-			or strpos(lower(c.external_id), lower($5)) > 0 or strpos(lower(c.name), lower($5)) > 0
+			or strpos(`+caseless("c.external_id")+`, `+caseless("$5")+`) > 0 or strpos(`+caseless("c.name")+`, `+caseless("$5")+`) > 0
 			or c.billing_provider_id = $5 or $6 = c.id)
 		order by c.id
 		limit $3`, tenant, after, limit, archived, search, customerNamed(search))
@@ -206,6 +206,11 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 	})
 	return customers, coded(err)
 }
+
+// caseless returns a text of SQL as it is compared without regard to case, by one
+// collation in every database. It is upper case: σ and ς have the same, and the
+// lower case of Σ depends on the letters beside it.
+func caseless(text string) string { return `upper(` + text + ` collate "und-x-icu")` }
 
 // customerNamed is the customer whose id a text is, or the tenant itself, which no list has.
 func customerNamed(text string) metering.CustomerID {

@@ -21,7 +21,7 @@ export const found = (text: string, { permissions }: Session) =>
   queryOptions({
     queryKey: ["found", text],
     async queryFn({ signal }): Promise<Place[]> {
-      const has = (...names: string[]) => names.some((name) => name.toLowerCase().includes(text.toLowerCase()));
+      const has = (...names: string[]) => names.some((name) => name.toUpperCase().includes(text.toUpperCase()));
       const may = (permission: string) => text !== "" && permissions.includes(permission);
       const [customers, meters] = await Promise.all([
         may("customers:read") ? answer(api.GET("/v1/customers", { params: { query: { search: text, page_size: most } }, signal })) : null,

@@ -49,7 +49,7 @@ func (in *auditLogInput) filter() (f db.AuditFilter, err error) {
 		}
 	}
 	return db.AuditFilter{
-		Actor: metering.Actor(in.Actor), Action: in.Action, Resource: in.Resource, RequestID: in.RequestID, Start: in.Start.Time, End: in.End.Time,
+		Actor: metering.Actor(in.Actor), Action: in.Action, Resource: in.Resource, RequestID: in.RequestID, Start: in.Start.pointer(), End: in.End.pointer(),
 	}, nil
 }
 

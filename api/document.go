@@ -56,6 +56,22 @@ func (s *server) describeRefusals() {
 const numbersDescription = "Decimals are JSON numbers of any length. A client that would read them into floats sends `" + numbersHeader + ": " + asStrings +
 	"`: the decimals of the answer are then strings with every digit, as /openapi-strings.json describes them"
 
+// describeEmptyParameters documents that refuseUnknownQuery refuses an empty text.
+// An empty group_by has a meaning.
+func (s *server) describeEmptyParameters() {
+	for _, op := range operationsIn(s.api.OpenAPI()) {
+		for _, p := range op.Parameters {
+			switch {
+			case p.In != "query" || op.Metadata["addedTo"] == true:
+			case p.Name == "group_by":
+				p.AllowEmptyValue = true
+			case p.Schema.Type == huma.TypeString && p.Schema.Format == "" && len(p.Schema.Enum) == 0:
+				p.Schema.MinLength = new(1)
+			}
+		}
+	}
+}
+
 const limitsDescription = "Requests are limited by the minute, which begins with the first one: those with events (`x-rate-limit: events`) by tenant, " +
 	"all others that need a credential (`x-rate-limit: calls`) by credential and by tenant. Every answer after authentication says in " +
 	"X-RateLimit-Limit and X-RateLimit-Remaining how the limit stands that is nearest; beyond, the answer is 429 with Retry-After"

@@ -66,11 +66,7 @@ type eventRejections struct {
 }
 
 func (s *server) eventCounts(ctx context.Context, in *countsInput) (*countsOutput, error) {
-	end := in.End.Time
-	if end.IsZero() {
-		end = metering.Instant(s.Now())
-	}
-	r, err := Span{Start: in.Start}.within(metering.Range{Start: end.Add(-eventsWindow), End: end})
+	r, err := s.rangeBefore(Span{in.Start, in.End}, eventsWindow, 0)
 	if err != nil {
 		return nil, err
 	}

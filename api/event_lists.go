@@ -23,7 +23,7 @@ type listEventsInput struct {
 	EventType      string   `query:"event_type" maxLength:"255"`
 	IdempotencyKey string   `query:"idempotency_key" maxLength:"255" doc:"The whole key"`
 	Start          SentTime `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now"`
-	End            SentTime `query:"end" doc:"The instant after the last; when absent, that after the latest that an event can have now"`
+	End            SentTime `query:"end" doc:"The instant after the last; when absent, an hour from now, which no event is after"`
 }
 
 // storedEvent is an event, and what has come of it.
@@ -153,11 +153,7 @@ func (s *server) eventFilter(ctx context.Context, in *listEventsInput) (f db.Eve
 		}
 	}
 	f.EventType, f.IdempotencyKey = in.EventType, in.IdempotencyKey
-	start := in.Start
-	if start.IsZero() && in.End.IsZero() {
-		start.Time = metering.Instant(s.Now().Add(-eventsWindow))
-	}
-	if f.Range, err = rangeBefore(Span{start, in.End}, s.Now(), eventsWindow); err != nil {
+	if f.Range, err = s.rangeBefore(Span{in.Start, in.End}, eventsWindow, exportLead); err != nil {
 		return f, err
 	}
 	if in.Customer != "" {

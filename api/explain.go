@@ -133,7 +133,7 @@ type askedPeriod struct {
 }
 
 func (in *explainInput) period(now time.Time) (askedPeriod, error) {
-	if in.Period != "" && !in.At.IsZero() {
+	if in.Period != "" && in.At.sent {
 		return askedPeriod{}, metering.Invalid("query.at", "must be absent where period is given")
 	}
 	if in.Period != "" {
@@ -141,7 +141,7 @@ func (in *explainInput) period(now time.Time) (askedPeriod, error) {
 		return askedPeriod{"query.period", func(p billing.Period) bool { return p.ID == id && id != 0 }}, nil
 	}
 	at := now
-	if !in.At.IsZero() {
+	if in.At.sent {
 		at = in.At.Time
 	}
 	return askedPeriod{"query.at", func(p billing.Period) bool { return p.Contains(at) }}, nil

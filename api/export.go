@@ -31,8 +31,8 @@ const (
 type exportInput struct {
 	Customer  string   `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Format    string   `query:"format" enum:"json,csv" default:"json"`
-	Start     SentTime `query:"start" doc:"The first instant; 30 days before the end when absent"`
-	End       SentTime `query:"end" doc:"The instant after the last; now when absent"`
+	Start     SentTime `query:"start" doc:"The first instant; when absent, 30 days before the end, or before now"`
+	End       SentTime `query:"end" doc:"The instant after the last; when absent, an hour from now, which no event is after"`
 	PageSize  int      `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Events per page"`
 	PageToken string   `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
 }
@@ -88,7 +88,7 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 		return nil, err
 	}
 	e := &export{server: s, customer: c, rows: in.PageSize, chunk: firstRows}
-	if e.at.Range, err = rangeBefore(Span{in.Start, in.End}, s.Now(), exportWindow); err != nil {
+	if e.at.Range, err = s.rangeBefore(Span{in.Start, in.End}, exportWindow, exportLead); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &e.at); err != nil {
@@ -111,14 +111,18 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 	return &huma.StreamResponse{Body: func(hc huma.Context) { e.stream(ctx, hc, write) }}, nil
 }
 
-// rangeBefore defaults to the window before the end, and the end to the
-// furthest instant an event can have now.
-func rangeBefore(span Span, now time.Time, window time.Duration) (metering.Range, error) {
-	last := metering.Instant(now.Add(exportLead))
-	if !span.End.IsZero() {
-		last = span.End.Time
+// rangeBefore completes a span: an absent end is the lead after now, an absent
+// start is the window before the end, or before now if both are absent.
+func (s *server) rangeBefore(span Span, window, lead time.Duration) (metering.Range, error) {
+	now := metering.Instant(s.Now())
+	whole := metering.Range{Start: now.Add(-window), End: now.Add(lead)}
+	if span.End.sent {
+		whole.Start = span.End.Add(-window)
 	}
-	return span.within(metering.Range{Start: last.Add(-window), End: last})
+	if whole.Start.Before(time.Time{}) { // in the year 1
+		whole.Start = time.Time{}
+	}
+	return span.within(whole)
 }
 
 // read returns the next rows of the page.

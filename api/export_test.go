@@ -28,7 +28,7 @@ func TestAnExportWalksEveryEventOnceInOrder(t *testing.T) {
 	seen := make(map[string]bool)
 	var last time.Time
 	for token, pages := "", 0; ; pages++ {
-		a := b.send(t, "GET", "/v1/usage/export?customer=acme&page_size=2100&page_token="+token, "")
+		a := b.send(t, "GET", "/v1/usage/export?customer=acme&page_size=2100"+token, "")
 		require.Equal(t, 200, a.status, a.body)
 		require.Equal(t, "application/json", a.header.Get("Content-Type"))
 		var page client.ListExportedEvent
@@ -44,7 +44,7 @@ func TestAnExportWalksEveryEventOnceInOrder(t *testing.T) {
 			break
 		}
 		require.Len(t, page.Data, 2100)
-		token = *page.NextPageToken
+		token = "&page_token=" + *page.NextPageToken
 	}
 	require.Len(t, seen, 5000)
 }

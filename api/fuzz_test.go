@@ -53,14 +53,6 @@ func FuzzSignatureHeaders(f *testing.F) {
 	})
 }
 
-func decoded(token string) []byte {
-	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil {
-		return nil
-	}
-	return raw
-}
-
 // FuzzPageToken: a token is read only as it was made, for the tenant and the
 // query that it was made for.
 func FuzzPageToken(f *testing.F) {
@@ -70,13 +62,14 @@ func FuzzPageToken(f *testing.F) {
 		return context.WithValue(context.Background(), exchangeKey{}, x)
 	}
 	ours := asking(42, "customer=acme&page_size=7")
-	made := s.pageToken(ours, metering.CustomerID(99))
+	made := s.pageToken(ours, metering.CustomerID(999))
 	f.Add(made)
 	f.Add(made + "A")
 	f.Add(made + "\n")
+	f.Add(made[:len(made)-1] + string(made[len(made)-1]+1)) // the same bytes, in unused bits
 	f.Add(made[1:])
-	f.Add(s.pageToken(asking(43, "customer=acme"), metering.CustomerID(99)))
-	f.Add(s.pageToken(asking(42, "customer=other"), metering.CustomerID(99)))
+	f.Add(s.pageToken(asking(43, "customer=acme"), metering.CustomerID(999)))
+	f.Add(s.pageToken(asking(42, "customer=other"), metering.CustomerID(999)))
 	f.Add("")
 	f.Fuzz(func(t *testing.T, token string) {
 		var cursor metering.CustomerID
@@ -85,9 +78,9 @@ func FuzzPageToken(f *testing.F) {
 		case token == "":
 			require.NoError(t, err)
 			require.Zero(t, cursor)
-		case bytes.Equal(decoded(token), decoded(made)): // base64 has more than one way to say so
+		case token == made:
 			require.NoError(t, err)
-			require.Equal(t, metering.CustomerID(99), cursor)
+			require.Equal(t, metering.CustomerID(999), cursor)
 		default:
 			require.ErrorIs(t, err, errPageToken)
 		}

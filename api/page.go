@@ -58,7 +58,7 @@ func (s *server) readPageToken(ctx context.Context, token string, cursor any) er
 		return nil
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(raw) < macSize || !hmac.Equal(raw[:macSize], s.pageMAC(ctx, raw[macSize:])) {
+	if err != nil || base64.RawURLEncoding.EncodeToString(raw) != token || len(raw) < macSize || !hmac.Equal(raw[:macSize], s.pageMAC(ctx, raw[macSize:])) {
 		return errPageToken
 	}
 	if err := json.Unmarshal(raw[macSize:], cursor); err != nil {

@@ -416,6 +416,7 @@ func (s *server) routes() {
 	s.mux.HandleFunc("GET /docs/docs.js", s.docsScript)
 	s.mux.HandleFunc("GET /docs/{file}", s.docsAsset)
 	s.describeRefusals()
+	s.describeEmptyParameters()
 	s.messages()
 	adaptToGenerators(s.api.OpenAPI())
 	s.decimals = decimalsOf(s.api.OpenAPI())

@@ -13,12 +13,14 @@ import (
 // encoding/json parse a time.Time each in another way.
 type SentTime struct {
 	time.Time
+	sent   bool  // no instant stands for absence: each is a legal value
 	broken error // in a body
 }
 
 // UnmarshalText parses a query parameter.
 func (s *SentTime) UnmarshalText(text []byte) (err error) {
 	s.Time, err = metering.ParseTime(string(text))
+	s.sent = true
 	return err
 }
 
@@ -29,12 +31,13 @@ func (s *SentTime) UnmarshalJSON(literal []byte) error {
 		return err
 	}
 	s.Time, s.broken = metering.ParseTime(text)
+	s.sent = true
 	return nil
 }
 
 // pointer returns nil if none was sent.
 func (s *SentTime) pointer() *time.Time {
-	if s == nil {
+	if s == nil || !s.sent {
 		return nil
 	}
 	return &s.Time

@@ -77,6 +77,9 @@ func refuseUnknownQuery(op *huma.Operation, raw string) error {
 		if len(query[name]) > 1 && !isRepeatable(op, name) {
 			return metering.Invalid(location, "must be given once")
 		}
+		if slices.Contains(query[name], "") && !allowsEmpty(op, name) {
+			return metering.Invalid(location, "must not be empty; omit the parameter if it has no value")
+		}
 	}
 	return nil
 }
@@ -119,6 +122,14 @@ func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
 		return metering.Invalid(location, "must not be empty")
 	}
 	return nil
+}
+
+// allowsEmpty reports whether an empty value of a query parameter has a meaning.
+// Any other, as of a variable that is not set, would widen what the request is about.
+func allowsEmpty(op *huma.Operation, name string) bool {
+	return slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
+		return p.In == "query" && p.Name == name && p.AllowEmptyValue
+	})
 }
 
 // offered names the parameters that an operation takes.

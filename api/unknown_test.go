@@ -102,3 +102,44 @@ func openObjects(place string, schema *openapi3.Schema, open map[string]bool) {
 		open[place] = true
 	}
 }
+
+// TestAnEmptyParameterIsRefused: a variable that is not set must not widen what a request is about.
+func TestAnEmptyParameterIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	_, text, err := api.Documents(known)
+	require.NoError(t, err)
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	require.NoError(t, err)
+	tried := 0
+	for path, item := range document.Paths.Map() {
+		for method, op := range item.Operations() {
+			if op.OperationID == "begin-oidc" || op.OperationID == "finish-oidc" {
+				continue // issuers add parameters
+			}
+			good := goodRequest(method, path, op)
+			for _, name := range []string{"external_id", "slug", "id", "tenant_id", "period"} {
+				good = good.with("path", name, goodValue(name))
+			}
+			for _, p := range op.Parameters {
+				if p.Value.In != "query" || p.Value.Name == "group" {
+					continue
+				}
+				schema := p.Value.Schema.Value
+				if p.Value.AllowEmptyValue {
+					require.Equal(t, "group_by", p.Value.Name)
+					continue
+				}
+				require.True(t, !schema.Type.Is("string") || schema.Format == "date-time" || schema.MinLength == 1 || len(schema.Enum) > 0, "%s: %s", op.OperationID, p.Value.Name)
+				problem := b.send(t, method, good.path+"?"+good.with("query", p.Value.Name, "").query.Encode(), "").problem(t, 422, "invalid")
+				require.Equal(t, "query."+p.Value.Name, problem.Errors[0].Location, op.OperationID)
+				require.Contains(t, problem.Detail, "must not be empty", op.OperationID)
+				tried++
+			}
+		}
+	}
+	require.Greater(t, tried, 90)
+	for _, query := range []string{"customer", "customer=", "customer=acme&meter="} {
+		b.send(t, "GET", "/v1/usage/total?"+query, "").problem(t, 422, "invalid")
+	}
+}

@@ -12,17 +12,17 @@ import (
 
 // Span is the part of time that a query is about.
 type Span struct {
-	Start SentTime `query:"start" doc:"The first instant; the start of the current billing period when absent"`
-	End   SentTime `query:"end" doc:"The instant after the last; the end of the current billing period when absent"`
+	Start SentTime `query:"start" doc:"The first instant; the start of the current calendar month of the tenant's time zone when absent"`
+	End   SentTime `query:"end" doc:"The instant after the last; the end of that month when absent"`
 }
 
 // within completes the span to a range: what is absent comes from whole.
 func (s Span) within(whole metering.Range) (metering.Range, error) {
 	r := whole
-	if !s.Start.IsZero() {
+	if s.Start.sent {
 		r.Start = s.Start.Time
 	}
-	if !s.End.IsZero() {
+	if s.End.sent {
 		r.End = s.End.Time
 	}
 	if r.Empty() {
@@ -31,8 +31,8 @@ func (s Span) within(whole metering.Range) (metering.Range, error) {
 	return r, nil
 }
 
-// period is the tenant's current billing period.
-func (s *server) period(ctx context.Context) metering.Range {
+// month returns the current calendar month of the tenant's time zone.
+func (s *server) month(ctx context.Context) metering.Range {
 	return billing.CalendarPeriod(s.Now(), principalOf(ctx).Tenant.Location())
 }
 
@@ -114,7 +114,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	var at usageCursor
-	if at.Range, err = in.Span.within(s.period(ctx)); err != nil {
+	if at.Range, err = in.Span.within(s.month(ctx)); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
@@ -174,7 +174,7 @@ func (s *server) usageSummary(ctx context.Context, in *summaryInput) (*summaryOu
 	if err != nil {
 		return nil, err
 	}
-	span, err := in.Span.within(s.period(ctx))
+	span, err := in.Span.within(s.month(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (s *server) usageTotal(ctx context.Context, in *totalInput) (*totalOutput, 
 	if err != nil {
 		return nil, err
 	}
-	span, err := in.Span.within(s.period(ctx))
+	span, err := in.Span.within(s.month(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func (s *server) usageComparison(ctx context.Context, in *comparisonInput) (*com
 	if err != nil {
 		return nil, err
 	}
-	month := s.period(ctx)
+	month := s.month(ctx)
 	before := billing.CalendarPeriod(month.Start.Add(-time.Microsecond), principalOf(ctx).Tenant.Location())
 	current, err := s.meterTotal(ctx, c, in.Meter, month)
 	if err != nil {

@@ -123,7 +123,7 @@ func TestPagesOfWindowsAreTheWholeInTheEnd(t *testing.T) {
 	seen := make(map[string]int)
 	token := ""
 	for pages := 0; ; pages++ {
-		page := b.usage(t, january+"&page_size=3&page_token="+token)
+		page := b.usage(t, january+"&page_size=3"+token)
 		require.Equal(t, "55", page.Total.String())
 		for _, g := range page.Groups {
 			for _, w := range g.Windows {
@@ -135,7 +135,7 @@ func TestPagesOfWindowsAreTheWholeInTheEnd(t *testing.T) {
 			require.Equal(t, 3, pages)
 			break
 		}
-		token = *page.NextPageToken
+		token = "&page_token=" + *page.NextPageToken
 	}
 	windows := 0
 	for _, g := range whole.Groups {

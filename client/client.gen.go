@@ -6070,7 +6070,7 @@ type ListEventsParams struct {
 	// Start The first instant; when absent, 24 hours before the end, or before now
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; when absent, that after the latest that an event can have now
+	// End The instant after the last; when absent, an hour from now, which no event is after
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
@@ -6214,10 +6214,10 @@ type GetUsageParams struct {
 	// GroupBy Those of the meter's properties by which groups are told apart: repeat the parameter, or separate names by commas. A value that is the name of a property is that property, also if the name has commas. Empty: all is one group; when absent: all properties
 	GroupBy *[]string `form:"group_by,omitempty" json:"group_by,omitempty"`
 
-	// Start The first instant; the start of the current billing period when absent
+	// Start The first instant; the start of the current calendar month of the tenant's time zone when absent
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; the end of the current billing period when absent
+	// End The instant after the last; the end of that month when absent
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
 	// PageSize Windows per page
@@ -6251,10 +6251,10 @@ type ExportUsageParams struct {
 	Customer string                   `form:"customer" json:"customer"`
 	Format   *ExportUsageParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
-	// Start The first instant; 30 days before the end when absent
+	// Start The first instant; when absent, 30 days before the end, or before now
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; now when absent
+	// End The instant after the last; when absent, an hour from now, which no event is after
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
 	// PageSize Events per page
@@ -6272,10 +6272,10 @@ type GetUsageSummaryParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Start The first instant; the start of the current billing period when absent
+	// Start The first instant; the start of the current calendar month of the tenant's time zone when absent
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; the end of the current billing period when absent
+	// End The instant after the last; the end of that month when absent
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
@@ -6287,10 +6287,10 @@ type GetUsageTotalParams struct {
 	// Meter One meter's slug; all meters when absent
 	Meter *string `form:"meter,omitempty" json:"meter,omitempty"`
 
-	// Start The first instant; the start of the current billing period when absent
+	// Start The first instant; the start of the current calendar month of the tenant's time zone when absent
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; the end of the current billing period when absent
+	// End The instant after the last; the end of that month when absent
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 

@@ -83,14 +83,14 @@ func auditFields(e *metering.AuditEntry) []any {
 	return []any{&e.ID, &e.At, &e.Actor, &e.Action, &e.Resource, &e.Reason, &e.Address, &e.RequestID, &e.Before, &e.After}
 }
 
-// AuditFilter is which entries to list; what is empty holds for all.
+// AuditFilter selects entries to list. An empty or nil field selects all.
 type AuditFilter struct {
 	Actor     metering.Actor
 	Action    string // or how it begins
 	Resource  string // or the first of several
 	RequestID string
-	Start     time.Time // from then on
-	End       time.Time // until then; zero: until now
+	Start     *time.Time // from then on
+	End       *time.Time // until then
 }
 
 // List returns up to limit entries from before an entry, newest first; before
@@ -105,12 +105,12 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFil
 		  and starts_with(action, @action)
 		  and (@resource = '' or resource = @resource or starts_with(resource, @resource || ' '))
 		  and (@request = '' or request_id = @request)
-		  and at >= @start
-		  and (@endless or at < @end)
+		  and (@start::timestamptz is null or at >= @start)
+		  and (@end::timestamptz is null or at < @end)
 		order by id desc
 		limit @limit`, pgx.NamedArgs{
 		"tenant": tenant, "before": before, "actor": f.Actor, "action": f.Action, "resource": f.Resource, "request": f.RequestID,
-		"start": f.Start, "end": f.End, "endless": f.End.IsZero(), "limit": limit,
+		"start": f.Start, "end": f.End, "limit": limit,
 	})
 	if err != nil {
 		return nil, coded(err)

@@ -140,8 +140,8 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 	return f, nil
 }
 
-// billingZone returns the time zone whose months are a tenant's billing
-// periods. Billing in another zone would move charges between months.
+// billingZone returns the time zone of a tenant's billing periods. Billing in
+// another zone would move charges between months.
 func billingZone(name string) (*time.Location, error) {
 	zone, err := metering.LoadLocation(name)
 	if err != nil {
@@ -150,13 +150,13 @@ func billingZone(name string) (*time.Location, error) {
 	return zone, nil
 }
 
-// earliestUsage is the first instant whose events can decide the first period
-// of customer c of tenant t. A month is less than 32 days long in every zone.
+// earliestUsage is the first instant at which an event can decide the first
+// period of customer c of tenant t. A month is shorter than 32 days in every zone.
 const earliestUsage = `(c.created_at - t.grace - interval '32 days')`
 
-// addEarlyEvents reads the early events of a tenant's customers whose first
-// period is not decided, by the months of the tenant's zone. Go computes the
-// months: PostgreSQL may know other zones, or other rules of the same zone.
+// addEarlyEvents reads the early events of the customers without a decided first
+// period, by the months of the tenant's zone. All customers are of one tenant. Go
+// computes the months: PostgreSQL may know other zones, or other rules of a zone.
 func addEarlyEvents(ctx context.Context, q querier, tenant metering.TenantID, all []*customerFacts) error {
 	undecided := make(map[metering.CustomerID]*customerFacts)
 	var created []time.Time

@@ -8034,7 +8034,7 @@ export interface operations {
                 idempotency_key?: string;
                 /** @description The first instant; when absent, 24 hours before the end, or before now */
                 start?: string;
-                /** @description The instant after the last; when absent, that after the latest that an event can have now */
+                /** @description The instant after the last; when absent, an hour from now, which no event is after */
                 end?: string;
             };
             header?: never;
@@ -10118,9 +10118,9 @@ export interface operations {
                 granularity?: "hour" | "day" | "week" | "month";
                 /** @description Those of the meter's properties by which groups are told apart: repeat the parameter, or separate names by commas. A value that is the name of a property is that property, also if the name has commas. Empty: all is one group; when absent: all properties */
                 group_by?: string[];
-                /** @description The first instant; the start of the current billing period when absent */
+                /** @description The first instant; the start of the current calendar month of the tenant's time zone when absent */
                 start?: string;
-                /** @description The instant after the last; the end of the current billing period when absent */
+                /** @description The instant after the last; the end of that month when absent */
                 end?: string;
                 /** @description Windows per page */
                 page_size?: number;
@@ -10252,9 +10252,9 @@ export interface operations {
                 /** @description The customer's external ID */
                 customer: string;
                 format?: "json" | "csv";
-                /** @description The first instant; 30 days before the end when absent */
+                /** @description The first instant; when absent, 30 days before the end, or before now */
                 start?: string;
-                /** @description The instant after the last; now when absent */
+                /** @description The instant after the last; when absent, an hour from now, which no event is after */
                 end?: string;
                 /** @description Events per page */
                 page_size?: number;
@@ -10306,9 +10306,9 @@ export interface operations {
             query: {
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description The first instant; the start of the current billing period when absent */
+                /** @description The first instant; the start of the current calendar month of the tenant's time zone when absent */
                 start?: string;
-                /** @description The instant after the last; the end of the current billing period when absent */
+                /** @description The instant after the last; the end of that month when absent */
                 end?: string;
             };
             header?: never;
@@ -10353,9 +10353,9 @@ export interface operations {
                 customer: string;
                 /** @description One meter's slug; all meters when absent */
                 meter?: string;
-                /** @description The first instant; the start of the current billing period when absent */
+                /** @description The first instant; the start of the current calendar month of the tenant's time zone when absent */
                 start?: string;
-                /** @description The instant after the last; the end of the current billing period when absent */
+                /** @description The instant after the last; the end of that month when absent */
                 end?: string;
             };
             header?: never;

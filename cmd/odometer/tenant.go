@@ -35,7 +35,7 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	var err error
 	flags.Visit(func(given *flag.Flag) {
 		if given.Name == "owner-email" && *ownerEmail == "" {
-			err = metering.Invalid("owner-email", "must not be empty; leave it out for a tenant without members")
+			err = metering.Invalid("owner-email", "must not be empty; omit the flag for a tenant without members")
 		}
 	})
 	if err != nil {

@@ -114,8 +114,8 @@ func showAttention(i db.AttentionItem) attentionItem {
 type retryFailedInput struct {
 	Repeatable
 	Body struct {
-		Cause     string   `json:"cause,omitempty" maxLength:"1000" doc:"Only customers whose last sync has failed of this; absent: of anything" example:"the webhook answered 400"`
-		Customers []string `json:"customers,omitempty" maxItems:"1000" doc:"Only these customers, by external ID; absent: all" example:"[\"acme\"]"`
+		Cause     string   `json:"cause,omitempty" minLength:"1" maxLength:"1000" doc:"Only customers whose last sync has failed of this; absent: of anything" example:"the webhook answered 400"`
+		Customers []string `json:"customers,omitempty" minItems:"1" maxItems:"1000" doc:"Only these customers, by external ID; absent: all" example:"[\"acme\"]"`
 	}
 }
 

@@ -56,6 +56,10 @@ func TestWhatNeedsAttentionIsCountedAndPaged(t *testing.T) {
 	require.EqualValues(t, 3, none.TotalItems, "counts are of all kinds")
 	b.send(t, "GET", "/v1/billing/attention?cause=%00", "").problem(t, 422, "invalid")
 	b.send(t, "POST", "/v1/billing/attention/retry", `{"customers":["a","b\u0000"]}`).problem(t, 422, "invalid")
+	for body, field := range map[string]string{`{"cause":""}`: "body.cause", `{"customers":[]}`: "body.customers"} {
+		p := b.send(t, "POST", "/v1/billing/attention/retry", body).problem(t, 422, "invalid")
+		require.Equal(t, field, p.Errors[0].Location, "it would retry all")
+	}
 	b.send(t, "GET", "/v1/billing/attention?kind=bored", "").problem(t, 422, "invalid")
 	b.send(t, "GET", "/v1/billing/attention?kind=sync_failed&page_token="+*first.NextPageToken, "").problem(t, 422, "invalid")
 }

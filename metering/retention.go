@@ -22,6 +22,18 @@ const (
 
 // ParseRetention reads whole days such as 400d, or a duration such as 9600h.
 func ParseRetention(text string) (Retention, error) {
+	length, err := ParseDays(text)
+	if err != nil {
+		return 0, err
+	}
+	if length < MinRetention {
+		return 0, errors.New("must be 35d or longer")
+	}
+	return Retention(length), nil
+}
+
+// ParseDays reads whole days such as 400d, or a duration such as 9600h.
+func ParseDays(text string) (time.Duration, error) {
 	length, err := time.ParseDuration(text)
 	if number, ok := strings.CutSuffix(text, "d"); ok {
 		var days uint64
@@ -31,10 +43,15 @@ func ParseRetention(text string) (Retention, error) {
 	if err != nil {
 		return 0, errors.New("must be a duration such as 400d or 9600h")
 	}
-	if length < MinRetention {
-		return 0, errors.New("must be 35d or longer")
+	return length, nil
+}
+
+// FormatDays returns the text that ParseDays reads: whole days if it can.
+func FormatDays(length time.Duration) string {
+	if length%(24*time.Hour) != 0 {
+		return length.String()
 	}
-	return Retention(length), nil
+	return strconv.FormatInt(int64(length/(24*time.Hour)), 10) + "d"
 }
 
 // Cutoff is the instant before which events need not be kept.

@@ -3,37 +3,77 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	namespacepb "go.temporal.io/api/namespace/v1"
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/workflows"
 )
 
-// retention is how long operators can look at runs that have ended. What must
-// outlive it is in the database.
-const retention = 90 * 24 * time.Hour
+// NamespaceRetention is how long operators can read finished runs. Data that
+// must outlive it is in the database.
+const NamespaceRetention = 90 * 24 * time.Hour
 
-// prepareNamespace makes runs findable, and keeps them for long enough to be
-// looked at. Syncs work without either, so that a refusal is a warning.
-func prepareNamespace(ctx context.Context, config Config) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+const namespaceTimeout = 10 * time.Second
+
+// PrepareNamespace registers the search attributes and lengthens the retention
+// of an existing namespace; it never shortens the retention. It returns the
+// retention before and after.
+func PrepareNamespace(ctx context.Context, temporal client.Client, namespace string, retention time.Duration) (before, after time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
-	if err := registerSearchAttributes(ctx, config); err != nil {
+	before, err = readRetention(ctx, temporal, namespace)
+	if err != nil {
+		return 0, 0, fmt.Errorf("read namespace %s: %w", namespace, err)
+	}
+	after = before
+	if err := registerSearchAttributes(ctx, temporal, namespace); err != nil {
+		return before, after, fmt.Errorf("register search attributes in namespace %s: %w", namespace, err)
+	}
+	if before >= retention {
+		return before, after, nil
+	}
+	_, err = temporal.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
+		Namespace: namespace,
+		Config:    &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(retention)},
+	})
+	if err != nil {
+		return before, after, fmt.Errorf("lengthen the retention of namespace %s: %w", namespace, err)
+	}
+	return before, retention, nil
+}
+
+// checkNamespace registers the search attributes, and warns if the namespace
+// deletes finished runs early. The worker changes no retention: longer
+// retention costs storage, and other services can share the namespace.
+func checkNamespace(ctx context.Context, config Config) {
+	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
+	defer cancel()
+	namespace := config.namespace()
+	if err := registerSearchAttributes(ctx, config.Temporal, namespace); err != nil {
 		config.Log.WarnContext(ctx, "search attributes could not be registered: runs start without them", "error", err)
 	}
-	if err := lengthenRetention(ctx, config); err != nil {
-		config.Log.WarnContext(ctx, "the namespace keeps ended runs for less than 90 days", "error", err)
+	retention, err := readRetention(ctx, config.Temporal, namespace)
+	switch {
+	case err != nil:
+		config.Log.WarnContext(ctx, "the retention of the namespace could not be read", "namespace", namespace, "error", err)
+	case retention < NamespaceRetention:
+		config.Log.WarnContext(ctx, "the namespace keeps finished runs for less than 90 days; the command lengthens its retention",
+			"namespace", namespace, "retention", metering.FormatDays(retention),
+			"command", "TEMPORAL_NAMESPACE="+namespace+" odometer temporal prepare --retention "+metering.FormatDays(NamespaceRetention))
 	}
 }
 
-func registerSearchAttributes(ctx context.Context, config Config) error {
-	_, err := config.Temporal.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
-		Namespace:        config.namespace(),
+func registerSearchAttributes(ctx context.Context, temporal client.Client, namespace string) error {
+	_, err := temporal.OperatorService().AddSearchAttributes(ctx, &operatorservice.AddSearchAttributesRequest{
+		Namespace:        namespace,
 		SearchAttributes: workflows.SearchAttributes(),
 	})
 	var exists *serviceerror.AlreadyExists
@@ -43,20 +83,10 @@ func registerSearchAttributes(ctx context.Context, config Config) error {
 	return err
 }
 
-func lengthenRetention(ctx context.Context, config Config) error {
-	described, err := config.Temporal.WorkflowService().DescribeNamespace(ctx,
-		&workflowservice.DescribeNamespaceRequest{Namespace: config.namespace()})
-	if err != nil {
-		return err
-	}
-	if described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration() >= retention {
-		return nil
-	}
-	_, err = config.Temporal.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
-		Namespace: config.namespace(),
-		Config:    &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(retention)},
-	})
-	return err
+func readRetention(ctx context.Context, temporal client.Client, namespace string) (time.Duration, error) {
+	described, err := temporal.WorkflowService().DescribeNamespace(ctx,
+		&workflowservice.DescribeNamespaceRequest{Namespace: namespace})
+	return described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration(), err
 }
 
 func (c Config) namespace() string {

@@ -1,7 +1,9 @@
 package worker_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -11,17 +13,53 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/worker"
 )
 
-func TestAWorkerMakesRunsFindableAndKeepsThemForAQuarter(t *testing.T) {
+func TestAWorkerLeavesTheRetentionAndNamesTheCommand(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	var log bytes.Buffer
+	s.log = slog.New(slog.NewJSONHandler(&log, nil))
+	s.work()()
+	require.Equal(t, 24*time.Hour, s.retention())
+	require.Contains(t, log.String(), `"namespace":"`+s.namespace+`","retention":"1d","command":"TEMPORAL_NAMESPACE=`+s.namespace+` odometer temporal prepare --retention 90d"`)
+
+	_, _, err := worker.PrepareNamespace(t.Context(), s.temporal, s.namespace, worker.NamespaceRetention)
+	require.NoError(t, err)
+	log.Reset()
+	s.work()()
+	require.NotContains(t, log.String(), "retention")
+}
+
+func TestPreparingANamespaceNeverShortensItsRetention(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	const day = 24 * time.Hour
+	for _, c := range []struct{ asked, before, after time.Duration }{
+		{90 * day, day, 90 * day},
+		{90 * day, 90 * day, 90 * day},
+		{365 * day, 90 * day, 365 * day},
+		{90 * day, 365 * day, 365 * day},
+	} {
+		before, after, err := worker.PrepareNamespace(t.Context(), s.temporal, s.namespace, c.asked)
+		require.NoError(t, err)
+		require.Equal(t, []time.Duration{c.before, c.after, c.after}, []time.Duration{before, after, s.retention()})
+	}
+}
+
+func (s *system) retention() time.Duration {
+	s.Helper()
+	described, err := s.temporal.WorkflowService().DescribeNamespace(s.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})
+	require.NoError(s, err)
+	return described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
+}
+
+func TestAWorkerMakesRunsFindable(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
 	s.work()()
-	s.work() // a second worker finds it done
-	described, err := s.temporal.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})
-	require.NoError(t, err)
-	require.Equal(t, 90*24*time.Hour, described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration())
-
+	s.work() // a second worker finds the attributes registered
 	s.use("1")
 	require.Equal(t, metering.SyncSucceeded, s.await(s.request()).Status)
 	query := fmt.Sprintf("OdometerCustomer = '%s' and OdometerTenant = '%s' and OdometerOutcome = 'succeeded' and OdometerTrigger = 'manual' and OdometerPeriod = '%s'",

@@ -52,7 +52,7 @@ func Run(ctx context.Context, config Config) error {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	prepareNamespace(ctx, config)
+	checkNamespace(ctx, config)
 
 	do := activities.New(activities.Config{
 		Store: config.Store, Keyring: config.Keyring, Webhook: webhook.New(config.Guard), Providers: config.Providers, Retention: config.Retention,

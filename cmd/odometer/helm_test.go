@@ -39,7 +39,7 @@ temporal: { address: "odometer.a1b2c.tmprl.cloud:7233", namespace: odometer.a1b2
 	everything = `
 image: { digest: "sha256:` + "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" + `", pullSecrets: [registry] }
 database: { caSecret: odometer-database-ca }
-temporal: { uiURL: "https://cloud.temporal.io", apiKey: { secret: temporal }, tls: { secret: temporal-tls, serverCA: true } }
+temporal: { prepare: true, uiURL: "https://cloud.temporal.io", apiKey: { secret: temporal }, tls: { secret: temporal-tls, serverCA: true } }
 redis: { secret: redis }
 env: { EVENT_RETENTION: 400d, LOG_LEVEL: warn, TEMPORAL_TLS_SERVER_NAME: temporal }
 api: { replicas: null, env: { LOG_LEVEL: debug, TRUSTED_PROXIES: "10.0.0.0/8,fd00::/8", CALLS_PER_MINUTE: "6000000" } }
@@ -430,6 +430,30 @@ func TestChartMigratesBeforeAnythingElse(t *testing.T) {
 			require.Equal(t, "odometer", made.one(t, "Deployment", "odometer-"+process).pod().ServiceAccountName)
 		}
 	})
+}
+
+func TestChartPreparesTheNamespaceIfItsValuesSay(t *testing.T) {
+	t.Parallel()
+	few, err := render(t, smallest)
+	require.NoError(t, err)
+	require.Len(t, few.one(t, "Job", "odometer-migrate").pod().Containers, 1)
+
+	all, err := render(t, smallest, everything)
+	require.NoError(t, err)
+	containers := all.one(t, "Job", "odometer-migrate").pod().Containers
+	require.Len(t, containers, 2)
+	require.Equal(t, []string{"odometer", "temporal", "prepare"}, containers[1].Command)
+	require.Equal(t, containers[0].Image, containers[1].Image)
+	of := func(c container) (variables []any) {
+		for _, variable := range c.Env {
+			if strings.HasPrefix(variable.Name, "TEMPORAL_") {
+				variables = append(variables, variable)
+			}
+		}
+		return variables
+	}
+	require.Equal(t, of(all.container(t, "worker")), of(containers[1]))
+	require.Len(t, containers[1].Env, len(of(containers[1])), "it is given no database and no secret of Odometer")
 }
 
 // TestChartSelectsItsPods: a selector that selects nothing, or pods of the other process, is valid too.

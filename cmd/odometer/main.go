@@ -19,6 +19,7 @@ const usage = `odometer meters usage and syncs it to billing providers.
   odometer api              serve the HTTP API
   odometer worker           run the Temporal worker
   odometer migrate          bring the database's schema up to date
+  odometer temporal prepare register search attributes in the Temporal namespace and lengthen its retention
   odometer tenant create    make a tenant, its first admin key and its owner
   odometer restored         say that the database was restored from a backup
   odometer rotate-secrets   seal every secret under the first of the encryption keys
@@ -86,6 +87,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 		return printDocument(out, args[1:])
 	case len(args) >= 2 && args[0] == "audit" && args[1] == "verify":
 		return verifyAudit(ctx, env, args[2:], out)
+	case len(args) >= 2 && args[0] == "temporal" && args[1] == "prepare":
+		return prepareTemporal(ctx, env, args[2:], out)
 	case len(args) >= 2 && args[0] == "tenant" && args[1] == "create":
 		return createTenant(ctx, env, args[2:], in, out)
 	}

@@ -85,7 +85,7 @@ func TestOdometersSettingsAreOneList(t *testing.T) {
 		require.Contains(t, read(t, "docs/operating.md"), "| `"+name[1]+"` |")
 	}
 	require.Greater(t, len(known), 10)
-	for _, service := range []string{"migrate", "api", "worker"} {
+	for _, service := range []string{"migrate", "temporal-prepare", "api", "worker"} {
 		for name := range loadCompose(t).Services[service].Environment {
 			if strings.HasPrefix(name, "TEMPORAL_") {
 				name = "TEMPORAL_…"
@@ -130,7 +130,7 @@ func upByHand(t testing.TB) *hand {
 	h.here = strings.NewReplacer(
 		written("migrate"), database, written("api"), dbtest.As(t, database, dbtest.Roles.API), written("worker"), dbtest.As(t, database, dbtest.Roles.Worker),
 		"temporal:7233", temporal, "/var/lib/odometer-demo", t.TempDir())
-	for _, name := range []string{"api", "worker"} {
+	for _, name := range []string{"temporal-prepare", "api", "worker"} {
 		h.project.Services[name].Environment["TEMPORAL_NAMESPACE"] = &namespace
 	}
 	h.start("demo")

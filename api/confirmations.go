@@ -93,10 +93,10 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 // periods that it applies to. Amounts are not signed: usage changes them all the time.
 func (s *server) confirmationToken(ctx context.Context, change any, impact db.Impact) (string, error) {
 	signed, err := json.Marshal(struct {
-		Tenant   metering.TenantID
-		Change   any
-		Revision int64
-		Periods  []metering.Range
+		Tenant   metering.TenantID `json:"tenant"`
+		Change   any               `json:"change"`
+		Revision int64             `json:"revision"`
+		Periods  []metering.Range  `json:"periods"`
 	}{principalOf(ctx).Tenant.ID, change, impact.Revision, impact.Ranges})
 	if err != nil {
 		return "", fmt.Errorf("sign confirmation: %w", err)

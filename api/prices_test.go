@@ -103,7 +103,7 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	b.ingest(t, "/v1/events", `{"customer_id":"a","event_type":"stored","value":4}`)
 	b.meter(t, "storage", "stored")
 	c = b.unconfirmed(t, "PUT", "/v1/meters/storage/pricing", `{"overage_rate":2}`)
-	require.Equal(t, "", changesOf(c))
+	require.Empty(t, changesOf(c))
 	require.Equal(t, []string{"storage"}, c.Uncounted)
 	b.send(t, "POST", "/v1/meters/storage/pricing/preview", `{"overage_rate":2}`).problem(t, 503, "meter_backfilling")
 }

@@ -47,8 +47,9 @@ func LoadLocation(name string) (*time.Location, error) {
 	if name == "UTC" {
 		return time.UTC, nil
 	}
-	if loaded, ok := loadedZones.Load(name); ok {
-		return loaded.(*time.Location), nil
+	loaded, _ := loadedZones.Load(name)
+	if location, ok := loaded.(*time.Location); ok {
+		return location, nil
 	}
 	file, known := zoneFiles()[name]
 	if !known {

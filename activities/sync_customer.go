@@ -94,8 +94,8 @@ type FinishSyncInput struct {
 	Reports []uuid.UUID `json:"reports"`
 }
 
-// FinishSyncResult says whether other requests are open, and what of
-// the customer's closed periods is not settled with the provider's invoices.
+// FinishSyncResult reports whether other requests are open, and which of the customer's
+// closed periods are not settled with the provider's invoices.
 type FinishSyncResult struct {
 	More       bool         `json:"more"`
 	Unresolved []Unresolved `json:"unresolved,omitempty"`

@@ -15,12 +15,12 @@ import (
 func (s *server) attention() {
 	const path = "/v1/billing/attention"
 	huma.Register(s.api, get("list-attention", path, BillingRead, "List what needs attention",
-		"What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand "+
-			"together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; "+
+		"Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand "+
+			"together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; "+
 			"sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour."), s.listAttention)
 	huma.Register(s.api, accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync has failed",
 		"Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. "+
-			"A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.")), s.retryFailed)
+			"A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.")), s.retryFailed)
 }
 
 type attentionItem struct {
@@ -32,7 +32,7 @@ type attentionItem struct {
 	Amounts   []money            `json:"amounts" doc:"The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period"`
 	Since     time.Time          `json:"since" doc:"Of a failed sync: since when all of the customer's have failed"`
 	Until     *time.Time         `json:"until" doc:"When it is too late; null: never"`
-	Action    string             `json:"action" doc:"What to do about it" example:"Do what the cause says, and sync the customer again."`
+	Action    string             `json:"action" doc:"What to do about it" example:"Fix the cause, then sync the customer again."`
 	URL       string             `json:"url" doc:"Where this API says more" example:"/v1/billing/holds/hld_42"`
 	Syncing   bool               `json:"syncing" doc:"Whether a sync of the customer is open"`
 }
@@ -121,7 +121,7 @@ type retryFailedInput struct {
 
 type retriedSyncs struct {
 	Customers int `json:"customers" doc:"Of which a sync was requested"`
-	Joined    int `json:"joined" doc:"Of them, those of whom one was requested before and has not begun: that one answers this request too"`
+	Joined    int `json:"joined" doc:"Of them, those with a request that was already waiting: its sync answers this request too"`
 	Remaining int `json:"remaining" doc:"Customers beyond the 10,000 of one request: send another under another Idempotency-Key"`
 }
 

@@ -105,10 +105,9 @@ func (b *body) Read(p []byte) (int, error) {
 // Close leaves the rest of the body to drain. The server closes its body itself.
 func (b *body) Close() error { return nil }
 
-// drain reads the rest of a body that was answered before its end, and keeps none of it. A
-// client that sends the whole of a body before it reads would see a broken connection, not
-// the answer. It waits as long as for any body, and not for a client that waits for a
-// 100 Continue.
+// drain discards the rest of a body that was answered early, up to mostDrained bytes.
+// Otherwise a client that sends the whole body before it reads would see a broken
+// connection. It skips a client that still waits for 100 Continue.
 func (b *body) drain(r *http.Request) {
 	waits := b.read == 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue")
 	rest := b.declared - b.read

@@ -105,8 +105,8 @@ const byExternalID = "by-external-id"
 
 // CustomerPath names a customer in a path.
 type CustomerPath struct {
-	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID, or by-external-id: it stands for the external_id of the query"`
-	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .."`
+	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID. by-external-id: the query parameter external_id has it"`
+	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .."`
 }
 
 // externalID returns the external ID that the path or the query has.

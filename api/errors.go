@@ -44,7 +44,7 @@ var kinds = map[metering.Code]kind{
 	codeNotAcceptable:           {406, "Not acceptable", "This service answers with application/json.", 0},
 	codeTimeout:                 {408, "Request timeout", "Send the whole body within the time limit.", 0},
 	metering.CodeConflict:       {409, "Conflict", "It exists already, or its state does not allow the change.", 0},
-	codeConfirmation:            {409, "Confirmation required", "The change would be charged in billing periods that have begun. Nothing was changed. confirmation says for how many customers, in which periods and by how much; send the same request with confirm set to confirmation.token to apply it. If another change came first, or another period has begun, the answer is 409 again, with what it changes by then.", 0},
+	codeConfirmation:            {409, "Confirmation required", "The change affects billing periods that have begun. Nothing was changed. confirmation says for how many customers, in which periods and by how much; send the same request with confirm set to confirmation.token to apply it. If another change came first, or another period has begun, the answer is 409 again, with what it changes by then.", 0},
 	metering.CodePaused:         {409, "Paused", "An operator has paused the customer. Resume it with POST /v1/billing/syncs/{id}/resume first.", 0},
 	metering.CodeNoProvider:     {409, "No billing provider", "Save a billing provider with PUT /v1/billing/provider first.", 0},
 	metering.CodeTooLarge:       {413, "Request too large", "Send less at once. Nothing was stored.", 0},

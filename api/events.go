@@ -209,9 +209,9 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		eventType := events[i].EventType
 		switch {
 		case outcome.Archived != "":
-			once(eventType, "the meter of event type %q is archived: the event is stored, and counted once meter %q is unarchived or another meter for the type exists", eventType, outcome.Archived)
+			once(eventType, "the meter of event type %q is archived: the event is stored, and will be counted when meter %q is unarchived or another meter for the type exists", eventType, outcome.Archived)
 		case outcome.Unmetered:
-			once(eventType, "unrecognized event type %q: it is stored, and counted once a meter for it exists", eventType)
+			once(eventType, "unrecognized event type %q: it is stored, and will be counted when a meter for it exists", eventType)
 		}
 		for _, property := range outcome.Ungrouped {
 			once(eventType+"\x00"+property, "events[%d] has no property %q, which a meter of event type %q groups by: it counts in the group null", indexes[i], property, eventType)

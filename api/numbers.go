@@ -23,7 +23,7 @@ const (
 	asStrings = "string"
 )
 
-// chooseNumbers has the response written as the request's numbersHeader says.
+// chooseNumbers makes the response writer quote decimals if numbersHeader is asStrings.
 func (s *server) chooseNumbers(ctx huma.Context, next func(huma.Context)) {
 	x := exchangeOf(ctx.Context())
 	decimals := s.decimals[ctx.Operation().OperationID]
@@ -51,7 +51,7 @@ type decimalPlan struct {
 	items   *decimalPlan            // of an array
 }
 
-// decimalsOf are the plans of the operations' JSON responses that have decimals,
+// decimalsOf returns the plans of the operations' JSON responses that have decimals,
 // by operation and status.
 func decimalsOf(document *huma.OpenAPI) map[string]map[string]*decimalPlan {
 	plans := planner{document.Components.Schemas.Map(), map[*huma.Schema]*decimalPlan{}}
@@ -229,9 +229,9 @@ func (q *decimalQuoter) value() *decimalPlan {
 	return q.field
 }
 
-// stringsDocument is the OpenAPI document of clients that choose strings: it is
-// the other one with another type for the decimals of responses, and the header
-// as a required parameter of the operations that have any.
+// stringsDocument returns the OpenAPI document for clients that choose strings. In it
+// the decimals of responses are strings, and the operations that return decimals
+// require the header.
 func stringsDocument(document *huma.OpenAPI) ([]byte, error) {
 	text, err := document.MarshalJSON()
 	if err != nil {

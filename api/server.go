@@ -183,8 +183,8 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices",
 		"The price that holds now and all versions: past, present and scheduled ones."), s.getPricing)
 	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",
-		"A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, "+
-			"the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm."), s.setPricing)
+		"A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. "+
+			"If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.setPricing)
 	huma.Register(s.api, post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview what a price would change",
 		"Nothing is set. It takes the body that sets a price."), s.previewPricing)
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's price that has not begun",
@@ -207,7 +207,7 @@ func (s *server) routes() {
 		"The plan that charges the current billing period, and every assignment in the order in which they hold."), s.getCustomerProduct)
 	huma.Register(s.api, put("assign-product", "/v1/customers/{external_id}/product", PricingWrite, "Assign a plan to a customer",
 		"From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. "+
-			"If it charges a begun billing period in another way, the answer is 409 with a confirmation."), s.assignProduct)
+			"If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.assignProduct)
 
 	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event",
 		"What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.")), s.ingestEvent)

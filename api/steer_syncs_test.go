@@ -114,7 +114,7 @@ func TestASyncIsSteeredAndItIsWrittenDownByWhom(t *testing.T) {
 	b.provided(t)
 	first := b.openSync(t)
 	joined := b.openSync(t)
-	require.Equal(t, []string{first.Id, "The customer's sync was requested before and has not begun. It answers this request too."}, []string{joined.Id, *joined.Note})
+	require.Equal(t, []string{first.Id, "An earlier request for this customer was waiting when this one came. Its sync answers this request too."}, []string{joined.Id, *joined.Note})
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
 	_, err = b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, b.now())

@@ -61,7 +61,7 @@ type syncRun struct {
 	Lines        []syncLine          `json:"lines" doc:"What the run reported, and what it found up to date"`
 	Excluded     []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
 	StatusURL    string              `json:"status_url" doc:"Where the run can be read again"`
-	Note         string              `json:"note,omitempty" doc:"Of a request that was not the first one: why it is answered by a sync that was requested before it" example:"The customer's sync was requested before and has not begun. It answers this request too."`
+	Note         string              `json:"note,omitempty" doc:"Present if the request joined an earlier one: its sync answers both" example:"An earlier request for this customer was waiting when this one came. Its sync answers this request too."`
 
 	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read"`
 	*SyncProgress
@@ -130,8 +130,8 @@ type syncOutput struct {
 	Body   syncRun
 }
 
-// joinedNote is the note of a request that joins the one that waits.
-const joinedNote = "The customer's sync was requested before and has not begun. It answers this request too."
+// joinedNote is the note of a request that joined a waiting one.
+const joinedNote = "An earlier request for this customer was waiting when this one came. Its sync answers this request too."
 
 // syncBilling asks for a pass over the customer's usage and waits for it for
 // a while. The request is a row first, so that it outlives this process; only

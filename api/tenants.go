@@ -54,7 +54,7 @@ type updateTenantInput struct {
 		GraceHours        *int                 `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy `json:"late_policy,omitempty"`
 		RequestsPerMinute *int                 `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
-		Strict            *bool                `json:"strict,omitempty" doc:"true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and is counted once a meter exists"`
+		Strict            *bool                `json:"strict,omitempty" doc:"true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and will be counted when a meter exists"`
 		V1BodylessWrites  *bool                `json:"v1_bodyless_writes,omitempty" doc:"true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead"`
 		InvoiceHold       *invoiceHoldChange   `json:"invoice_hold,omitempty"`
 	}

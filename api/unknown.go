@@ -144,8 +144,8 @@ func offered(op *huma.Operation) string {
 	return "; available: " + strings.Join(names, ", ")
 }
 
-// queryParameters names the parameters of an operation's query, except those
-// that begin with groupPrefix.
+// queryParameters returns the names of an operation's query parameters without
+// groupParameter.
 func queryParameters(op *huma.Operation) (names []string) {
 	for _, p := range op.Parameters {
 		if p.In == "query" && p.Name != groupParameter {

@@ -82,7 +82,7 @@ type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days, weeks and months are those of the tenant's time zone; weeks begin on Monday"`
-	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Those of the meter's properties by which groups are told apart: repeat the parameter, or separate names by commas. A value that is the name of a property is that property, also if the name has commas. Empty: all is one group; when absent: all properties" example:"[\"model\"]"`
+	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Properties to group by. Repeat the parameter or separate names by commas; a name with commas needs a parameter of its own. Empty: one group. Absent: all properties of the meter" example:"[\"model\"]"`
 	Span
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Windows per page"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`

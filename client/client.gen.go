@@ -2543,7 +2543,7 @@ type AttentionCustomer struct {
 type AttentionItem struct {
 	// Action What to do about it
 	//
-	// Examples: Do what the cause says, and sync the customer again.
+	// Examples: Fix the cause, then sync the customer again.
 	Action string `json:"action"`
 
 	// Amounts The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period
@@ -4842,7 +4842,7 @@ type RetriedSyncs struct {
 	// Customers Of which a sync was requested
 	Customers int64 `json:"customers"`
 
-	// Joined Of them, those of whom one was requested before and has not begun: that one answers this request too
+	// Joined Of them, those with a request that was already waiting: its sync answers this request too
 	Joined int64 `json:"joined"`
 
 	// Remaining Customers beyond the 10,000 of one request: send another under another Idempotency-Key
@@ -5496,9 +5496,9 @@ type SyncRun struct {
 	// NextAttemptAt Absent while it is being tried or paused, where it is not known, and in the list
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
-	// Note Of a request that was not the first one: why it is answered by a sync that was requested before it
+	// Note Present if the request joined an earlier one: its sync answers both
 	//
-	// Examples: The customer's sync was requested before and has not begun. It answers this request too.
+	// Examples: An earlier request for this customer was waiting when this one came. Its sync answers this request too.
 	Note  *string    `json:"note,omitempty"`
 	Pause *SyncPause `json:"pause,omitempty"`
 
@@ -5627,7 +5627,7 @@ type UpdateTenant struct {
 	Name              *string                 `json:"name,omitempty"`
 	RequestsPerMinute *int64                  `json:"requests_per_minute,omitempty"`
 
-	// Strict true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and is counted once a meter exists
+	// Strict true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and will be counted when a meter exists
 	Strict *bool `json:"strict,omitempty"`
 
 	// Timezone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
@@ -6018,37 +6018,37 @@ type GetCustomerByIdParams struct {
 
 // ArchiveCustomerParams defines parameters for ArchiveCustomer.
 type ArchiveCustomerParams struct {
-	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // EraseCustomerParams defines parameters for EraseCustomer.
 type EraseCustomerParams struct {
-	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetCustomerProductParams defines parameters for GetCustomerProduct.
 type GetCustomerProductParams struct {
-	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // AssignProductParams defines parameters for AssignProduct.
 type AssignProductParams struct {
-	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
 type UnarchiveCustomerParams struct {
-	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UpsertCustomerParams defines parameters for UpsertCustomer.
 type UpsertCustomerParams struct {
-	// ExternalId The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and ..
+	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
@@ -6211,7 +6211,7 @@ type GetUsageParams struct {
 	// Granularity Days, weeks and months are those of the tenant's time zone; weeks begin on Monday
 	Granularity *GetUsageParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
 
-	// GroupBy Those of the meter's properties by which groups are told apart: repeat the parameter, or separate names by commas. A value that is the name of a property is that property, also if the name has commas. Empty: all is one group; when absent: all properties
+	// GroupBy Properties to group by. Repeat the parameter or separate names by commas; a name with commas needs a parameter of its own. Empty: one group. Absent: all properties of the meter
 	GroupBy *[]string `form:"group_by,omitempty" json:"group_by,omitempty"`
 
 	// Start The first instant; the start of the current calendar month of the tenant's time zone when absent
@@ -6973,14 +6973,14 @@ type ClientInterface interface {
 
 	// ListAttention List what needs attention
 	//
-	// What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+	// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
 	//
 	// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 	ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetryFailedSyncsWithBody Sync every customer whose last sync has failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -6989,7 +6989,7 @@ type ClientInterface interface {
 
 	// RetryFailedSyncs Sync every customer whose last sync has failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7411,7 +7411,7 @@ type ClientInterface interface {
 
 	// AssignProductWithBody Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7420,7 +7420,7 @@ type ClientInterface interface {
 
 	// AssignProduct Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7672,7 +7672,7 @@ type ClientInterface interface {
 
 	// SetPricingWithBody Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7681,7 +7681,7 @@ type ClientInterface interface {
 
 	// SetPricing Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8505,7 +8505,7 @@ func (c *Client) EndSession(ctx context.Context, id string, reqEditors ...Reques
 
 // ListAttention List what needs attention
 //
-// What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
 //
 // Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8522,7 +8522,7 @@ func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams,
 
 // RetryFailedSyncsWithBody Sync every customer whose last sync has failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8541,7 +8541,7 @@ func (c *Client) RetryFailedSyncsWithBody(ctx context.Context, params *RetryFail
 
 // RetryFailedSyncs Sync every customer whose last sync has failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9483,7 +9483,7 @@ func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, para
 
 // AssignProductWithBody Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9502,7 +9502,7 @@ func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, p
 
 // AssignProduct Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10054,7 +10054,7 @@ func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...Requ
 
 // SetPricingWithBody Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10073,7 +10073,7 @@ func (c *Client) SetPricingWithBody(ctx context.Context, slug string, contentTyp
 
 // SetPricing Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -17687,7 +17687,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListAttentionWithResponse List what needs attention
 	//
-	// What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+	// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17696,7 +17696,7 @@ type ClientWithResponsesInterface interface {
 
 	// RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync has failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17705,7 +17705,7 @@ type ClientWithResponsesInterface interface {
 
 	// RetryFailedSyncsWithResponse Sync every customer whose last sync has failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18173,7 +18173,7 @@ type ClientWithResponsesInterface interface {
 
 	// AssignProductWithBodyWithResponse Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18182,7 +18182,7 @@ type ClientWithResponsesInterface interface {
 
 	// AssignProductWithResponse Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18452,7 +18452,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPricingWithBodyWithResponse Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18461,7 +18461,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPricingWithResponse Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -25232,7 +25232,7 @@ func (c *ClientWithResponses) EndSessionWithResponse(ctx context.Context, id str
 
 // ListAttentionWithResponse List what needs attention
 //
-// What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25247,7 +25247,7 @@ func (c *ClientWithResponses) ListAttentionWithResponse(ctx context.Context, par
 
 // RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync has failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25262,7 +25262,7 @@ func (c *ClientWithResponses) RetryFailedSyncsWithBodyWithResponse(ctx context.C
 
 // RetryFailedSyncsWithResponse Sync every customer whose last sync has failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26042,7 +26042,7 @@ func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context
 
 // AssignProductWithBodyWithResponse Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26057,7 +26057,7 @@ func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Cont
 
 // AssignProductWithResponse Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26507,7 +26507,7 @@ func (c *ClientWithResponses) GetPricingWithResponse(ctx context.Context, slug s
 
 // SetPricingWithBodyWithResponse Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26522,7 +26522,7 @@ func (c *ClientWithResponses) SetPricingWithBodyWithResponse(ctx context.Context
 
 // SetPricingWithResponse Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

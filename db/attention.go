@@ -18,8 +18,8 @@ const (
 	BackfillStuckAfter = time.Hour
 )
 
-// Attention lists what of a tenant's billing goes on only when somebody acts, or
-// has not gone on for a while.
+// Attention lists everything in a tenant's billing that an operator must act on, or
+// that has made no progress for a while.
 type Attention struct{ pool *pool }
 
 // AttentionKind is a kind of item of the list.
@@ -79,7 +79,7 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   SyncFailed,
-		action: "Do what the cause says, and sync the customer again.",
+		action: "Fix the cause, then sync the customer again.",
 		items: `
 		  select s.id::text, '', s.customer_id, s.error, s.failing_since, null::timestamptz, '/v1/billing/syncs/' || s.id
 		  from billing_syncs s
@@ -114,7 +114,7 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   "usage_discrepancy",
-		action: "Tell whoever operates the service: totals do not agree with the events.",
+		action: "Tell the operator of the service that totals and events disagree.",
 		items: `
 		  select d.day || '/' || case d.customer_id when 0 then 'all' else 'cus_' || d.customer_id end || '/mtr_' || d.meter_id, m.slug, d.customer_id,
 		    'totals differ from the events', d.found_at, null::timestamptz, '/v1/billing/discrepancies'
@@ -134,7 +134,7 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   "webhook_failing",
-		action: "Repair the receiver before the webhook is disabled. Deliveries are tried again by themselves.",
+		action: "Repair the receiver before the webhook is disabled. Failed deliveries are retried automatically.",
 		items: `
 		  select 'whk_' || w.id, w.url, 0, 'deliveries fail', w.failing_since, null::timestamptz, '/v1/webhooks/whk_' || w.id
 		  from webhook_endpoints w

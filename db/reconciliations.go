@@ -280,7 +280,7 @@ func (w *planWriter) alarm(r billing.Reconciliation) error {
 	}, w.facts.Now)
 }
 
-// standsLast says that no later reconciliation has replaced a reconciliation r, as SQL.
+// standsLast is the SQL condition that no later reconciliation replaces a reconciliation r.
 const standsLast = `not exists (
 		        select
 		        from billing_reconciliations later

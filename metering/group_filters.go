@@ -43,7 +43,8 @@ func parseJSONString(literal string) (text string, is bool) {
 	return text, err == nil && !strings.ContainsRune(text, 0)
 }
 
-// GroupValueText returns the shortest text for which ParseGroupValue returns the value.
+// GroupValueText returns a text that ParseGroupValue parses to the value: without quotes
+// if possible.
 func GroupValueText(value json.RawMessage) (string, error) {
 	var text string
 	if len(value) == 0 || value[0] != '"' {

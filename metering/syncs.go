@@ -53,7 +53,7 @@ type Sync struct {
 	FinishedAt   *time.Time
 	Lines        []SyncLine
 	Excluded     []ExcludedMeter
-	Joined       bool   // it was requested before, by another caller; only of a sync that is being requested
+	Joined       bool   // the request joined a waiting one; set by Request only
 	Pause        *Pause // that an open one waits for the end of; nil: it waits for none
 }
 

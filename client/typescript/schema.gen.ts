@@ -314,7 +314,7 @@ export interface paths {
         };
         /**
          * List what needs attention
-         * @description What of billing goes on only when somebody acts, or has not gone on for a while: all of it, counted by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item is gone as soon as it is dealt with. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+         * @description Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
          */
         get: operations["list-attention"];
         put?: never;
@@ -336,7 +336,7 @@ export interface paths {
         put?: never;
         /**
          * Sync every customer whose last sync has failed
-         * @description Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A customer's request that has not begun answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+         * @description Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
          */
         post: operations["retry-failed-syncs"];
         delete?: never;
@@ -1015,7 +1015,7 @@ export interface paths {
         get: operations["get-customer-product"];
         /**
          * Assign a plan to a customer
-         * @description From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it charges a begun billing period in another way, the answer is 409 with a confirmation.
+         * @description From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
          */
         put: operations["assign-product"];
         post?: never;
@@ -1335,7 +1335,7 @@ export interface paths {
         get: operations["get-pricing"];
         /**
          * Set a meter's price
-         * @description A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it charges a begun billing period in another way, the answer is 409 with a confirmation of the money that it changes; repeat the request with its token as confirm.
+         * @description A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
          */
         put: operations["set-pricing"];
         post?: never;
@@ -2440,7 +2440,7 @@ export interface components {
         AttentionItem: {
             /**
              * @description What to do about it
-             * @example Do what the cause says, and sync the customer again.
+             * @example Fix the cause, then sync the customer again.
              */
             action: string;
             /** @description The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period */
@@ -4558,7 +4558,7 @@ export interface components {
             customers: number;
             /**
              * Format: int64
-             * @description Of them, those of whom one was requested before and has not begun: that one answers this request too
+             * @description Of them, those with a request that was already waiting: its sync answers this request too
              */
             joined: number;
             /**
@@ -5213,8 +5213,8 @@ export interface components {
              */
             next_attempt_at?: string;
             /**
-             * @description Of a request that was not the first one: why it is answered by a sync that was requested before it
-             * @example The customer's sync was requested before and has not begun. It answers this request too.
+             * @description Present if the request joined an earlier one: its sync answers both
+             * @example An earlier request for this customer was waiting when this one came. Its sync answers this request too.
              */
             note?: string;
             pause?: components["schemas"]["SyncPause"];
@@ -5332,7 +5332,7 @@ export interface components {
             name?: string;
             /** Format: int64 */
             requests_per_minute?: number;
-            /** @description true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and is counted once a meter exists */
+            /** @description true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and will be counted when a meter exists */
             strict?: boolean;
             /** @description Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period */
             timezone?: string;
@@ -7738,12 +7738,12 @@ export interface operations {
     "archive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
+                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
                 external_id: string;
             };
             cookie?: never;
@@ -7782,12 +7782,12 @@ export interface operations {
     "erase-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
+                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
                 external_id: string;
             };
             cookie?: never;
@@ -7830,12 +7830,12 @@ export interface operations {
     "get-customer-product": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
+                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
                 external_id: string;
             };
             cookie?: never;
@@ -7874,12 +7874,12 @@ export interface operations {
     "assign-product": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
+                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
                 external_id: string;
             };
             cookie?: never;
@@ -7922,12 +7922,12 @@ export interface operations {
     "unarchive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
+                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
                 external_id: string;
             };
             cookie?: never;
@@ -7966,12 +7966,12 @@ export interface operations {
     "upsert-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, with by-external-id in the path: for IDs that a path cannot name, such as . and .. */
+                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID, or by-external-id: it stands for the external_id of the query */
+                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
                 external_id: string;
             };
             cookie?: never;
@@ -10116,7 +10116,7 @@ export interface operations {
                 customer: string;
                 /** @description Days, weeks and months are those of the tenant's time zone; weeks begin on Monday */
                 granularity?: "hour" | "day" | "week" | "month";
-                /** @description Those of the meter's properties by which groups are told apart: repeat the parameter, or separate names by commas. A value that is the name of a property is that property, also if the name has commas. Empty: all is one group; when absent: all properties */
+                /** @description Properties to group by. Repeat the parameter or separate names by commas; a name with commas needs a parameter of its own. Empty: one group. Absent: all properties of the meter */
                 group_by?: string[];
                 /** @description The first instant; the start of the current calendar month of the tenant's time zone when absent */
                 start?: string;

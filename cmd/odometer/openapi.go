@@ -18,7 +18,7 @@ func printDocument(out io.Writer, args []string) error {
 		return err
 	}
 	if *downgrade && *quoted {
-		return errors.New("-strings is of OpenAPI 3.1: leave -3.0 out")
+		return errors.New("-strings cannot be combined with -3.0: omit one")
 	}
 	kinds := registry.New(providers.Guard{}, "")
 	if *quoted {

@@ -15,7 +15,7 @@ export const eventTypes: Record<Body["event_types"][number], string> = {
   "billing.discrepancy": "A provider's invoices, or a held one, differ from what was reported",
   "usage.discrepancy": "The daily audit found totals and events to disagree",
   "member.invited": "An invitation link is ready to be sent",
-  "member.reset_asked": "A member has asked for a new password",
+  "member.reset_asked": "A password reset was requested for a member, possibly by someone else",
 };
 
 interface Props {

@@ -1,6 +1,6 @@
 // The rules that events break, by the codes that requests are answered with.
 const reasons: Record<string, string> = {
-  invalid_event: "It was no object, or the name of a field was not UTF-8.",
+  invalid_event: "The event is not an object, or the name of a field is not UTF-8.",
   duplicate_name: "It had a field twice.",
   invalid_event_type: "event_type is missing, too long, or no text.",
   invalid_customer_id: "customer_id is missing, too long, or no text; or it is an erased customer's.",

@@ -12,7 +12,7 @@ const item = (n: number, more: object = {}) => ({
   amounts: [{ amount: "16", currency: "USD" }],
   since: "2026-11-01T00:00:00Z",
   until: null,
-  action: "Do what the cause says, and sync the customer again.",
+  action: "Fix the cause, then sync the customer again.",
   url: `/v1/billing/syncs/sync-${n}`,
   syncing: false,
   ...more,

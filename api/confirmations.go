@@ -22,7 +22,7 @@ type Confirm struct {
 
 // Confirmation describes a write that changes how begun billing periods are charged.
 type Confirmation struct {
-	Token     string           `json:"token" doc:"Send it as confirm with the same request to apply the write. It holds until another write changes the catalog, or another billing period begins or closes"`
+	Token     string           `json:"token" doc:"Send it as confirm with the same request to apply the write. It holds until another write of a price or plan assignment, or until billing periods with another start or end begin or close. A customer who begins a period with the same start and end does not invalidate it"`
 	Customers int              `json:"customers" doc:"How many customers have a begun billing period that is charged in another way"`
 	Periods   []ChangedPeriods `json:"periods" doc:"Those billing periods, by the calendar month in which they begin"`
 	Changes   []priceImpact    `json:"changes" doc:"The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way"`

@@ -46,13 +46,14 @@ type catalogChange struct {
 	meter    metering.MeterID    // the only meter with charges that can differ; 0: any
 	customer metering.CustomerID // the only customer with charges that can differ; 0: any
 
+	from        time.Time                                       // when the change takes effect
 	prices      func([]billing.Price) []billing.Price           // the versions of meter
 	assignments func([]billing.Assignment) []billing.Assignment // of customer
 }
 
 // PriceImpact computes the impact of setting a price.
 func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, catalogChange{meter: p.MeterID, prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) }})
+	return l.impactOf(ctx, tenant, now, catalogChange{meter: p.MeterID, from: p.EffectiveFrom, prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) }})
 }
 
 // InForceImpact computes the impact of a price that had been in force from the beginning,
@@ -63,7 +64,7 @@ func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p b
 
 // AssignmentImpact computes the impact of assigning a product to a customer.
 func (l Ledger) AssignmentImpact(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a billing.Assignment, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, catalogChange{customer: customer, assignments: func(list []billing.Assignment) []billing.Assignment { return withAssignment(list, a) }})
+	return l.impactOf(ctx, tenant, now, catalogChange{customer: customer, from: a.EffectiveFrom, assignments: func(list []billing.Assignment) []billing.Assignment { return withAssignment(list, a) }})
 }
 
 // impactOf computes the impact of a change, each customer's by the rules that charge it.
@@ -81,6 +82,10 @@ func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time
 		compared := newCatalogComparison(change, before)
 		if compared.revision, err = catalogRevision(ctx, tx, tenant); err != nil {
 			return err
+		}
+		if compared.isOfLaterPeriods() {
+			impact = compared.impact()
+			return nil
 		}
 		err := before.batches(func(b *openBatch) error {
 			compared.addBatch(b)
@@ -146,6 +151,18 @@ func newCatalogComparison(change catalogChange, before *revenueReader) *catalogC
 		c.prices[change.meter] = change.prices(before.prices[change.meter])
 	}
 	return c
+}
+
+// isOfLaterPeriods reports whether only periods that have not begun can be charged in another
+// way: a period is charged by the catalog at its start. The first price of a product holds
+// from the beginning, whenever it was to take effect.
+func (c *catalogComparison) isOfLaterPeriods() bool {
+	if !c.change.from.After(c.before.now) {
+		return false
+	}
+	return !slices.ContainsFunc(c.prices[c.change.meter], func(p billing.Price) bool {
+		return p.Version == math.MaxInt32 && !p.EffectiveFrom.Equal(c.change.from)
+	})
 }
 
 // addBatch compares the customers of a batch.

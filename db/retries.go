@@ -39,11 +39,14 @@ func (s Retries) Failed(ctx context.Context, tenant metering.TenantID, actor met
 		}
 		rows, err := tx.Query(ctx, `
 			select s.customer_id, count(*) over ()
-			from billing_syncs s
+			from (
+			  select tenant_id, customer_id, min(failing_since) as failing_since, min(error) as error
+			  from billing_syncs
+			  where tenant_id = @tenant
+			    and failing_since is not null
+			  group by tenant_id, customer_id) s
 			join customers c on c.tenant_id = s.tenant_id and c.id = s.customer_id
-			where s.tenant_id = @tenant
-			  and s.failing_since is not null
-			  and (@cause = '' or s.error = @cause)
+			where (@cause = '' or s.error = @cause)
 			  and (@all or c.external_id = any(@customers))
 			order by s.failing_since, s.customer_id
 			limit @limit`, pgx.NamedArgs{"tenant": tenant, "cause": f.Cause, "all": len(f.Customers) == 0, "customers": f.Customers, "limit": maxRetried})

@@ -123,7 +123,7 @@ func (s Syncs) Cancel(ctx context.Context, tenant metering.TenantID, by Steering
 				return err
 			}
 		}
-		if err := ended(ctx, tx, tenant, by.Customer, failed, failure, now); err != nil {
+		if err := recordSyncEnd(ctx, tx, tenant, by.Customer, failed, failure, now); err != nil {
 			return err
 		}
 		cancelled := make([]string, len(failed))

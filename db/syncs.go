@@ -1,9 +1,11 @@
 package db
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -168,23 +170,24 @@ func record(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer m
 	if err := explain(ctx, tx, tenant, ids, a); err != nil {
 		return err
 	}
-	return ended(ctx, tx, tenant, customer, ids, "", now)
+	return recordSyncEnd(ctx, tx, tenant, customer, ids, "", now)
 }
 
-// ended notes whether the customer's last syncs have failed, and publishes a
+// recordSyncEnd records whether the customer's last syncs have failed, and publishes a
 // message for each.
-func ended(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, ids []uuid.UUID, failure string, now time.Time) error {
+func recordSyncEnd(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, ids []uuid.UUID, failure string, now time.Time) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := setFailing(ctx, tx, tenant, customer, ids[0], failure != "", now); err != nil {
+	newest := slices.MaxFunc(ids, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+	if err := setFailing(ctx, tx, tenant, customer, newest, failure != "", now); err != nil {
 		return err
 	}
 	return publishSyncs(ctx, tx, tenant, customer, ids, failure, now)
 }
 
-// setFailing makes the sync the one that says since when the customer's syncs fail,
-// if it has failed itself.
+// setFailing moves failing_since to the customer's last sync if that failed, and clears
+// it otherwise.
 func setFailing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, last uuid.UUID, failed bool, now time.Time) error {
 	since := metering.Instant(now)
 	err := tx.QueryRow(ctx, `
@@ -258,7 +261,7 @@ type Begun struct {
 
 // Begin takes all open requests of the customer: new ones, and those of a pass
 // that was cut short. Totals read after it has returned answer them. A repeat
-// takes them for another pass, so that the former one answers none.
+// moves them to a new pass. The previous pass then answers none.
 func (s Syncs) Begin(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (b Begun, err error) {
 	if b.PassID, err = uuid.NewV7(); err != nil {
 		return Begun{}, fmt.Errorf("begin sync: %w", err)
@@ -331,7 +334,7 @@ func (s Syncs) Finish(ctx context.Context, tenant metering.TenantID, customer me
 			return err
 		}
 		f.Requests = len(finished)
-		if err := ended(ctx, tx, tenant, customer, finished, a.Error, now); err != nil {
+		if err := recordSyncEnd(ctx, tx, tenant, customer, finished, a.Error, now); err != nil {
 			return err
 		}
 		if err := explain(ctx, tx, tenant, taken, a); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Tenants reads and makes tenants.
-type Tenants struct{ pool beginner }
+type Tenants struct{ pool *pool }
 
 const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.v1_bodyless_writes, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
 

@@ -92,12 +92,16 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 // confirmationToken signs a change for the tenant, the catalog's revision and the begun
 // periods that it applies to. Amounts are not signed: usage changes them all the time.
 func (s *server) confirmationToken(ctx context.Context, change any, impact db.Impact) (string, error) {
+	periods := make([]usagePeriod, len(impact.Ranges))
+	for i, r := range impact.Ranges {
+		periods[i] = usagePeriod(r)
+	}
 	signed, err := json.Marshal(struct {
 		Tenant   metering.TenantID `json:"tenant"`
 		Change   any               `json:"change"`
 		Revision int64             `json:"revision"`
-		Periods  []metering.Range  `json:"periods"`
-	}{principalOf(ctx).Tenant.ID, change, impact.Revision, impact.Ranges})
+		Periods  []usagePeriod     `json:"periods"`
+	}{principalOf(ctx).Tenant.ID, change, impact.Revision, periods})
 	if err != nil {
 		return "", fmt.Errorf("sign confirmation: %w", err)
 	}

@@ -26,7 +26,7 @@ type Confirmation struct {
 	Customers int              `json:"customers" doc:"How many customers have a begun billing period that is charged in another way"`
 	Periods   []ChangedPeriods `json:"periods" doc:"Those billing periods, by the calendar month in which they begin"`
 	Changes   []priceImpact    `json:"changes" doc:"The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way"`
-	Uncounted []string         `json:"uncounted" doc:"The slugs of meters with earlier events that are not counted yet: they are missing in changes"`
+	Uncounted []string         `json:"uncounted" doc:"The ids of meters with earlier events that are not counted yet: they are missing in changes"`
 	AsOf      time.Time        `json:"as_of" doc:"When changes were computed. Usage that arrives later changes the amounts, and not the token"`
 }
 
@@ -113,7 +113,10 @@ func (s *server) confirmationToken(ctx context.Context, change any, impact db.Im
 func confirmationRequired(subject, token string, impact db.Impact) error {
 	c := Confirmation{
 		Token: token, Customers: impact.Customers, Periods: []ChangedPeriods{}, Changes: showImpact(impact.Changes),
-		Uncounted: append([]string{}, impact.Uncounted...), AsOf: impact.AsOf.UTC(),
+		Uncounted: make([]string, 0, len(impact.Uncounted)), AsOf: impact.AsOf.UTC(),
+	}
+	for _, meter := range impact.Uncounted {
+		c.Uncounted = append(c.Uncounted, meter.String())
 	}
 	for _, m := range impact.Months {
 		c.Periods = append(c.Periods, ChangedPeriods{m.Start.UTC(), m.End.UTC(), m.Customers})

@@ -43,6 +43,13 @@ func (b *bundle) meter(t testing.TB, slug, eventType string, groupBy ...string) 
 	require.Equal(t, 201, a.status, a.body)
 }
 
+func (b *bundle) meterID(t testing.TB, slug string) string {
+	t.Helper()
+	var shown struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, "GET", "/v1/meters/"+slug, "").body), &shown))
+	return shown.ID
+}
+
 func TestWhatIsAcceptedIsInTheTotalAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -104,7 +104,7 @@ func TestAPriceOfARunningPeriodIsConfirmed(t *testing.T) {
 	b.meter(t, "storage", "stored")
 	c = b.unconfirmed(t, "PUT", "/v1/meters/storage/pricing", `{"overage_rate":2}`)
 	require.Empty(t, changesOf(c))
-	require.Equal(t, []string{"storage"}, c.Uncounted)
+	require.Equal(t, []string{b.meterID(t, "storage")}, c.Uncounted)
 	b.send(t, "POST", "/v1/meters/storage/pricing/preview", `{"overage_rate":2}`).problem(t, 503, "meter_backfilling")
 }
 

@@ -77,7 +77,7 @@ func TestAPlanOfARunningPeriodIsConfirmed(t *testing.T) {
 
 	b.ingest(t, "/v1/events", `{"customer_id":"acme","event_type":"stored"}`)
 	b.meter(t, "storage", "stored")
-	require.Equal(t, []string{"storage"}, b.unconfirmed(t, "PUT", path, `{"product":null,"effective_from":"2020-01-01T00:00:00Z"}`).Uncounted)
+	require.Equal(t, []string{b.meterID(t, "storage")}, b.unconfirmed(t, "PUT", path, `{"product":null,"effective_from":"2020-01-01T00:00:00Z"}`).Uncounted)
 	soon := b.now().Add(time.Hour).UTC().Format(time.RFC3339)
 	require.Equal(t, 200, b.send(t, "PUT", path, `{"product":null,"effective_from":"`+soon+`"}`).status)
 }

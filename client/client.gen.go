@@ -2779,10 +2779,10 @@ type Confirmation struct {
 	// Periods Those billing periods, by the calendar month in which they begin
 	Periods []ChangedPeriods `json:"periods"`
 
-	// Token Send it as confirm with the same request to apply the write. It holds until another write changes the catalog, or another billing period begins or closes
+	// Token Send it as confirm with the same request to apply the write. It holds until another write of a price or plan assignment, or until billing periods with another start or end begin or close. A customer who begins a period with the same start and end does not invalidate it
 	Token string `json:"token"`
 
-	// Uncounted The slugs of meters with earlier events that are not counted yet: they are missing in changes
+	// Uncounted The ids of meters with earlier events that are not counted yet: they are missing in changes
 	Uncounted []string `json:"uncounted"`
 }
 
@@ -5692,7 +5692,7 @@ type UsageDiscrepancy struct {
 
 // UsageGroup defines model for UsageGroup.
 type UsageGroup struct {
-	// Filter The query parameters that select this group alone; empty if it has all of the usage
+	// Filter The group filters that select this group, besides those of the request for properties that group_by leaves out. Empty if no filter is needed
 	//
 	// Examples: group.model=large
 	Filter string `json:"filter"`

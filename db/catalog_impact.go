@@ -24,7 +24,7 @@ type Impact struct {
 	Ranges    []metering.Range // of those periods, without repetition, oldest first
 	Months    []ChangedMonth
 	Changes   []PriceImpact
-	Uncounted []string // slugs of meters with earlier events that are not in Changes
+	Uncounted []metering.MeterID // with earlier events that are not in Changes
 }
 
 // ChangedMonth sums up the changed periods that begin in one calendar month.
@@ -263,7 +263,7 @@ func (c *catalogComparison) impact() Impact {
 	}
 	for _, m := range c.before.meters {
 		if m.Version.Status == metering.Backfilling {
-			impact.Uncounted = append(impact.Uncounted, m.Slug)
+			impact.Uncounted = append(impact.Uncounted, m.ID)
 		}
 	}
 	return impact

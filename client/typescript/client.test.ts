@@ -36,7 +36,10 @@ test("an exported event is the one that was sent", async () => {
 
 test("a price is charged to the last digit", async () => {
   const body = { base_price: "0.000000000001", included_units: "0", overage_rate: "1" };
-  const priced = await client.PUT("/v1/meters/{slug}/pricing", { params: { path: { slug: "calls" } }, body });
+  const path = { slug: "calls" };
+  const { error } = await client.PUT("/v1/meters/{slug}/pricing", { params: { path }, body });
+  const confirmed = { ...body, confirm: error!.confirmation!.token };
+  const priced = await client.PUT("/v1/meters/{slug}/pricing", { params: { path }, body: confirmed });
   assert.equal(priced.data?.current?.base_price, "0.000000000001");
   const { data } = await client.GET("/v1/billing/preview", { params: { query: { customer } } });
   assert.equal(data?.[0]?.amount, "123456789012345678.123456789013");

@@ -2690,9 +2690,9 @@ export interface components {
             customers: number;
             /** @description Those billing periods, by the calendar month in which they begin */
             periods: components["schemas"]["ChangedPeriods"][];
-            /** @description Send it as confirm with the same request to apply the write. It holds until another write changes the catalog, or another billing period begins or closes */
+            /** @description Send it as confirm with the same request to apply the write. It holds until another write of a price or plan assignment, or until billing periods with another start or end begin or close. A customer who begins a period with the same start and end does not invalidate it */
             token: string;
-            /** @description The slugs of meters with earlier events that are not counted yet: they are missing in changes */
+            /** @description The ids of meters with earlier events that are not counted yet: they are missing in changes */
             uncounted: string[];
         };
         Connectable: {
@@ -5392,7 +5392,7 @@ export interface components {
         };
         UsageGroup: {
             /**
-             * @description The query parameters that select this group alone; empty if it has all of the usage
+             * @description The group filters that select this group, besides those of the request for properties that group_by leaves out. Empty if no filter is needed
              * @example group.model=large
              */
             filter: string;

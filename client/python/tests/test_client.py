@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from odometer_client import Client, OdometerError, ProblemError, Recorder, UnencodableError
-from odometer_client.schema import Event
+from odometer_client.schema import Event, SetPricing
 
 PRECISE = Decimal("123456789012345678.123456789012")
 CUSTOMER = "a/b ?#%é"
@@ -50,7 +50,11 @@ def test_an_exported_event_is_the_one_that_was_sent(client: Client) -> None:
 
 
 def test_a_price_is_charged_to_the_last_digit(client: Client) -> None:
-    price = client.set_pricing("python-calls", {"base_price": Decimal("1E-12"), "included_units": Decimal(0), "overage_rate": Decimal(1)})
+    terms: SetPricing = {"base_price": Decimal("1E-12"), "included_units": Decimal(0), "overage_rate": Decimal(1)}
+    with pytest.raises(ProblemError) as refused:
+        client.set_pricing("python-calls", terms)
+    assert refused.value.confirmation is not None
+    price = client.set_pricing("python-calls", {**terms, "confirm": refused.value.confirmation["token"]})
     assert price["current"]["base_price"] == Decimal("0.000000000001")
     assert client.preview_billing(customer=CUSTOMER)[0]["amount"] == Decimal("123456789012345678.123456789013")
 

@@ -47,7 +47,7 @@ export function Confirmation({ of: { token, customers, periods, changes, uncount
               As of <Instant at={as_of} /> no charge differs. Usage that follows is charged in the new way.
             </p>
           )}
-          {uncounted.length > 0 && <p>Earlier events of {uncounted.join(", ")} are not counted yet, and not in this.</p>}
+          {uncounted.length > 0 && <p>Earlier events of meters ({uncounted.join(", ")}) are not counted yet, and not in this.</p>}
           <p>Closed periods stay as they are.</p>
         </div>
         <div className={styles.buttons}>

@@ -11,7 +11,7 @@ import httpx
 import simplejson
 
 from odometer_client.operations import DECIMALS, Operations
-from odometer_client.schema import FieldProblem
+from odometer_client.schema import Confirmation, FieldProblem
 
 
 class OdometerError(Exception):
@@ -30,6 +30,7 @@ class ProblemError(OdometerError):
         self.code: str = problem.get("code", "")
         self.detail: str = problem.get("detail", "")
         self.errors: list[FieldProblem] = problem.get("errors") or []
+        self.confirmation: Confirmation | None = problem.get("confirmation")
         self.request_id: str = problem.get("request_id", "")
         self.retry_after = seconds(response.headers.get("Retry-After", ""))
         super().__init__(f"the service answered {self.status}: {self.detail}")

@@ -33,7 +33,7 @@ const confirmation = {
   customers: 19,
   periods: [{ start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z", customers: 19 }],
   changes: [{ currency: "CHF", before: 0, after: 931, customers: 19 }],
-  uncounted: ["storage"],
+  uncounted: ["mtr_7"],
   as_of: "2026-11-12T09:30:00Z",
 };
 
@@ -59,7 +59,7 @@ test("a price that charges periods that have begun is set once somebody has seen
   screen.getByText("It charges 19 customers in another way, in billing periods that have begun:");
   expect(screen.getByText(/1 – 30 Nov 2026/).textContent).toBe("1 – 30 Nov 2026, 19 customers");
   expect(screen.getByText(/Their charges as of/).parentElement?.textContent).toContain("0.00 CHF → 931.00 CHF, 19 customers");
-  screen.getByText("Earlier events of storage are not counted yet, and not in this.");
+  screen.getByText("Earlier events of meters (mtr_7) are not counted yet, and not in this.");
   expect(screen.queryByRole("alert")).toBeNull();
 
   press("Back");

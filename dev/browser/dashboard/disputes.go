@@ -17,7 +17,8 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 	customer := "old-price-" + mark
 	err := do(ctx,
 		w.to("/meters"), press("Make a meter"), fill("Name", "Seats "+mark), fill("Slug", "seats-"+mark), fill("Event type", "seat_"+mark), press("Make the meter"), see("Details"),
-		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"), see("charged now"),
+		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"),
+		see("in billing periods that have begun"), w.refused("/v1/meters/seats-"+mark+"/pricing"), press("Change the bills"), see("charged now"),
 		w.to("/settings/tenant"), fill("Grace, in hours", "0"), press("Hold invoices"), see("Draft invoices with usage are held"), press("Save the settings"), miss("Draft invoices with usage are held"),
 	)
 	if err != nil {
@@ -56,7 +57,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 
 // released is led from the overview to the invoice, and has it made final.
 func (w walk) released(ctx context.Context, invoice string) error {
-	err := do(ctx, w.reread("/billing/holds", "disagrees"), w.to("/overview"), press("Invoice "+invoice), see("Held invoices"), see("What was found"))
+	err := do(ctx, w.reread("/billing/holds", "disagrees"), w.to("/overview"), see(invoice), press("Woodgrove Bank"), see("Held invoices"), see("What was found"))
 	if err != nil {
 		return err
 	}

@@ -334,11 +334,6 @@ func (w walk) open(ctx context.Context, s screen) error {
 	return chromedp.Do(ctx, blank, chromedp.Navigate(w.url+s.path), chromedp.WaitVisible(s.shows), chromedp.WaitNotPresent("[data-loading]"))
 }
 
-// looked is a step that looks at a screen.
-func (w walk) looked(s screen) act {
-	return func(ctx context.Context) error { return w.look(ctx, s) }
-}
-
 // judged is a step that judges what is there, as a dialog.
 func (w walk) judged(name string) act {
 	return func(ctx context.Context) error { return w.judge(ctx, name) }

@@ -23,7 +23,6 @@ func (w walk) outages(ctx context.Context, mark string) error {
 	err = do(ctx,
 		w.behave(`{"status":503,"times":1000000}`), sync, see("tried again"), w.judged("bill-waiting"), press("This sync"), see("Last error"),
 		press("Pause"), fill("Reason", "Stripe does not"), syncAnswered, holds("Reason", "Stripe does not"), press("Back"), see("is not saved"), press("Discard"), miss("is not saved"), w.here("sync-waiting", "main dl"),
-		w.looked(screen{"overview-waiting", "/overview", `main a[href*="/billing/syncs/"]`}),
 		w.to("/billing/syncs"), press(customer),
 		press("Pause"), see("until it is resumed"), fill("Reason", "Stripe is asked"), w.judged("sync-pause"), press("Pause"), see("Stripe is asked by"), w.here("sync-paused", "main dl"),
 		press("Resume"), see("from where it stopped"), fill("Reason", "Stripe has answered"), press("Resume"), miss("from where it stopped"), miss("Stripe is asked by"),

@@ -15,7 +15,8 @@ func (w walk) outages(ctx context.Context, mark string) error {
 	}
 	err := do(ctx,
 		w.behave(`{"status":401,"times":1000000}`), sync, see("failed"), press("This sync"), see("What to do"), w.here("sync-failed", "main dl"),
-		w.behave(`{"times":0}`), w.to("/billing/syncs?status=failed"), press(customer), press("Sync again"), see("succeeded"),
+		w.behave(`{"times":0}`), w.to("/overview"), press("Sync again"), miss("Sync again"),
+		w.to("/billing/syncs?status=failed"), press(customer), press("Sync again"), see("succeeded"),
 	)
 	if err != nil {
 		return fmt.Errorf("a refusal: %w", err)

@@ -9,7 +9,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 )
 
@@ -17,10 +16,7 @@ import (
 // provider sends: its signature covers the bytes.
 func bodiesByOperation(t *testing.T, do func(t *testing.T, b *bundle, r badRequest, schema *openapi3.Schema)) {
 	t.Helper()
-	_, text, err := api.Documents(known)
-	require.NoError(t, err)
-	document, err := openapi3.NewLoader().LoadFromData(text)
-	require.NoError(t, err)
+	document := olderDocument(t)
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	for path, item := range document.Paths.Map() {

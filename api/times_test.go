@@ -19,10 +19,7 @@ import (
 // tested here too.
 func TestEveryTimeIsParsedByOneRule(t *testing.T) {
 	t.Parallel()
-	_, text, err := api.Documents(known)
-	require.NoError(t, err)
-	document, err := openapi3.NewLoader().LoadFromData(text)
-	require.NoError(t, err)
+	document := olderDocument(t)
 	b := setup(t, "America/New_York")
 	b.meter(t, "calls", "call")
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -27,9 +25,7 @@ type examples struct {
 }
 
 var toldExamples = sync.OnceValues(func() (told map[string]map[string]any, err error) {
-	decoder := json.NewDecoder(bytes.NewReader(examplesText))
-	decoder.UseNumber()
-	if err := decoder.Decode(&told); err != nil {
+	if err := decodeKeepingNumbers(examplesText, &told); err != nil {
 		return nil, fmt.Errorf("examples.json: %w", err)
 	}
 	return told, nil

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"path"
 	"slices"
 	"strings"
 
@@ -87,7 +86,7 @@ func walkBodies(document *huma.OpenAPI, content map[string]*huma.MediaType, seen
 
 func walk(document *huma.OpenAPI, schema *huma.Schema, seen map[*huma.Schema]bool, visit func(*huma.Schema)) {
 	if schema.Ref != "" {
-		schema = document.Components.Schemas.Map()[path.Base(schema.Ref)]
+		schema = document.Components.Schemas.Map()[schemaOf(schema)]
 	}
 	if seen[schema] {
 		return

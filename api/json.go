@@ -16,10 +16,13 @@ import (
 // no float holds, validation can name the place.
 type numbersKept struct{ into *any }
 
-func (n numbersKept) UnmarshalJSON(text []byte) error {
+func (n numbersKept) UnmarshalJSON(text []byte) error { return decodeKeepingNumbers(text, n.into) }
+
+// decodeKeepingNumbers decodes the first JSON value of a text with its numbers as json.Number.
+func decodeKeepingNumbers(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
-	return decoder.Decode(n.into)
+	return decoder.Decode(into)
 }
 
 // unmarshal is json.Unmarshal with errors that do not repeat what was sent. huma calls it

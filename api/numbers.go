@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -231,22 +230,19 @@ func (q *decimalQuoter) value() *decimalPlan {
 
 // stringsDocument returns the OpenAPI document for clients that choose strings. In it
 // the decimals of responses are strings, and the operations that return decimals
-// require the header.
-func stringsDocument(document *huma.OpenAPI) ([]byte, error) {
+// require the header. decimals are the plans that decimalsOf returns.
+func stringsDocument(document *huma.OpenAPI, decimals map[string]map[string]*decimalPlan) ([]byte, error) {
 	text, err := document.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
 	of := stringsOf{changed: map[string]bool{}}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&of.document); err != nil {
+	if err := decodeKeepingNumbers(text, &of.document); err != nil {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
 	of.schemas, of.examples = inside(of.document, "components", "schemas"), inside(of.document, "components", "examples")
-	responses := decimalsOf(document)
 	for _, described := range operationsIn(&huma.OpenAPI{Paths: document.Paths}) {
-		statuses, op := responses[described.OperationID], of.operation(described)
+		statuses, op := decimals[described.OperationID], of.operation(described)
 		if len(statuses) == 0 {
 			continue
 		}
@@ -296,10 +292,8 @@ func (of stringsOf) quoteExamples(body node, plan *decimalPlan) error {
 			return fmt.Errorf("write example %s: %w", name, err)
 		}
 		quoter := decimalQuoter{plan: plan}
-		decoder := json.NewDecoder(bytes.NewReader(quoter.quote(value)))
-		decoder.UseNumber()
 		var quoted any
-		if err := decoder.Decode(&quoted); err != nil {
+		if err := decodeKeepingNumbers(quoter.quote(value), &quoted); err != nil {
 			return fmt.Errorf("read example %s: %w", name, err)
 		}
 		example["value"] = quoted

@@ -518,7 +518,7 @@ func (s *server) documents() documents {
 			if err != nil {
 				return nil, err
 			}
-			return stringsDocument(&document)
+			return stringsDocument(&document, s.decimals)
 		}),
 	}
 }

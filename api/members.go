@@ -82,7 +82,7 @@ func (s *server) updateMember(ctx context.Context, in *updateMemberInput) (*memb
 		}
 	}
 	if in.Body.Name != nil {
-		if err := metering.ValidMemberName(*in.Body.Name); err != nil {
+		if err := metering.ValidName(*in.Body.Name); err != nil {
 			return nil, err
 		}
 	}

@@ -40,7 +40,7 @@ func (c Customer) Validate() error {
 	if rule := customerRule(c.ExternalID); rule != "" {
 		return Invalid("body.external_id", "%s", rule)
 	}
-	if err := validName(c.Name); err != nil {
+	if err := ValidName(c.Name); err != nil {
 		return err
 	}
 	if c.BillingProviderID != nil {

@@ -104,8 +104,5 @@ func (m Member) Validate() error {
 	if err := ValidEmail("body.email", m.Email); err != nil {
 		return err
 	}
-	return ValidMemberName(m.Name)
+	return ValidName(m.Name)
 }
-
-// ValidMemberName names the rule that a name breaks; it may be empty.
-func ValidMemberName(text string) error { return validName(text) }

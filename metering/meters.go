@@ -56,7 +56,7 @@ func (m Meter) Validate() error {
 	if err := validText("body.event_type", m.EventType); err != nil {
 		return err
 	}
-	if err := validName(m.Name); err != nil {
+	if err := ValidName(m.Name); err != nil {
 		return err
 	}
 	if m.UsageScale < 0 || m.UsageScale > MaxUsageScale {

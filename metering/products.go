@@ -17,5 +17,5 @@ func (p Product) Validate() error {
 	if err := validSlug(p.Slug); err != nil {
 		return err
 	}
-	return validName(p.Name)
+	return ValidName(p.Name)
 }

@@ -37,8 +37,8 @@ func validText(location, text string) error {
 	return nil
 }
 
-// validName returns the rule that a name breaks. It may be empty.
-func validName(name string) error {
+// ValidName returns the rule that a name breaks. It may be empty.
+func ValidName(name string) error {
 	if longerThan(maxText, name) || strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
 		return Invalid("body.name", "must be at most %d characters of UTF-8 without NUL", maxText)
 	}

@@ -24,7 +24,7 @@ type BeginSyncResult struct {
 	PassID   uuid.UUID `json:"pass_id"`
 	Requests int       `json:"requests"`
 	After    int64     `json:"after"`            // the number of the customer's last report before the pass
-	Reads    bool      `json:"reads"`            // what the customer is at the provider has to be read
+	Reads    bool      `json:"reads"`            // the customer's state at the provider has to be read
 	Paused   bool      `json:"paused,omitempty"` // an operator keeps the customer from being reported: no request was taken
 	Page     string    `json:"page,omitempty"`   // of the customer in the API; "": it is not known where that is
 }
@@ -41,13 +41,13 @@ type PlanReportsInput struct {
 	CustomerInput
 	After    int64              `json:"after"`
 	Excluded []metering.MeterID `json:"excluded,omitempty"` // meters that stay as they were reported
-	PassID   uuid.UUID          `json:"pass_id"`            // for whose requests it is noted which meters are left out
+	PassID   uuid.UUID          `json:"pass_id"`            // the excluded meters are recorded for its requests
 }
 
 // PlanReportsResult is what there is to send, if anything. Why meters are left
 // out stays in the database: it names what is the customer's at the provider.
 type PlanReportsResult struct {
-	ReadFirst bool        `json:"read_first,omitempty"` // what the customer is at the provider has to be read: nothing else was planned
+	ReadFirst bool        `json:"read_first,omitempty"` // the customer's state at the provider has to be read: nothing else was planned
 	Send      []Report    `json:"send"`
 	More      bool        `json:"more"` // there may be other reports once these are decided
 	UpToDate  []uuid.UUID `json:"up_to_date"`

@@ -25,7 +25,7 @@ type Attention struct{ pool *pool }
 // AttentionKind is a kind of item of the list.
 type AttentionKind string
 
-// SyncFailed is of a customer whose last sync has failed.
+// SyncFailed is the kind of a customer's last sync that has failed.
 const SyncFailed AttentionKind = "sync_failed"
 
 // Values are all kinds, the most urgent one first.
@@ -36,7 +36,7 @@ func (AttentionKind) Values() (kinds []AttentionKind) {
 	return kinds
 }
 
-// Action is what an operator does about items of the kind.
+// Action returns the instruction to an operator about items of the kind.
 func (k AttentionKind) Action() string {
 	for _, source := range attentionSources {
 		if source.kind == k {
@@ -57,7 +57,7 @@ type attentionSource struct {
 	amounts string
 }
 
-// attentionSources is the one list of what needs attention, the most urgent first.
+// attentionSources is the one list of kinds that need attention, the most urgent first.
 // Each reads an index that holds little more than its items.
 var attentionSources = []attentionSource{
 	{
@@ -202,7 +202,7 @@ type AttentionKey struct {
 // AttentionItem is one thing that needs attention.
 type AttentionItem struct {
 	Kind         AttentionKind
-	ID           string // in the outside form of what it is
+	ID           string // in its form in the API
 	Reference    string // an invoice, a meter's slug or a webhook's URL; "" where the customer says it all
 	CustomerID   metering.CustomerID
 	ExternalID   string

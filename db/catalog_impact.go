@@ -46,6 +46,7 @@ type catalogChange struct {
 	meter    metering.MeterID    // the only meter with charges that can differ; 0: any
 	customer metering.CustomerID // the only customer with charges that can differ; 0: any
 
+	product     metering.ProductID                              // of the prices that change; 0: the meter's own
 	from        time.Time                                       // when the change takes effect
 	prices      func([]billing.Price) []billing.Price           // the versions of meter
 	assignments func([]billing.Assignment) []billing.Assignment // of customer
@@ -53,7 +54,7 @@ type catalogChange struct {
 
 // PriceImpact computes the impact of setting a price.
 func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, catalogChange{meter: p.MeterID, from: p.EffectiveFrom, prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) }})
+	return l.impactOf(ctx, tenant, now, catalogChange{meter: p.MeterID, product: p.ProductID, from: p.EffectiveFrom, prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) }})
 }
 
 // InForceImpact computes the impact of a price that had been in force from the beginning,
@@ -114,13 +115,17 @@ func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.A
 // from the beginning.
 func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	p.Version = math.MaxInt32
-	if !slices.ContainsFunc(versions, func(v billing.Price) bool { return v.ProductID == p.ProductID }) {
+	if !hasVersion(versions, p.ProductID) {
 		p.EffectiveFrom = time.Time{}
 	}
 	rest := slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool {
 		return v.ProductID == p.ProductID && v.EffectiveFrom.Equal(p.EffectiveFrom)
 	})
 	return append(rest, p)
+}
+
+func hasVersion(versions []billing.Price, product metering.ProductID) bool {
+	return slices.ContainsFunc(versions, func(v billing.Price) bool { return v.ProductID == product })
 }
 
 // withPriceAlone returns a meter's versions as if p had been the only one of its product.
@@ -157,12 +162,8 @@ func newCatalogComparison(change catalogChange, before *revenueReader) *catalogC
 // way: a period is charged by the catalog at its start. The first price of a product holds
 // from the beginning, whenever it was to take effect.
 func (c *catalogComparison) isOfLaterPeriods() bool {
-	if !c.change.from.After(c.before.now) {
-		return false
-	}
-	return !slices.ContainsFunc(c.prices[c.change.meter], func(p billing.Price) bool {
-		return p.Version == math.MaxInt32 && !p.EffectiveFrom.Equal(c.change.from)
-	})
+	isFirst := c.change.prices != nil && !hasVersion(c.before.prices[c.change.meter], c.change.product)
+	return c.change.from.After(c.before.now) && !isFirst
 }
 
 // addBatch compares the customers of a batch.

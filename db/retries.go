@@ -14,13 +14,13 @@ import (
 // Retries requests syncs of many customers at once.
 type Retries struct{ pool beginner }
 
-// RetryFilter picks customers whose last sync has failed. Zero fields do not restrict.
+// RetryFilter selects customers by their failed last sync. Zero fields do not restrict.
 type RetryFilter struct {
 	Cause     string
 	Customers []string // external ids
 }
 
-// Retried is what a retry has requested.
+// Retried is the result of a retry.
 type Retried struct {
 	Customers []metering.CustomerID // of which a sync was requested
 	Joined    int                   // of them, those that had a request that no pass has taken
@@ -91,8 +91,7 @@ func requestSyncs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, acto
 		  select @tenant, n.id, n.customer, 'manual', @actor, @now
 		  from unnest(@ids::uuid[], @customers::bigint[]) n (id, customer)
 		  order by n.customer
-		  on conflict (tenant_id, customer_id) where status = 'requested' do update
-		  set callers = s.callers + 1
+		  `+joinsWaiting+`
 		  returning id)
 		select count(*) filter (where not id = any(@ids))
 		from requested`, pgx.NamedArgs{

@@ -20,8 +20,8 @@ import (
 // and answers them.
 type Syncs struct{ pool *pool }
 
-// Request asks for a sync. The row is committed before anyone is told of it. A
-// request that no pass has taken yet is joined: its sync is returned.
+// Request requests a sync, or joins the request that waits and returns its sync. It
+// commits the row before the caller starts the workflow.
 func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
 	if _, err := activeProvider(ctx, s.pool, tenant); err != nil {
 		return metering.Sync{}, err
@@ -39,6 +39,10 @@ func (s Syncs) Request(ctx context.Context, tenant metering.TenantID, actor mete
 	return sync, nil
 }
 
+// joinsWaiting is the clause by which an insert into billing_syncs s joins the customer's
+// waiting request.
+const joinsWaiting = `on conflict (tenant_id, customer_id) where status = 'requested' do update set callers = s.callers + 1`
+
 // requestSync inserts a request or joins the waiting one. The row is locked until
 // commit, so that the pass that takes it begins after that.
 func requestSync(ctx context.Context, q querier, tenant metering.TenantID, actor metering.Actor, customer metering.CustomerID, trigger metering.Trigger, now time.Time) (metering.Sync, error) {
@@ -50,8 +54,7 @@ func requestSync(ctx context.Context, q querier, tenant metering.TenantID, actor
 	err = q.QueryRow(ctx, `
 		insert into billing_syncs as s (tenant_id, id, customer_id, trigger, actor, requested_at)
 		values (@tenant, @id, @customer, @trigger, @actor, @now)
-		on conflict (tenant_id, customer_id) where status = 'requested' do update
-		set callers = s.callers + 1
+		`+joinsWaiting+`
 		returning id, trigger, requested_at`, pgx.NamedArgs{
 		"tenant": tenant, "id": id, "customer": customer, "trigger": trigger, "actor": actor, "now": metering.Instant(now),
 	}).Scan(&sync.ID, &sync.Trigger, &sync.RequestedAt)
@@ -255,7 +258,7 @@ type Begun struct {
 	PassID   uuid.UUID
 	Requests int
 	After    int64 // the number of the customer's last report before it
-	Reads    bool  // what the customer is at the provider has to be read
+	Reads    bool  // the customer's state at the provider has to be read
 	Paused   bool  // an operator keeps the customer from being reported: no request was taken
 }
 
@@ -299,7 +302,7 @@ type Answer struct {
 	Excluded []metering.ExcludedMeter
 }
 
-// Finished is what the end of a pass has answered.
+// Finished is the result of the end of a pass.
 type Finished struct {
 	Requests int
 	More     bool // requests are open: new ones, or those that another pass has taken
@@ -386,7 +389,7 @@ func explain(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, syncs []u
 	return exclude(ctx, tx, tenant, syncs, a.Excluded)
 }
 
-// Exclude notes for the syncs of a pass which meters are left out.
+// Exclude records the excluded meters for the syncs of a pass.
 func (s Syncs) Exclude(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, pass uuid.UUID, meters []metering.ExcludedMeter) error {
 	if len(meters) == 0 {
 		return nil

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -16,13 +17,18 @@ import (
 // redisRetry is the time between attempts while Redis does not answer.
 const redisRetry = time.Second
 
-// OpenRedis returns a client that gives up soon. It connects when it is first used.
+// OpenRedis returns a client that gives up after the read_timeout of the URL, or else
+// after redisTimeout. It connects when it is first used.
 func OpenRedis(url string) (*redis.Client, error) {
 	options, err := redis.ParseURL(url)
 	if err != nil {
-		return nil, errors.New("not a redis:// or rediss:// URL") // the cause may echo the password
+		return nil, errors.New("must be a redis:// or rediss:// URL") // the cause may echo the password
 	}
-	options.DialTimeout, options.PoolTimeout = redisTimeout, redisTimeout
+	if options.ReadTimeout < 0 {
+		return nil, errors.New("must have a read_timeout above 0, such as 500ms")
+	}
+	options.ReadTimeout = cmp.Or(options.ReadTimeout, redisTimeout)
+	options.DialTimeout, options.PoolTimeout = options.ReadTimeout, options.ReadTimeout
 	options.ContextTimeoutEnabled = true
 	options.MaxRetries = -1 // a repeat could count twice
 	logging.Disable()       // an outage is logged here, once
@@ -69,7 +75,7 @@ func newSharedWindows(client *redis.Client, secret []byte, local *windows, log *
 		return nil, err
 	}
 	return &sharedWindows{
-		redis: client, timeout: redisTimeout, space: "odometer:" + hex.EncodeToString(space[:8]) + ":", local: local, log: log, outage: new(outage),
+		redis: client, timeout: client.Options().ReadTimeout, space: "odometer:" + hex.EncodeToString(space[:8]) + ":", local: local, log: log, outage: new(outage),
 	}, nil
 }
 

@@ -388,3 +388,21 @@ func TestWithoutRedisEachReplicaCountsAlone(t *testing.T) {
 		})
 	}
 }
+
+func TestTheURLOfRedisSaysHowLongToWaitForIt(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]time.Duration{"": redisTimeout, "?read_timeout=2s": 2 * time.Second} {
+		client, err := OpenRedis("redis://127.0.0.1:1" + query)
+		require.NoError(t, err)
+		require.Equal(t, []time.Duration{want, want, want}, []time.Duration{client.Options().ReadTimeout, client.Options().DialTimeout, client.Options().PoolTimeout})
+		require.NoError(t, client.Close())
+	}
+	for url, problem := range map[string]string{
+		"http://:secret@127.0.0.1":             "must be a redis:// or rediss:// URL",
+		"redis://127.0.0.1:1?read_timeout=0":   "must have a read_timeout above 0, such as 500ms",
+		"redis://127.0.0.1:1?read_timeout=-1s": "must have a read_timeout above 0, such as 500ms",
+	} {
+		_, err := OpenRedis(url)
+		require.EqualError(t, err, problem)
+	}
+}

@@ -166,7 +166,7 @@ func (e *environment) redis() *redis.Client {
 	}
 	shared, err := api.OpenRedis(text)
 	if err != nil {
-		e.problemf("REDIS_URL", "must be a redis:// or rediss:// URL")
+		e.problemf("REDIS_URL", "%v", err)
 	}
 	return shared
 }

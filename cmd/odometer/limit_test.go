@@ -27,7 +27,7 @@ func redisURL(t testing.TB) string {
 func TestTwoReplicasLetExactlyTheLimitThrough(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
-	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"REDIS_URL=" + redisURL(t)}})
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable, Env: []string{"REDIS_URL=" + redisURL(t) + "?read_timeout=1m"}}) // whatever else the machine does
 	_, key := system.LimitedTenant(t, 1000)
 	replicas := []*proc.Process{system.API(t), system.API(t)}
 	var accepted, limited atomic.Int64

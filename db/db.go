@@ -76,8 +76,8 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Bounds on how long a statement may wait or run. The pool sets them on every
-// connection, so that no query can hold the service.
+// Bounds on how long a statement may wait or run, where the URL does not name others. The
+// pool sets them on every connection, so that no query can hold the service.
 const (
 	lockTimeout      = 5 * time.Second
 	statementTimeout = 30 * time.Second
@@ -161,7 +161,9 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		"statement_timeout":                   statementTimeout,
 		"idle_in_transaction_session_timeout": idleTxTimeout,
 	} {
-		config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
+		if config.ConnConfig.RuntimeParams[name] == "" {
+			config.ConnConfig.RuntimeParams[name] = fmt.Sprint(limit.Milliseconds())
+		}
 	}
 	bound(config)
 	config.MaxConnLifetimeJitter = lifetimeJitter

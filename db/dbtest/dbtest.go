@@ -106,12 +106,28 @@ func makeRoles(t testing.TB, conn *pgx.Conn) {
 	require.NoError(t, err)
 }
 
-// As is the address as another role connects to it.
+// As is the address as another role connects to it, with bounds that only a test that hangs
+// meets.
 func As(t testing.TB, address, role string) string {
 	t.Helper()
 	parsed, err := url.Parse(address)
 	require.NoError(t, err)
 	parsed.User = url.User(role)
+	address = parsed.String()
+	for _, bound := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
+		address = With(t, address, bound, fmt.Sprint(Deadline.Milliseconds()))
+	}
+	return address
+}
+
+// With is the address with another value of a parameter.
+func With(t testing.TB, address, parameter, value string) string {
+	t.Helper()
+	parsed, err := url.Parse(address)
+	require.NoError(t, err)
+	query := parsed.Query()
+	query.Set(parameter, value)
+	parsed.RawQuery = query.Encode()
 	return parsed.String()
 }
 

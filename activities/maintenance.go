@@ -62,14 +62,18 @@ type DropEventsResult struct {
 	Chunks int `json:"chunks"`
 }
 
-// DropEvents drops the events that need not be kept any longer, where the
-// deployment keeps them for a time only.
+// DropEvents drops the events and the conflicts that need not be kept any longer,
+// where the deployment keeps them for a time only.
 func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
 	if a.keep == 0 {
 		return DropEventsResult{}, nil
 	}
 	defer alive(ctx)()
 	now := a.now()
+	err := inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Conflicts.Sweep(ctx, a.keep.Cutoff(now), most) })
+	if err != nil {
+		return DropEventsResult{}, err
+	}
 	dropped, err := a.store.Maintenance.Retain(ctx, a.keep.Cutoff(now), now)
 	return DropEventsResult{dropped}, err
 }

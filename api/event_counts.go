@@ -17,12 +17,14 @@ const maxCounted = 92 * 24 * time.Hour
 // countEvents counts what a request with events is answered.
 func (s *server) countEvents(ctx context.Context, result ingestResult) {
 	s.metrics.events.WithLabelValues("stored").Add(float64(result.Accepted - result.Duplicates))
-	s.metrics.events.WithLabelValues("duplicate").Add(float64(result.Duplicates))
+	s.metrics.events.WithLabelValues("duplicate").Add(float64(result.Duplicates - result.Conflicts))
+	s.metrics.events.WithLabelValues("conflict").Add(float64(result.Conflicts))
 	s.metrics.events.WithLabelValues("rejected").Add(float64(result.Rejected))
 	tenant := principalOf(ctx).Tenant
 	hour := metering.WindowOf(s.Now(), metering.Hour, tenant.Location()).Start
 	s.EventCounter.Count(tenant.ID, hour, db.EventAccepted, result.Accepted)
 	s.EventCounter.Count(tenant.ID, hour, db.EventDuplicate, result.Duplicates)
+	s.EventCounter.Count(tenant.ID, hour, db.EventConflict, result.Conflicts)
 	for _, e := range result.Errors {
 		s.EventCounter.Count(tenant.ID, hour, e.Code, 1)
 	}
@@ -56,6 +58,7 @@ type countedWindow struct {
 type CountedEvents struct {
 	Accepted   int64             `json:"accepted" doc:"Events stored now or earlier under the same key"`
 	Duplicates int64             `json:"duplicates" doc:"Accepted events whose idempotency_key was known; they add nothing"`
+	Conflicts  int64             `json:"conflicts" doc:"Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them"`
 	Rejected   int64             `json:"rejected" doc:"Events that break a rule"`
 	Rejections []eventRejections `json:"rejections" doc:"The rejected ones by the rule, the most first"`
 }
@@ -100,6 +103,8 @@ func (e *CountedEvents) add(c db.EventCount) {
 		e.Accepted += c.Events
 	case db.EventDuplicate:
 		e.Duplicates += c.Events
+	case db.EventConflict:
+		e.Conflicts += c.Events
 	default:
 		e.Rejected += c.Events
 		i := slices.IndexFunc(e.Rejections, func(r eventRejections) bool { return r.Code == c.Outcome })

@@ -26,6 +26,7 @@ func TestEventsAreCountedByWhatWasAnswered(t *testing.T) {
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","idempotency_key":"a"}`)
 	b.ingest(t, "/v1/events/batch", `{"events":[
 		{"event_type":"call","customer_id":"acme","idempotency_key":"a"},
+		{"event_type":"call","customer_id":"bob","idempotency_key":"a"},
 		{"event_type":"call","customer_id":"acme"},
 		{"event_type":"call"},
 		{"event_type":"call","customer_id":"acme","value":"much"},
@@ -37,13 +38,13 @@ func TestEventsAreCountedByWhatWasAnswered(t *testing.T) {
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
 	require.NoError(t, b.counter.Write(t.Context()))
 
-	first := client.CountedWindow{Start: hour.Start, End: hour.End, Accepted: 3, Duplicates: 1, Rejected: 4, Rejections: []client.EventRejections{
+	first := client.CountedWindow{Start: hour.Start, End: hour.End, Accepted: 4, Duplicates: 2, Conflicts: 1, Rejected: 4, Rejections: []client.EventRejections{
 		{Code: "invalid_customer_id", Count: 2}, {Code: "invalid_value", Count: 1}, {Code: "timestamp_too_old", Count: 1},
 	}}
 	next := client.CountedWindow{Start: hour.End, End: hour.End.Add(time.Hour), Accepted: 1, Rejections: []client.EventRejections{}}
 	counts := b.counts(t, "")
 	require.Equal(t, []client.CountedWindow{first, next}, counts.Windows)
-	require.Equal(t, []int64{4, 1, 4}, []int64{counts.Accepted, counts.Duplicates, counts.Rejected})
+	require.Equal(t, []int64{5, 2, 1, 4}, []int64{counts.Accepted, counts.Duplicates, counts.Conflicts, counts.Rejected})
 	require.Equal(t, first.Rejections, counts.Rejections)
 	require.Equal(t, []client.CountedWindow{next}, b.counts(t, "?start="+hour.End.Format(time.RFC3339)).Windows)
 
@@ -51,7 +52,7 @@ func TestEventsAreCountedByWhatWasAnswered(t *testing.T) {
 	daily := b.counts(t, "?granularity=day&start="+day.Start.Format(time.RFC3339))
 	require.Equal(t, day.Start, daily.Windows[0].Start)
 	require.Equal(t, day.End, daily.Windows[0].End)
-	require.EqualValues(t, 4, daily.Accepted)
+	require.EqualValues(t, 5, daily.Accepted)
 
 	stranger := setupAt(t, b.store)
 	require.Empty(t, stranger.counts(t, "").Windows)

@@ -3,12 +3,63 @@ package api
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // eventFields are those that an event has.
 var eventFields = []string{"event_type", "customer_id", "timestamp", "value", "properties", "idempotency_key"}
+
+// unknownField rejects an event that has a field which no event has.
+func unknownField(name string) *metering.Rejection {
+	rule := "the fields of an event are " + strings.Join(eventFields, ", ")
+	if nearest := nearestField(name); nearest != "" {
+		rule = fmt.Sprintf("did you mean %q?", nearest)
+	}
+	return &metering.Rejection{Code: "unknown_field", Field: shortened(name), Message: "is not a field of an event, and the tenant is strict; " + rule}
+}
+
+// maxFieldName is longer than the name of any field of an event.
+const maxFieldName = 64
+
+// farthestTypo is how many letters of a field's name may be wrong for it to be recognised.
+const farthestTypo = 2
+
+// nearestField returns the field of an event that a name may stand for, or "".
+func nearestField(name string) (nearest string) {
+	plain := func(name string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name)) }
+	if len(name) > maxFieldName {
+		return ""
+	}
+	least := farthestTypo + 1
+	for _, field := range eventFields {
+		if wrong := editDistance(plain(name), plain(field)); wrong < least {
+			nearest, least = field, wrong
+		}
+	}
+	return nearest
+}
+
+// editDistance is the number of bytes to insert, delete or replace to make one text of another.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}
 
 // maxUnknownFields bounds the warnings about fields that an event does not have, of a
 // request and of one event.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,8 +28,11 @@ type ingestResult struct {
 	Accepted   int           `json:"accepted" doc:"Events stored now or earlier under the same key"`
 	Rejected   int           `json:"rejected" doc:"Events that break a rule; errors names each"`
 	Duplicates int           `json:"duplicates" doc:"Accepted events whose idempotency_key was known; they add nothing"`
+	Conflicts  int           `json:"conflicts" doc:"Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted"`
 	Warnings   []string      `json:"warnings" doc:"What is worth knowing but stops nothing"`
 	Errors     []ingestError `json:"errors"`
+
+	rejections []metering.Rejection // behind errors
 }
 
 type ingestError struct {
@@ -58,7 +63,7 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		if rejection != nil {
 			return ingestResult{}, s.rejected(ctx, rejection)
 		}
-		strangers, err := s.refuseStrangers(ctx, []metering.Event{event})
+		strangers, err := s.refuseStrangers(ctx, []metering.Event{event}, []sentEvent{sent})
 		if err != nil {
 			return ingestResult{}, err
 		}
@@ -67,9 +72,9 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 		}
 		result, err := s.ingest(ctx, []metering.Event{event}, []int{0}, nil)
 		if err == nil && result.Rejected > 0 {
-			return ingestResult{}, refusal(metering.Forgotten())
+			return ingestResult{}, refusal(&result.rejections[0])
 		}
-		result.Warnings = append(result.Warnings, sentEvents{events: []sentEvent{sent}}.unknown()...)
+		result.Warnings = append(result.Warnings, sentEvents{events: []sentEvent{sent}}.unknown(ctx)...)
 		return result, err
 	})
 }
@@ -101,6 +106,9 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 		if err != nil {
 			return ingestResult{}, err
 		}
+		if principalOf(ctx).Tenant.Strict && len(batch.ignored) > 0 {
+			return ingestResult{}, metering.Invalid(shortened("body."+batch.ignored[0]), "unknown field, and the tenant is strict; a batch has events alone")
+		}
 		if len(batch.events) == 0 {
 			return ingestResult{}, metering.Invalid("body.events", "must hold at least one event")
 		}
@@ -116,12 +124,12 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 			}
 			events, indexes = append(events, event), append(indexes, i)
 		}
-		events, indexes, rejections, err = s.withoutStrangers(ctx, events, indexes, rejections)
+		events, indexes, rejections, err = s.withoutStrangers(ctx, batch.events, events, indexes, rejections)
 		if err != nil {
 			return ingestResult{}, err
 		}
 		result, err := s.ingest(ctx, events, indexes, rejections)
-		result.Warnings = append(result.Warnings, batch.unknown()...)
+		result.Warnings = append(result.Warnings, batch.unknown(ctx)...)
 		return result, err
 	})
 }
@@ -164,25 +172,66 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 			return ingestResult{}, err
 		}
 	}
-	result := report(events, indexes, outcomes, append(rejections, forgotten(outcomes, indexes)...))
+	result := report(events, indexes, outcomes, append(rejections, refused(outcomes, indexes)...))
 	s.countEvents(ctx, result)
+	result.Warnings = append(result.Warnings, s.earlyWarnings(ctx, events, indexes, outcomes)...)
 	return result, nil
 }
 
-// forgotten are the events that only the database could reject.
-func forgotten(outcomes []db.Outcome, indexes []int) (rejections []metering.Rejection) {
+// earlyWarnings warn once per meter of events that lie before their customer's first
+// billing period, and so are never billed.
+func (s *server) earlyWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome) (warnings []string) {
+	early := make(map[string]bool)
 	for i, outcome := range outcomes {
-		if outcome.Forgotten {
-			r := *metering.Forgotten()
-			r.Index = indexes[i]
-			rejections = append(rejections, r)
+		if len(outcome.Early) > 0 {
+			early[events[i].ExternalID] = true
 		}
+	}
+	if len(early) == 0 {
+		return nil
+	}
+	before, err := s.Store.Unrated.BeforeFirst(ctx, principalOf(ctx).Tenant.ID, slices.Sorted(maps.Keys(early)), s.Now())
+	if err != nil { // the events are stored: GET /v1/billing/unrated lists them all the same
+		s.Log.WarnContext(ctx, "events are not compared with their customers' first billing periods", "error", err)
+		return nil
+	}
+	warned := make(map[string]bool)
+	for i, outcome := range outcomes {
+		isBefore := before[events[i].ExternalID]
+		if len(outcome.Early) == 0 || isBefore == nil || !isBefore(events[i].At) {
+			continue
+		}
+		for _, slug := range outcome.Early {
+			if !warned[slug] {
+				warned[slug] = true
+				warnings = append(warnings, fmt.Sprintf("events[%d] is older than its customer's first billing period: meter %q counts it, and it is never billed; "+
+					"GET /v1/billing/unrated lists such usage", indexes[i], slug))
+			}
+		}
+	}
+	return warnings
+}
+
+// refused are the events that only the database could reject.
+func refused(outcomes []db.Outcome, indexes []int) (rejections []metering.Rejection) {
+	for i, outcome := range outcomes {
+		var r metering.Rejection
+		switch {
+		case outcome.Forgotten:
+			r = *metering.Forgotten()
+		case outcome.Refused:
+			r = *metering.KeyConflict()
+		default:
+			continue
+		}
+		r.Index = indexes[i]
+		rejections = append(rejections, r)
 	}
 	return rejections
 }
 
 func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejections []metering.Rejection) ingestResult {
-	result := ingestResult{Rejected: len(rejections), Warnings: []string{}, Errors: []ingestError{}}
+	result := ingestResult{Rejected: len(rejections), Warnings: []string{}, Errors: []ingestError{}, rejections: rejections}
 	for _, r := range rejections {
 		message := r.Field + " " + r.Message
 		result.Errors = append(result.Errors, ingestError{r.Index, r.Code, message})
@@ -196,7 +245,7 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		}
 	}
 	for i, outcome := range outcomes {
-		if outcome.Forgotten {
+		if outcome.Forgotten || outcome.Refused {
 			continue
 		}
 		result.Accepted++
@@ -204,7 +253,8 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 			result.Duplicates++
 		}
 		if outcome.Conflict {
-			result.Warnings = append(result.Warnings, fmt.Sprintf("events[%d] repeats an idempotency_key with other content; the first event stands", indexes[i]))
+			result.Conflicts++
+			result.Warnings = append(result.Warnings, conflictWarning(indexes[i], outcome.Unkept))
 		}
 		eventType := events[i].EventType
 		switch {
@@ -223,6 +273,14 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 	return result
 }
 
+func conflictWarning(index int, unkept bool) string {
+	const warning = "events[%d] repeats an idempotency_key with other content; the first event stands, and this one is not counted"
+	if unkept {
+		return fmt.Sprintf(warning+" nor stored, because too many conflicts are stored already: dismiss some, and send this event with another key", index)
+	}
+	return fmt.Sprintf(warning+": GET /v1/events/conflicts shows it", index)
+}
+
 // sentEvent is an event as it was decoded, or the rule that its form breaks.
 type sentEvent struct {
 	metering.SentEvent
@@ -236,8 +294,11 @@ type sentEvents struct {
 	ignored []string // fields beside them
 }
 
-// unknown warns of fields that are ignored.
-func (s sentEvents) unknown() []string {
+// unknown warns of fields that are ignored. A strict tenant has them rejected.
+func (s sentEvents) unknown(ctx context.Context) []string {
+	if principalOf(ctx).Tenant.Strict {
+		return nil
+	}
 	var warnings fieldWarnings
 	warnings.of("the request", s.ignored)
 	for i, e := range s.events {

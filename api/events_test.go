@@ -54,7 +54,7 @@ func TestWhatIsAcceptedIsInTheTotalAtOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	require.JSONEq(t, `{"accepted":1,"rejected":0,"duplicates":0,"warnings":[],"errors":[]}`,
+	require.JSONEq(t, `{"accepted":1,"rejected":0,"duplicates":0,"conflicts":0,"warnings":[],"errors":[]}`,
 		b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme"}`).body)
 	require.Equal(t, `{"total":1}`, b.total(t, "acme"))
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":0.1}`)
@@ -108,6 +108,7 @@ func TestARepeatIsAcceptedAndAddsNothing(t *testing.T) {
 	require.Equal(t, client.IngestResult{Accepted: 1, Duplicates: 1, Warnings: []string{}, Errors: []client.IngestError{}}, again)
 	other := b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"call","customer_id":"acme","value":6,"idempotency_key":"k"}]}`)
 	require.Equal(t, 1, int(other.Duplicates))
+	require.Equal(t, 1, int(other.Conflicts))
 	require.Len(t, other.Warnings, 1)
 	require.Contains(t, other.Warnings[0], "events[0] repeats an idempotency_key with other content")
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))

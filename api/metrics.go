@@ -23,7 +23,7 @@ func newMetrics(registry prometheus.Registerer) metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
 		}, []string{"route"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "odometer_events_total", Help: "Events by what became of them: stored, duplicate or rejected.",
+			Name: "odometer_events_total", Help: "Events by what became of them: stored, duplicate, conflict (a duplicate with other content) or rejected.",
 		}, []string{"outcome"}),
 	}
 	if registry != nil {

@@ -220,9 +220,10 @@ func (s *server) routes() {
 			"Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token "+
 			"that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all."), s.listEvents)
 	huma.Register(s.api, get("get-event-counts", eventsPath+"/counts", EventsRead, "Get how many events were accepted, repeated and rejected",
-		"Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API "+
+		"Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API "+
 			"writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. "+
 			"They are kept for 90 days. Requests that were refused as a whole are not in them."), s.eventCounts)
+	s.conflicts()
 
 	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series",
 		"Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. "+
@@ -289,6 +290,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events",
 		"Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
 	s.attention()
+	s.unrated()
 	s.reconciliations()
 	s.holds()
 	huma.Register(s.api, get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "Get the Auto-Sync settings",

@@ -6,12 +6,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refuseStrangers rejects, by their place, the events of a strict tenant that
-// name a customer or an event type that does not exist, unless they repeat what
-// is stored. It costs other tenants nothing.
-func (s *server) refuseStrangers(ctx context.Context, events []metering.Event) (map[int]*metering.Rejection, error) {
+// refuseStrangers rejects, by their place, the events of a strict tenant that have
+// an unknown field, or name a customer or an event type that does not exist, unless
+// they repeat what is stored, and the conflicts of a tenant that rejects those: so a rejected event
+// creates no customer. It costs other tenants nothing.
+func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, sent []sentEvent) (map[int]*metering.Rejection, error) {
 	tenant := principalOf(ctx).Tenant
-	if !tenant.Strict || len(events) == 0 {
+	rejectsConflicts := tenant.KeyConflicts == metering.RejectConflicts
+	if !tenant.Strict && !rejectsConflicts || len(events) == 0 {
 		return nil, nil
 	}
 	unknown, err := s.Writer.Unknown(ctx, tenant.ID, events)
@@ -22,6 +24,11 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event) (
 	for i, e := range events {
 		switch {
 		case unknown.Repeats(e):
+		case rejectsConflicts && unknown.Conflicts(e):
+			strangers[i] = metering.KeyConflict()
+		case !tenant.Strict:
+		case len(sent[i].ignored) > 0:
+			strangers[i] = unknownField(sent[i].ignored[0])
 		case unknown.EventTypes[e.EventType]:
 			strangers[i] = &metering.Rejection{Code: "unknown_event_type", Field: "event_type", Message: "is counted by no meter, and the tenant is strict"}
 		case unknown.Customers[e.ExternalID]:
@@ -32,8 +39,12 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event) (
 }
 
 // withoutStrangers moves such events of a batch to its rejections.
-func (s *server) withoutStrangers(ctx context.Context, events []metering.Event, indexes []int, rejections []metering.Rejection) ([]metering.Event, []int, []metering.Rejection, error) {
-	strangers, err := s.refuseStrangers(ctx, events)
+func (s *server) withoutStrangers(ctx context.Context, all []sentEvent, events []metering.Event, indexes []int, rejections []metering.Rejection) ([]metering.Event, []int, []metering.Rejection, error) {
+	sent := make([]sentEvent, len(indexes))
+	for i, index := range indexes {
+		sent[i] = all[index]
+	}
+	strangers, err := s.refuseStrangers(ctx, events, sent)
 	if err != nil || len(strangers) == 0 {
 		return events, indexes, rejections, err
 	}

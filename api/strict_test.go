@@ -49,6 +49,34 @@ func TestAStrictTenantKnowsItsCustomersAndEventTypes(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "GET", "/v1/customers/anybody", "").status)
 }
 
+// TestAStrictTenantRejectsUnknownFields: a mistyped value would count as 1.
+func TestAStrictTenantRejectsUnknownFields(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	const mistyped = `{"event_type":"call","customer_id":"acme","valeu":5,"idempotency_key":"k"}`
+	require.Equal(t, []string{`unknown field "valeu" of events[0] is ignored`}, b.ingest(t, "/v1/events", mistyped).Warnings)
+	b.send(t, "PATCH", "/v1/tenant", `{"strict":true}`)
+	require.EqualValues(t, 1, b.ingest(t, "/v1/events", mistyped).Duplicates, "a repeat of what is stored")
+
+	for name, rule := range map[string]string{
+		"valeu": `did you mean "value"?`, "Val": `did you mean "value"?`, "eventType": `did you mean "event_type"?`, "idempotency-key": `did you mean "idempotency_key"?`,
+		"customer": `did you mean "customer_id"?`, "property": `the fields of an event are event_type, customer_id, timestamp, value, properties, idempotency_key`,
+		"": `the fields of an event are event_type, customer_id, timestamp, value, properties, idempotency_key`,
+	} {
+		p := b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","`+name+`":5}`).problem(t, 422, "invalid")
+		require.Equal(t, []api.FieldProblem{{Location: "body." + name, Message: "is not a field of an event, and the tenant is strict; " + rule, Code: "unknown_field"}}, p.Errors)
+	}
+	result := b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"call"},{"event_type":"call","customer_id":"acme"},{"event_type":"call","customer_id":"acme","valeu":5}]}`)
+	require.EqualValues(t, 1, result.Accepted)
+	require.EqualValues(t, 2, result.Rejected)
+	require.Equal(t, []any{int64(2), "unknown_field"}, []any{result.Errors[1].Index, result.Errors[1].Code})
+	require.Len(t, result.Warnings, 2)
+	p := b.send(t, "POST", "/v1/events/batch", `{"event":{},"events":[{"event_type":"call","customer_id":"acme"}]}`).problem(t, 422, "invalid")
+	require.Equal(t, "body.event", p.Errors[0].Location)
+	require.Equal(t, `{"total":2}`, b.total(t, "acme"))
+}
+
 // TestAStrictTenantsRepeatsAreAccepted: what was stored before the tenant was
 // strict may be sent again.
 func TestAStrictTenantsRepeatsAreAccepted(t *testing.T) {

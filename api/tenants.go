@@ -9,17 +9,18 @@ import (
 )
 
 type tenant struct {
-	ID                string              `json:"id" example:"ten_1"`
-	Name              string              `json:"name"`
-	Timezone          string              `json:"timezone" example:"Europe/Zurich" doc:"Days, months and billing periods are its local ones"`
-	Currency          string              `json:"currency" example:"USD"`
-	GraceHours        int                 `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
-	LatePolicy        metering.LatePolicy `json:"late_policy" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
-	RequestsPerMinute int                 `json:"requests_per_minute" doc:"Requests with events"`
-	Strict            bool                `json:"strict" doc:"Whether events of customers that do not exist, and of event types that no meter counts, are rejected"`
-	V1BodylessWrites  bool                `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 may do more than read"`
-	InvoiceHold       invoiceHoldSettings `json:"invoice_hold"`
-	CreatedAt         time.Time           `json:"created_at"`
+	ID                string                  `json:"id" example:"ten_1"`
+	Name              string                  `json:"name"`
+	Timezone          string                  `json:"timezone" example:"Europe/Zurich" doc:"Days, months and billing periods are its local ones"`
+	Currency          string                  `json:"currency" example:"USD"`
+	GraceHours        int                     `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
+	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
+	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Requests with events"`
+	Strict            bool                    `json:"strict" doc:"Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected"`
+	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected"`
+	V1BodylessWrites  bool                    `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 may do more than read"`
+	InvoiceHold       invoiceHoldSettings     `json:"invoice_hold"`
+	CreatedAt         time.Time               `json:"created_at"`
 }
 
 type invoiceHoldSettings struct {
@@ -30,7 +31,7 @@ type invoiceHoldSettings struct {
 func showTenant(t metering.Tenant) tenant {
 	return tenant{
 		ID: t.ID.String(), Name: t.Name, Timezone: t.Timezone, Currency: t.Currency, GraceHours: int(t.Grace.Hours()),
-		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, Strict: t.Strict, V1BodylessWrites: t.V1BodylessWrites, CreatedAt: t.CreatedAt.UTC(),
+		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, Strict: t.Strict, KeyConflicts: t.KeyConflicts, V1BodylessWrites: t.V1BodylessWrites, CreatedAt: t.CreatedAt.UTC(),
 		InvoiceHold: invoiceHoldSettings{t.InvoiceHold.Enabled, int(t.InvoiceHold.Deadline.Hours())},
 	}
 }
@@ -48,22 +49,23 @@ type invoiceHoldChange struct {
 
 type updateTenantInput struct {
 	Body struct {
-		Name              *string              `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Timezone          *string              `json:"timezone,omitempty" doc:"Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period"`
-		Currency          *string              `json:"currency,omitempty" doc:"ISO 4217; of prices that do not name their own"`
-		GraceHours        *int                 `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
-		LatePolicy        *metering.LatePolicy `json:"late_policy,omitempty"`
-		RequestsPerMinute *int                 `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
-		Strict            *bool                `json:"strict,omitempty" doc:"true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and will be counted when a meter exists"`
-		V1BodylessWrites  *bool                `json:"v1_bodyless_writes,omitempty" doc:"true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead"`
-		InvoiceHold       *invoiceHoldChange   `json:"invoice_hold,omitempty"`
+		Name              *string                  `json:"name,omitempty" minLength:"1" maxLength:"255"`
+		Timezone          *string                  `json:"timezone,omitempty" doc:"Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period"`
+		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217; of prices that do not name their own"`
+		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
+		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`
+		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
+		Strict            *bool                    `json:"strict,omitempty" doc:"true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists"`
+		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it"`
+		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead"`
+		InvoiceHold       *invoiceHoldChange       `json:"invoice_hold,omitempty"`
 	}
 }
 
 func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tenantOutput, error) {
 	change := db.TenantChange{
 		Name: in.Body.Name, Timezone: in.Body.Timezone, Currency: in.Body.Currency,
-		LatePolicy: in.Body.LatePolicy, RequestsPerMinute: in.Body.RequestsPerMinute, Strict: in.Body.Strict,
+		LatePolicy: in.Body.LatePolicy, RequestsPerMinute: in.Body.RequestsPerMinute, Strict: in.Body.Strict, KeyConflicts: in.Body.KeyConflicts,
 		V1BodylessWrites: in.Body.V1BodylessWrites,
 	}
 	if in.Body.GraceHours != nil {

@@ -26,7 +26,7 @@ func TestTenantSettingsAreReadAndChanged(t *testing.T) {
 	require.Equal(t, changed, settings("GET", ""))
 	delete(changed, "created_at")
 	require.Equal(t, map[string]any{
-		"id": b.tenant.ID.String(), "name": "Äcme", "timezone": "Asia/Kathmandu", "currency": "EUR", "grace_hours": 24.0, "late_policy": "report", "requests_per_minute": 7.0, "strict": false, "v1_bodyless_writes": false,
+		"id": b.tenant.ID.String(), "name": "Äcme", "timezone": "Asia/Kathmandu", "currency": "EUR", "grace_hours": 24.0, "late_policy": "report", "requests_per_minute": 7.0, "strict": false, "idempotency_conflicts": "accept", "v1_bodyless_writes": false,
 		"invoice_hold": map[string]any{"enabled": false, "deadline_hours": 48.0},
 	}, changed)
 	require.Regexp(t, "backfill", <-b.temporal.started)

@@ -218,16 +218,16 @@ func customerNamed(text string) metering.CustomerID {
 	return id
 }
 
-// resolve returns the ids of the external ids, making the customers that do
+// resolve returns the customers of the external ids, making the customers that do
 // not exist yet, from the instant each was first heard of on. It is a statement of its own, sorted, so that ingest never
 // holds a lock on a customer.
-func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardOf map[string]time.Time) (map[string]metering.CustomerID, error) {
+func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardOf map[string]time.Time) (map[string]knownCustomer, error) {
 	externalIDs := slices.Sorted(maps.Keys(heardOf))
-	ids := make(map[string]metering.CustomerID, len(externalIDs))
-	if err := s.find(ctx, tenant, externalIDs, ids); err != nil || len(ids) == len(externalIDs) {
-		return ids, err
+	found := make(map[string]knownCustomer, len(externalIDs))
+	if err := s.find(ctx, tenant, externalIDs, found); err != nil || len(found) == len(externalIDs) {
+		return found, err
 	}
-	missing := slices.DeleteFunc(externalIDs, func(id string) bool { _, ok := ids[id]; return ok })
+	missing := slices.DeleteFunc(externalIDs, func(id string) bool { _, ok := found[id]; return ok })
 	since := make([]time.Time, len(missing))
 	for i, id := range missing {
 		since[i] = heardOf[id]
@@ -240,18 +240,18 @@ func (s Customers) resolve(ctx context.Context, tenant metering.TenantID, heardO
 	if err != nil {
 		return nil, coded(err)
 	}
-	return ids, s.find(ctx, tenant, missing, ids)
+	return found, s.find(ctx, tenant, missing, found)
 }
 
-func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalIDs []string, into map[string]metering.CustomerID) error {
-	rows, err := s.pool.Query(ctx, `select external_id, id from customers where tenant_id = $1 and external_id = any($2)`, tenant, externalIDs)
+func (s Customers) find(ctx context.Context, tenant metering.TenantID, externalIDs []string, into map[string]knownCustomer) error {
+	rows, err := s.pool.Query(ctx, `select external_id, id, created_at from customers where tenant_id = $1 and external_id = any($2)`, tenant, externalIDs)
 	if err != nil {
 		return coded(err)
 	}
 	var externalID string
-	var id metering.CustomerID
-	_, err = pgx.ForEachRow(rows, []any{&externalID, &id}, func() error {
-		into[externalID] = id
+	var c knownCustomer
+	_, err = pgx.ForEachRow(rows, []any{&externalID, &c.id, &c.since}, func() error {
+		into[externalID] = c
 		return nil
 	})
 	return coded(err)

@@ -49,6 +49,8 @@ type DB struct {
 	Usage           Usage
 	Events          Events
 	EventCounts     EventCounts
+	Conflicts       Conflicts
+	Unrated         Unrated
 	Folds           Folds
 	Providers       Providers
 	Ledger          Ledger
@@ -205,6 +207,8 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		Usage:           Usage{pool},
 		Events:          Events{pool},
 		EventCounts:     EventCounts{pool},
+		Conflicts:       Conflicts{pool},
+		Unrated:         Unrated{pool, read},
 		Folds:           Folds{pool},
 		Providers:       Providers{pool},
 		Ledger:          Ledger{pool, read},

@@ -482,6 +482,7 @@ func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 		order by digest
 		on conflict do nothing`,
 		`delete from event_keys where tenant_id = @tenant and key = any(array(select event_key(sent) from unnest(@keys::text[]) as sent))`,
+		`delete from event_conflicts where tenant_id = @tenant and key = any(array(select event_key(sent) from unnest(@keys::text[]) as sent))`,
 		`
 		update events e
 		set properties = x.properties::jsonb, idempotency_key = x.name, idempotency_uuid = null, erased = x.digest
@@ -500,7 +501,7 @@ func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 }
 
 // Messages erases the customer's name from what was reported and told, or is to be,
-// and from what was answered.
+// and from what was answered, and removes the customer's conflicts.
 func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
@@ -518,6 +519,7 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 			set payload = payload || jsonb_build_object('customer_external_id', @name::text)
 			where tenant_id = @tenant
 			  and payload->>'customer_id' = @id`,
+			`delete from event_conflicts where tenant_id = @tenant and customer_id = @customer`,
 		} {
 			if _, err := tx.Exec(ctx, statement, args); err != nil {
 				return err

@@ -103,6 +103,14 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 			send(dbtest.Event(t, "call", "ada@example.com", at.Add(time.Minute), "1", "", ""))
 			send(dbtest.Event(t, "call", "bob", at, "1", "", `{"model":"a","device":"bobs"}`))
 		}
+		send(dbtest.Event(t, "call", "bob", old, "1", "of bob", ""))
+		for _, conflict := range []metering.Event{
+			dbtest.Event(t, "call", "ada@example.com", old, "99", "ada-laptop-1", `{"device":"ada-laptop"}`),
+			dbtest.Event(t, "call", "ada@example.com", old, "99", "of bob", `{"device":"ada-laptop"}`),
+			dbtest.Event(t, "call", "bob", old, "99", "ada-laptop-1", ""),
+		} {
+			require.True(t, send(conflict)[0].Conflict)
+		}
 		refresh(t, store, clock.Now(), community)
 		require.Equal(t, community, compressedChunks(t, conn) > 0)
 		span := metering.Range{Start: old.Add(5 * time.Minute), End: old.AddDate(0, 0, 80).Add(7 * time.Minute)}

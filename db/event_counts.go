@@ -21,6 +21,7 @@ type EventCounts struct{ pool *pool }
 const (
 	EventAccepted  = "accepted"
 	EventDuplicate = "duplicate" // which counts as accepted too
+	EventConflict  = "conflict"  // which counts as duplicate too
 )
 
 // EventCount is how many events of one of a tenant's hours had an outcome.

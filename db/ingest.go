@@ -70,25 +70,25 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 	unknown := make(map[string]time.Time) // since when
 	for i := range events {
 		e := &events[i]
-		id, ok := w.customers.Get(customerName{tenant, e.ExternalID})
+		known, ok := w.customers.Get(customerName{tenant, e.ExternalID})
 		if since, seen := unknown[e.ExternalID]; !ok && (!seen || e.ReceivedAt.Before(since)) {
 			unknown[e.ExternalID] = e.ReceivedAt
 		}
-		e.CustomerID = id
+		e.CustomerID, e.CustomerSince = known.id, known.since
 	}
 	if len(unknown) == 0 {
 		return nil
 	}
-	ids, err := w.store.Customers.resolve(ctx, tenant, unknown)
+	found, err := w.store.Customers.resolve(ctx, tenant, unknown)
 	if err != nil {
 		return err
 	}
-	for name, id := range ids {
-		w.customers.Add(customerName{tenant, name}, id)
+	for name, customer := range found {
+		w.customers.Add(customerName{tenant, name}, customer)
 	}
 	for i := range events {
-		if id, ok := ids[events[i].ExternalID]; ok {
-			events[i].CustomerID = id
+		if customer, ok := found[events[i].ExternalID]; ok {
+			events[i].CustomerID, events[i].CustomerSince = customer.id, customer.since
 		}
 	}
 	return nil
@@ -127,6 +127,7 @@ type attempt struct {
 
 	backend    backend
 	meters     meterVersions
+	bills      bool                                  // the tenant has a price or a billing provider
 	closed     map[metering.CustomerID]closedStreams // usage within is late
 	fresh      []*metering.Event                     // what is stored: new keys and keyless events
 	places     []int                                 // of the fresh ones among the events
@@ -169,14 +170,15 @@ func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	a.backend.pid = conn.Conn().PgConn().PID()
 	var epoch, erasures int64
+	var conflicts metering.ConflictPolicy
 	keyed := a.firstOfEachKey()
 	claimed := make(map[eventKey]bool, len(keyed))
 
 	var batch pgx.Batch
 	batch.Queue(`begin`)
 	batch.Queue(`select pg_advisory_xact_lock_shared(`+tenantLock+`)`, a.tenant)
-	batch.Queue(`select epoch, erasures, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&epoch, &erasures, &a.backend.at)
+	batch.Queue(`select epoch, erasures, idempotency_conflicts, `+tenantBills+`, clock_timestamp() from tenants where id = $1`, a.tenant).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&epoch, &erasures, &conflicts, &a.bills, &a.backend.at)
 	})
 	a.queueClosed(&batch)
 	if len(keyed) > 0 {
@@ -191,7 +193,10 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := a.loadMeters(ctx, conn, epoch); err != nil {
 		return err
 	}
-	return a.separate(ctx, conn, claimed)
+	if err := a.separate(ctx, conn, claimed); err != nil {
+		return err
+	}
+	return a.settleConflicts(ctx, conn, conflicts)
 }
 
 // errErased has an attempt made again: a customer was erased since this process
@@ -423,6 +428,9 @@ func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error)
 				return nil, err
 			}
 			outcome.Ungrouped = append(outcome.Ungrouped, g.Missing(group, e.Properties)...)
+			if a.bills && e.At.Before(e.CustomerSince) {
+				outcome.Early = append(outcome.Early, a.meters.slugs[g.MeterID])
+			}
 			if g.Aggregation == metering.Count && e.Value.IsNegative() {
 				outcome.Negative = append(outcome.Negative, a.meters.slugs[g.MeterID])
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -368,10 +369,20 @@ func (s *stage) requireEveryEventOnce(conn *pgx.Conn) {
 	var digest int64
 	_, err = pgx.ForEachRow(rows, []any{&key, &digest}, func() error { digests[key] = digest; return nil })
 	require.NoError(s, err)
+	want := make(map[string]bool)
 	for _, told := range s.told {
 		require.Equal(s, int64(binary.BigEndian.Uint64(told.hash[:8])) != digests[told.key], told.outcome.Conflict, "conflict of %s", told.key)
 		require.False(s, told.outcome.Conflict && !told.outcome.Duplicate)
+		if told.outcome.Conflict {
+			want[fmt.Sprint(told.key, " ", int64(binary.BigEndian.Uint64(told.hash[:8])))] = true
+		}
 	}
+	found := make(map[string]bool)
+	rows, err = conn.Query(s.Context(), `select idempotency_key, digest from event_conflicts where tenant_id = $1`, s.tenant)
+	require.NoError(s, err)
+	_, err = pgx.ForEachRow(rows, []any{&key, &digest}, func() error { found[fmt.Sprint(key, " ", digest)] = true; return nil })
+	require.NoError(s, err)
+	require.Equal(s, want, found, "conflicts that were answered, and those that are stored")
 }
 
 func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {

@@ -64,6 +64,8 @@ type revenueReader struct {
 	theirs providerPrices      // of the batches so far
 	only   metering.CustomerID // 0: all
 
+	periodsOf func(billing.Facts) []billing.Period // that are read; nil: open ones
+
 	timezone *time.Location
 	meters   []metering.Meter
 	prices   map[metering.MeterID][]billing.Price

@@ -52,22 +52,28 @@ func (r *revenueReader) batch(after metering.CustomerID) (*openBatch, error) {
 // openBatch is what the charges of some customers' open periods depend on.
 type openBatch struct {
 	*revenueReader
-	ids   []int64 // of the customers, ascending
-	facts map[int64]*billing.Facts
-	open  map[int64][]billing.Period
+	ids    []int64 // of the customers, ascending
+	within string  // the condition that a stored period p is of one of them
+	facts  map[int64]*billing.Facts
+	open   map[int64][]billing.Period
 
 	several []metering.CustomerID // who have more than one stream: each is read by itself
 	streams []*factReader         // theirs
 }
 
 func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error) {
-	b := &openBatch{revenueReader: r, facts: make(map[int64]*billing.Facts), open: make(map[int64][]billing.Period)}
 	last := metering.CustomerID(math.MaxInt64)
 	if r.only != 0 {
 		after, last = r.only-1, r.only
 	}
-	rows, err := r.tx.Query(r.ctx, selectCustomerFacts+`and c.id > @after and c.id <= @last order by c.id limit @limit`,
-		pgx.NamedArgs{"tenant": r.tenant, "after": after, "last": last, "limit": revenueBatch})
+	return r.batchOf(`and c.id > @after and c.id <= @last order by c.id limit @limit`, pgx.NamedArgs{"after": after, "last": last, "limit": revenueBatch})
+}
+
+// batchOf reads the customers c of which a condition holds.
+func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatch, error) {
+	b := &openBatch{revenueReader: r, within: `p.customer_id between @first and @last`, facts: make(map[int64]*billing.Facts), open: make(map[int64][]billing.Period)}
+	args["tenant"] = r.tenant
+	rows, err := r.tx.Query(r.ctx, selectCustomerFacts+condition, args)
 	if err != nil {
 		return nil, err
 	}
@@ -157,8 +163,11 @@ func (b *openBatch) severalStreams() error {
 	return nil
 }
 
-// shown are the stream's open periods of the months that are asked for.
+// shown are the stream's open periods of the months that are asked for, or periodsOf it.
 func (b *openBatch) shown(f billing.Facts) []billing.Period {
+	if b.periodsOf != nil {
+		return b.periodsOf(f)
+	}
 	return slices.DeleteFunc(billing.OpenPeriods(f), func(p billing.Period) bool { return len(b.months) == 0 || !p.End.After(b.months[0]) })
 }
 
@@ -167,7 +176,7 @@ func (b *openBatch) shown(f billing.Facts) []billing.Period {
 // who have none, or whose first one is not decided. Where one has become
 // shorter, how much depends on what was reported of it.
 func (b *openBatch) periods() error {
-	if err := b.stored(`and p.customer_id between @first and @last and p.closed_at is null`); err != nil {
+	if err := b.stored(`and `+b.within+` and p.closed_at is null`, b.ids...); err != nil {
 		return err
 	}
 	var rest []int64

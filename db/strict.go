@@ -12,36 +12,51 @@ import (
 // do not exist. Of an event type, a meter is what makes it exist.
 type Unknown struct {
 	Customers, EventTypes map[string]bool
-	repeats               map[string]bool // the keys of events that are stored, which come again as they were
+	contents              map[string]int64 // of the keys that are known, the content digests of their events
 }
 
-// Repeats says whether the event was stored earlier under the same key.
+// Repeats reports whether the event was stored earlier under the same key.
 func (u Unknown) Repeats(e metering.Event) bool {
-	return e.IdempotencyKey != "" && u.repeats[e.IdempotencyKey]
+	content, known := u.contents[e.IdempotencyKey]
+	return known && content == contentDigest(&e)
 }
 
-// Unknown looks up what a strict tenant's events name, in one round trip.
+// Conflicts reports whether an event with other content was stored earlier under the same key.
+func (u Unknown) Conflicts(e metering.Event) bool {
+	content, known := u.contents[e.IdempotencyKey]
+	return known && content != contentDigest(&e)
+}
+
+// Unknown looks up the customers, event types and keys of events before they are
+// ingested, in one round trip.
 func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events []metering.Event) (Unknown, error) {
-	customers, types, repeats := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+	customers, types, contents := make(map[string]bool), make(map[string]bool), make(map[string]int64)
 	var keys []string
 	var claimed []eventKey
-	var contents []int64
 	for _, e := range events {
 		customers[e.ExternalID], types[e.EventType] = true, true
 		if e.IdempotencyKey != "" {
-			keys, claimed, contents = append(keys, e.IdempotencyKey), append(claimed, eventKeyOf(e.IdempotencyKey)), append(contents, contentDigest(&e))
+			keys, claimed = append(keys, e.IdempotencyKey), append(claimed, eventKeyOf(e.IdempotencyKey))
 		}
 	}
 	var batch pgx.Batch
 	batch.Queue(`select external_id from customers where tenant_id = $1 and external_id = any($2)`, tenant, namesIn(customers)).Query(without(customers))
 	batch.Queue(`select event_type from meters where tenant_id = $1 and event_type = any($2) and archived_at is null`, tenant, namesIn(types)).Query(without(types))
 	batch.Queue(`
-		select sent.text
+		select sent.text, k.digest
 		from event_keys k
-		join unnest($2::text[], $3::uuid[], $4::bigint[]) as sent (text, key, digest) on k.key = sent.key and k.digest = sent.digest
-		where k.tenant_id = $1`, tenant, keys, claimed, contents).Query(eachName(func(key string) { repeats[key] = true }))
+		join unnest($2::text[], $3::uuid[]) as sent (text, key) on k.key = sent.key
+		where k.tenant_id = $1`, tenant, keys, claimed).Query(func(rows pgx.Rows) error {
+		var key string
+		var content int64
+		_, err := pgx.ForEachRow(rows, []any{&key, &content}, func() error {
+			contents[key] = content
+			return nil
+		})
+		return err
+	})
 	err := w.store.pool.SendBatch(ctx, &batch).Close()
-	return Unknown{customers, types, repeats}, coded(err)
+	return Unknown{customers, types, contents}, coded(err)
 }
 
 func namesIn(set map[string]bool) (names []string) {
@@ -53,14 +68,10 @@ func namesIn(set map[string]bool) (names []string) {
 
 // without removes the names that are found from a set.
 func without(set map[string]bool) func(pgx.Rows) error {
-	return eachName(func(name string) { delete(set, name) })
-}
-
-func eachName(use func(name string)) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var name string
 		_, err := pgx.ForEachRow(rows, []any{&name}, func() error {
-			use(name)
+			delete(set, name)
 			return nil
 		})
 		return err

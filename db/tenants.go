@@ -13,22 +13,24 @@ import (
 // Tenants reads and makes tenants.
 type Tenants struct{ pool *pool }
 
-const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.v1_bodyless_writes, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
+const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.idempotency_conflicts, t.v1_bodyless_writes, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
 
 func tenantFields(t *metering.Tenant) []any {
-	return []any{&t.ID, &t.Name, &t.Timezone, &t.Currency, &t.Grace, &t.LatePolicy, &t.RequestsPerMinute, &t.Strict, &t.V1BodylessWrites, &t.InvoiceHold.Enabled, &t.InvoiceHold.Deadline, &t.CreatedAt}
+	return []any{&t.ID, &t.Name, &t.Timezone, &t.Currency, &t.Grace, &t.LatePolicy, &t.RequestsPerMinute, &t.Strict, &t.KeyConflicts, &t.V1BodylessWrites, &t.InvoiceHold.Enabled, &t.InvoiceHold.Deadline, &t.CreatedAt}
 }
 
 // Create makes a tenant. Grace and LatePolicy take the schema's defaults; a
-// zero RequestsPerMinute takes the domain's.
+// zero RequestsPerMinute takes the domain's, and conflicts are accepted unless
+// KeyConflicts is set.
 func (s Tenants) Create(ctx context.Context, actor metering.Actor, t metering.Tenant) (created metering.Tenant, err error) {
+	t.KeyConflicts = cmp.Or(t.KeyConflicts, metering.AcceptConflicts)
 	if err := t.Validate(); err != nil {
 		return metering.Tenant{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		err := tx.QueryRow(ctx, `
-			insert into tenants as t (name, timezone, currency, requests_per_minute) values ($1, $2, $3, $4)
-			returning `+tenantColumns, t.Name, t.Timezone, t.Currency, cmp.Or(t.RequestsPerMinute, metering.DefaultRequestsPerMinute)).Scan(tenantFields(&created)...)
+			insert into tenants as t (name, timezone, currency, requests_per_minute, strict, idempotency_conflicts) values ($1, $2, $3, $4, $5, $6)
+			returning `+tenantColumns, t.Name, t.Timezone, t.Currency, cmp.Or(t.RequestsPerMinute, metering.DefaultRequestsPerMinute), t.Strict, t.KeyConflicts).Scan(tenantFields(&created)...)
 		if err != nil {
 			return err
 		}
@@ -62,6 +64,7 @@ type TenantChange struct {
 	LatePolicy        *metering.LatePolicy
 	RequestsPerMinute *int
 	Strict            *bool
+	KeyConflicts      *metering.ConflictPolicy
 	V1BodylessWrites  *bool
 	InvoiceHold       *bool
 	HoldDeadline      *time.Duration
@@ -75,6 +78,7 @@ func (c TenantChange) of(t metering.Tenant) metering.Tenant {
 	change(&t.LatePolicy, c.LatePolicy)
 	change(&t.RequestsPerMinute, c.RequestsPerMinute)
 	change(&t.Strict, c.Strict)
+	change(&t.KeyConflicts, c.KeyConflicts)
 	change(&t.V1BodylessWrites, c.V1BodylessWrites)
 	change(&t.InvoiceHold.Enabled, c.InvoiceHold)
 	change(&t.InvoiceHold.Deadline, c.HoldDeadline)
@@ -110,11 +114,11 @@ func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor met
 		err = tx.QueryRow(ctx, `
 			update tenants t
 			set name = @name, timezone = @timezone, currency = @currency, grace = @grace, late_policy = @late_policy, requests_per_minute = @requests_per_minute, strict = @strict,
-			  v1_bodyless_writes = @v1_bodyless_writes, invoice_hold = @invoice_hold, invoice_hold_deadline = @invoice_hold_deadline
+			  idempotency_conflicts = @idempotency_conflicts, v1_bodyless_writes = @v1_bodyless_writes, invoice_hold = @invoice_hold, invoice_hold_deadline = @invoice_hold_deadline
 			where t.id = @tenant
 			returning `+tenantColumns, pgx.NamedArgs{
 			"tenant": tenant, "name": next.Name, "timezone": next.Timezone, "currency": next.Currency, "grace": next.Grace,
-			"late_policy": next.LatePolicy, "requests_per_minute": next.RequestsPerMinute, "strict": next.Strict,
+			"late_policy": next.LatePolicy, "requests_per_minute": next.RequestsPerMinute, "strict": next.Strict, "idempotency_conflicts": next.KeyConflicts,
 			"v1_bodyless_writes": next.V1BodylessWrites, "invoice_hold": next.InvoiceHold.Enabled, "invoice_hold_deadline": next.InvoiceHold.Deadline,
 		}).Scan(tenantFields(&updated)...)
 		if err != nil {

@@ -21,7 +21,7 @@ type Writer struct {
 	options WriterOptions
 	chunks  *chunks
 
-	customers *lru.Cache[customerName, metering.CustomerID]
+	customers *lru.Cache[customerName, knownCustomer]
 	types     *lru.Cache[typeName, struct{}]
 	groups    *lru.Cache[groupName, struct{}]
 	meters    *lru.Cache[metering.TenantID, meterVersions]
@@ -60,6 +60,10 @@ type (
 		tenant     metering.TenantID
 		externalID string
 	}
+	knownCustomer struct {
+		id    metering.CustomerID
+		since time.Time // when it was created
+	}
 	typeName struct {
 		tenant    metering.TenantID
 		eventType string
@@ -92,12 +96,15 @@ type request struct {
 // Outcome is what became of one event. Its zero value: stored and counted.
 type Outcome struct {
 	Duplicate bool // its key was known: it adds nothing
-	Conflict  bool // … and came with other content
+	Conflict  bool // its key is known with other content: it adds nothing
+	Refused   bool // it is such a conflict, and the tenant rejects those
+	Unkept    bool // it is such a conflict, and is not stored: the tenant has maxConflicts already
 	Unmetered bool // no meter counts its type
 	Forgotten bool // rejected: it is older than its key would have been known for
 
 	Archived  string   // the slug of an archived meter of its type, if it is Unmetered
 	Ungrouped []string // properties that a meter of its type groups by, and it does not have
+	Early     []string // slugs of the meters that count the event, if it is older than its customer and the tenant bills
 	Negative  []string // slugs of the meters that count the event as 1 although its value is negative
 }
 
@@ -107,7 +114,7 @@ func NewWriter(store *DB, options WriterOptions) *Writer {
 		store:     store,
 		options:   options.withDefaults(),
 		chunks:    newChunks(store.pool),
-		customers: newCache[customerName, metering.CustomerID](cachedCustomers),
+		customers: newCache[customerName, knownCustomer](cachedCustomers),
 		types:     newCache[typeName, struct{}](cachedTypes),
 		groups:    newCache[groupName, struct{}](cachedGroups),
 		meters:    newCache[metering.TenantID, meterVersions](cachedTenants),

@@ -34,6 +34,7 @@ type Event struct {
 	ID             uuid.UUID // version 7, made at ingest
 	CustomerID     CustomerID
 	ExternalID     string
+	CustomerSince  time.Time // when the customer was created; known once the event is stored
 	EventType      string
 	At             time.Time
 	Value          Decimal

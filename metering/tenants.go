@@ -2,6 +2,7 @@ package metering
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -18,6 +19,20 @@ func (LatePolicy) Values() []LatePolicy {
 	return []LatePolicy{AdjustLate, ReportLate}
 }
 
+// ConflictPolicy decides what happens to an event whose idempotency key was used with
+// other content.
+type ConflictPolicy string
+
+const (
+	AcceptConflicts ConflictPolicy = "accept" // it is accepted, adds nothing, and is kept as a conflict
+	RejectConflicts ConflictPolicy = "reject"
+)
+
+// Values are all policies.
+func (ConflictPolicy) Values() []ConflictPolicy {
+	return []ConflictPolicy{AcceptConflicts, RejectConflicts}
+}
+
 // DefaultRequestsPerMinute is how many requests a tenant may send to the Events
 // API in a minute where nothing else was said.
 const DefaultRequestsPerMinute = 1000
@@ -31,7 +46,8 @@ type Tenant struct {
 	Grace             time.Duration // after a period's end, until it is closed
 	LatePolicy        LatePolicy
 	RequestsPerMinute int  // requests a minute to the Events API
-	Strict            bool // events of customers, and of event types, that are not known are rejected
+	Strict            bool // events with fields, customers or event types that are not known are rejected
+	KeyConflicts      ConflictPolicy
 	V1BodylessWrites  bool // requests without a body that are signed in v1 may do more than read
 	InvoiceHold       InvoiceHold
 	CreatedAt         time.Time
@@ -71,6 +87,9 @@ func (t Tenant) Validate() error {
 	}
 	if t.RequestsPerMinute < 0 || t.RequestsPerMinute > math.MaxInt32 {
 		return Invalid("body.requests_per_minute", "must be a whole number above 0")
+	}
+	if !slices.Contains(t.KeyConflicts.Values(), t.KeyConflicts) {
+		return Invalid("body.idempotency_conflicts", "must be accept or reject")
 	}
 	if err := t.validateHold(); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 )
 
 func TestTenantValidate(t *testing.T) {
-	good := metering.Tenant{Name: "Acme", Timezone: "Asia/Kathmandu", Currency: "USD"}
+	good := metering.Tenant{Name: "Acme", Timezone: "Asia/Kathmandu", Currency: "USD", KeyConflicts: metering.AcceptConflicts}
 	require.NoError(t, good.Validate())
 	for _, zone := range []string{"", "Local", "Mars/Olympus", "right/UTC", "../etc/passwd", "/etc/localtime", "UTC+2", "europe/zurich\x00"} {
 		bad := good
@@ -21,5 +21,8 @@ func TestTenantValidate(t *testing.T) {
 	require.Error(t, bad.Validate())
 	bad = good
 	bad.Currency = "ZZZ"
+	require.Error(t, bad.Validate())
+	bad = good
+	bad.KeyConflicts = "ignore"
 	require.Error(t, bad.Validate())
 }

@@ -10,7 +10,8 @@ create table tenants (
   late_policy         text not null default 'adjust' check (late_policy in ('adjust', 'report')),
   requests_per_minute integer not null default 1000 check (requests_per_minute > 0),
   v1_bodyless_writes  boolean not null default false, -- requests without a body that are signed in v1 may do more than read
-  strict              boolean not null default false, -- events of customers and event types that do not exist are rejected
+  strict              boolean not null default false, -- events of customers and event types that do not exist, or with fields that do not exist, are rejected
+  idempotency_conflicts text not null default 'accept' check (idempotency_conflicts in ('accept', 'reject')), -- events whose key was used with other content
   invoice_hold          boolean not null default false, -- drafts are held until they were compared
   invoice_hold_deadline interval not null default '48 hours', -- after the grace; then they become final by themselves
   -- Raised, under the tenant's exclusive lock, whenever the way of counting

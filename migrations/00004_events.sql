@@ -54,6 +54,27 @@ create table erased_event_keys (
 );
 comment on table erased_event_keys is 'Which idempotency keys the events of erased customers had, so that no repeat of them is counted.';
 
+-- An accepted event that was not counted, because its key belongs to another one: as it
+-- was sent, so that an operator can send it again under another key. A repeat of the
+-- same event is the same row.
+create table event_conflicts (
+  tenant_id       bigint not null,
+  id              uuid not null, -- version 7
+  key             uuid not null, -- event_key of idempotency_key
+  digest          bigint not null, -- of this event, as in event_keys
+  customer_id     bigint not null,
+  event_type      text collate "C" not null,
+  ts              timestamptz not null,
+  value           numeric not null,
+  properties      jsonb,
+  idempotency_key text collate "C" not null,
+  received_at     timestamptz not null,
+  primary key (tenant_id, key, digest),
+  unique (tenant_id, id)
+);
+comment on table event_conflicts is 'Events that reused the idempotency key of an event with other content, until an operator dismisses them.';
+create index event_conflicts_received on event_conflicts (received_at); -- by which they are forgotten
+
 -- A meter whose type is not here has no past to count.
 create table event_types (
   tenant_id     bigint not null,
@@ -67,7 +88,7 @@ comment on table event_types is 'Every event type that a tenant has ever sent.';
 create table event_counts (
   tenant_id bigint not null references tenants,
   hour      timestamptz not null, -- the first instant of one of the tenant's hours
-  outcome   text collate "C" not null, -- accepted, duplicate (of the accepted), or the code of a rejection
+  outcome   text collate "C" not null, -- accepted, duplicate (of the accepted), conflict (of the duplicates), or the code of a rejection
   events    bigint not null,
   primary key (tenant_id, hour, outcome)
 );
@@ -77,6 +98,7 @@ create index event_counts_hour on event_counts (hour); -- by which they are forg
 -- +goose Down
 drop table event_counts;
 drop table event_types;
+drop table event_conflicts;
 drop table erased_event_keys;
 drop table events cascade; -- and usage_daily, which depends on the edition of TimescaleDB
 drop function event_key;

@@ -24,7 +24,7 @@ func TestEachQuickstartEndsWithTheBill(t *testing.T) {
 	files := regexp.MustCompile("(?s)<!-- file: (\\S+) -->\n```\\w+\n(.*?)```\n").FindAllSubmatch(text, -1)
 	runs := regexp.MustCompile("(?s)<!-- run: (\\w+) -->\n```sh\n(.*?)```\n").FindAllSubmatch(text, -1)
 	require.Len(t, files, 3)
-	require.Len(t, runs, 4)
+	require.Len(t, runs, 5)
 	shown := regexp.MustCompile("(?m)^```\\w+$").FindAll(text, -1)
 	require.Len(t, shown, len(files)+len(runs), "each block is run")
 
@@ -50,6 +50,9 @@ func TestEachQuickstartEndsWithTheBill(t *testing.T) {
 			require.NoError(t, err, "%s", said)
 			require.Regexp(t, `total"?:? ?1250\b`, string(said))
 			require.Regexp(t, `amount"?:? ?30\b`, string(said))
+			if string(run[1]) == "strict" {
+				require.Contains(t, string(said), `did you mean \"value\"?`)
+			}
 		})
 	}
 }

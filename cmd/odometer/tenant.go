@@ -22,6 +22,8 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	name := flags.String("name", "", "the tenant's name (required)")
 	zone := flags.String("timezone", "UTC", "its time zone, such as Europe/Zurich: days, months and billing periods are local")
 	currency := flags.String("currency", "USD", "the currency of its prices, ISO 4217")
+	strict := flags.Bool("strict", false, "reject events of unknown customers and event types, and events with unknown fields")
+	conflicts := flags.String("idempotency-conflicts", string(metering.AcceptConflicts), "accept or reject events whose idempotency_key was used with other content")
 	perMinute := flags.Int("requests-per-minute", metering.DefaultRequestsPerMinute, "how many requests with events it may send in a minute")
 	ownerEmail := flags.String("owner-email", "", "the e-mail with which its owner signs in; without it the tenant has no members yet")
 	passwordStdin := flags.Bool("password-stdin", false, "read the owner's password from standard input; without it one is made and printed")
@@ -55,7 +57,7 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	}
 	defer store.Close()
 	tenant, err := store.Tenants.Create(ctx, metering.Operator, metering.Tenant{
-		Name: *name, Timezone: *zone, Currency: *currency, RequestsPerMinute: *perMinute,
+		Name: *name, Timezone: *zone, Currency: *currency, RequestsPerMinute: *perMinute, Strict: *strict, KeyConflicts: metering.ConflictPolicy(*conflicts),
 	})
 	if err != nil {
 		return fmt.Errorf("create tenant: %w", err)

@@ -2,7 +2,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { day, nextDay, startOfDay } from "../values/instants";
 import { answer, api, type Schema } from "./client";
 
-export type Outcome = "accepted" | "duplicates" | "rejected";
+export type Outcome = "accepted" | "duplicates" | "conflicts" | "rejected";
 
 /** What requests with events were answered on so many days, of which today is the last. */
 export const eventCounts = (days: number, timezone: string) =>
@@ -20,7 +20,7 @@ export const eventCounts = (days: number, timezone: string) =>
 export function byDay(counts: Schema<"EventCounts">, days: number, timezone: string, now: Date): Record<Outcome, number>[] {
   const windows = new Map(counts.windows.map((window) => [day(window.start, timezone), window]));
   const today = day(now, timezone);
-  return Array.from({ length: days }, (_, index) => windows.get(nextDay(today, index + 1 - days)) ?? { accepted: 0, duplicates: 0, rejected: 0 });
+  return Array.from({ length: days }, (_, index) => windows.get(nextDay(today, index + 1 - days)) ?? { accepted: 0, duplicates: 0, conflicts: 0, rejected: 0 });
 }
 
 /** 0.02 %: how much of all events it is, in two digits that say something. */

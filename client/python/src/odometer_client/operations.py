@@ -22,6 +22,7 @@ DECIMALS = frozenset(
         "current_total",
         "delta",
         "difference",
+        "estimate",
         "estimated",
         "events",
         "included_units",
@@ -378,6 +379,20 @@ class Operations:
         answer: schema.SteeredSync = self.call("POST", "/v1/billing/syncs/{id}/retry", path_parameters={"id": id}, body=body)
         return answer
 
+    def list_unrated_usage(
+        self, *, page_size: int | None = None, page_token: str | None = None, months: int | None = None
+    ) -> schema.ListUnratedUsage:
+        """List usage that nothing will bill."""
+        answer: schema.ListUnratedUsage = self.call(
+            "GET", "/v1/billing/unrated", query={"page_size": page_size, "page_token": page_token, "months": months}
+        )
+        return answer
+
+    def get_unrated_totals(self, *, months: int | None = None) -> schema.UnratedTotals:
+        """Get the total of usage that nothing will bill."""
+        answer: schema.UnratedTotals = self.call("GET", "/v1/billing/unrated/totals", query={"months": months})
+        return answer
+
     def list_customers(
         self, *, page_size: int | None = None, page_token: str | None = None, archived: bool | None = None, search: str | None = None
     ) -> schema.ListCustomer:
@@ -507,6 +522,13 @@ class Operations:
     def ingest_events(self, body: schema.EventBatch) -> schema.IngestResult:
         """Send up to 1,000 events."""
         answer: schema.IngestResult = self.call("POST", "/v1/events/batch", body=body)
+        return answer
+
+    def list_event_conflicts(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListEventConflict:
+        """List events that were not counted because of their idempotency key."""
+        answer: schema.ListEventConflict = self.call(
+            "GET", "/v1/events/conflicts", query={"page_size": page_size, "page_token": page_token}
+        )
         return answer
 
     def get_event_counts(

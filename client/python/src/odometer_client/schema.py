@@ -405,6 +405,17 @@ class EventBatch(TypedDict):
     events: list[Event]
 
 
+class EventConflict(TypedDict):
+    customer_id: str
+    event_type: str
+    id: str
+    idempotency_key: str | None
+    properties: dict[str, Any]
+    received_at: str
+    timestamp: str
+    value: Decimal
+
+
 class EventPeriod(TypedDict):
     end: str
     id: str
@@ -520,6 +531,7 @@ class IngestError(TypedDict):
 
 class IngestResult(TypedDict):
     accepted: int
+    conflicts: int
     duplicates: int
     errors: list[IngestError]
     rejected: int
@@ -616,6 +628,12 @@ class ListAuditEntry(TypedDict):
 
 class ListDelivery(TypedDict):
     data: list[Delivery]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListEventConflict(TypedDict):
+    data: list[EventConflict]
     has_more: bool
     next_page_token: str | None
 
@@ -1114,6 +1132,7 @@ class Tenant(TypedDict):
     currency: str
     grace_hours: int
     id: str
+    idempotency_conflicts: Literal["accept", "reject"]
     invoice_hold: InvoiceHoldSettings
     late_policy: Literal["adjust", "report"]
     name: str
@@ -1131,6 +1150,57 @@ class Total(TypedDict):
 
 class Tried(TypedDict):
     pass
+
+
+class UnratedPeriod(TypedDict):
+    end: str
+    start: str
+    state: Literal["open", "in_grace", "closed", "before"]
+
+
+class UnratedTotal(TypedDict):
+    currency: str | None
+    customers: int
+    estimate: Decimal
+    lines: int
+    reason: Literal[
+        "before_first_period",
+        "no_price",
+        "no_provider",
+        "no_provider_link",
+        "no_subscription_item",
+        "before_subscription",
+        "closed_unbilled",
+    ]
+
+
+class UnratedTotals(TypedDict):
+    caveat: str
+    data: list[UnratedTotal]
+    since: str
+
+
+class UnratedUsage(TypedDict):
+    currency: str | None
+    customer_id: str
+    customer_name: str
+    detail: str
+    estimate: Decimal
+    event_count: int
+    external_id: str
+    meter_id: str
+    meter_slug: str
+    period: UnratedPeriod
+    reason: Literal[
+        "before_first_period",
+        "no_price",
+        "no_provider",
+        "no_provider_link",
+        "no_subscription_item",
+        "before_subscription",
+        "closed_unbilled",
+    ]
+    usage: Decimal
 
 
 class Unresolved(TypedDict):
@@ -1159,6 +1229,7 @@ class UpdateMeter(TypedDict):
 class UpdateTenant(TypedDict):
     currency: NotRequired[str]
     grace_hours: NotRequired[int]
+    idempotency_conflicts: NotRequired[Literal["accept", "reject"]]
     invoice_hold: NotRequired[InvoiceHoldChange]
     late_policy: NotRequired[Literal["adjust", "report"]]
     name: NotRequired[str]
@@ -1329,6 +1400,7 @@ class Confirmation(TypedDict):
 
 class CountedWindow(TypedDict):
     accepted: int
+    conflicts: int
     duplicates: int
     end: str
     rejected: int
@@ -1349,6 +1421,7 @@ class EventCounter(TypedDict):
 
 class EventCounts(TypedDict):
     accepted: int
+    conflicts: int
     duplicates: int
     granularity: Literal["hour", "day", "week", "month"]
     period: UsagePeriod
@@ -1406,6 +1479,12 @@ class ListProduct(TypedDict):
 
 class ListReconciliation(TypedDict):
     data: list[Reconciliation]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListUnratedUsage(TypedDict):
+    data: list[UnratedUsage]
     has_more: bool
     next_page_token: str | None
 

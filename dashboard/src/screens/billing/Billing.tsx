@@ -7,6 +7,7 @@ const tabs = [
   ["/billing/syncs", "Syncs"],
   ["/billing/holds", "Held invoices"],
   ["/billing/reconciliation", "Reconciliation"],
+  ["/billing/unrated", "Unrated usage"],
   ["/billing/discrepancies", "Discrepancies"],
   ["/billing/auto-sync", "Auto-Sync"],
   ["/billing/provider", "Provider"],

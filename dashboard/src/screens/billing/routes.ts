@@ -49,6 +49,13 @@ const discrepancies = createRoute({
   component: lazyRouteComponent(() => import("./Discrepancies"), "Discrepancies"),
 });
 
+const unrated = createRoute({
+  getParentRoute: () => billing,
+  path: "/unrated",
+  validateSearch: asks("page"),
+  component: lazyRouteComponent(() => import("./Unrated"), "Unrated"),
+});
+
 const autoSync = createRoute({
   getParentRoute: () => billing,
   path: "/auto-sync",
@@ -67,4 +74,4 @@ const states = createRoute({
   component: lazyRouteComponent(() => import("./States"), "States"),
 });
 
-export const billingRoutes = [billing.addChildren([home, syncs, holds, reconciliation, discrepancies, autoSync, provider, states]), sync] as const;
+export const billingRoutes = [billing.addChildren([home, syncs, holds, reconciliation, unrated, discrepancies, autoSync, provider, states]), sync] as const;

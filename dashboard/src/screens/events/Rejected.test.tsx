@@ -3,9 +3,9 @@ import { expect, test } from "vitest";
 import { router } from "../../router";
 import { answers, asked, open, session } from "../../testing";
 
-const none = { accepted: 0, duplicates: 0, rejected: 0, rejections: [], windows: [] };
+const none = { accepted: 0, duplicates: 0, conflicts: 0, rejected: 0, rejections: [], windows: [] };
 const rejections = [{ code: "timestamp_too_old", count: 2 }];
-const counts = { ...none, accepted: 8, rejected: 2, rejections, windows: [{ start: "2026-11-22T23:00:00Z", end: "2026-11-23T23:00:00Z", accepted: 8, duplicates: 0, rejected: 2, rejections }] };
+const counts = { ...none, accepted: 8, rejected: 2, rejections, windows: [{ start: "2026-11-22T23:00:00Z", end: "2026-11-23T23:00:00Z", accepted: 8, duplicates: 0, conflicts: 0, rejected: 2, rejections }] };
 
 test("rejected events are told with their reasons, of as many days as the address says", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];

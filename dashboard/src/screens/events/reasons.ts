@@ -11,6 +11,8 @@ const reasons: Record<string, string> = {
   properties_too_large: "properties have more than 16 KiB.",
   timestamp_too_old: "timestamp is more than five years back, or further than keys are known for.",
   timestamp_in_future: "timestamp is more than one hour ahead.",
+  idempotency_conflict: "idempotency_key was used for another customer or with other content, and the tenant rejects that.",
+  unknown_field: "It has a field that no event has, and the tenant is strict.",
   unknown_event_type: "No meter counts the event type, and the tenant is strict.",
   unknown_customer_id: "There is no such customer, and the tenant is strict.",
 };

@@ -15,6 +15,13 @@ const rejected = createRoute({
   component: lazyRouteComponent(() => import("./Rejected"), "Rejected"),
 });
 
+const conflicts = createRoute({
+  getParentRoute: () => frame,
+  path: "/events/conflicts",
+  validateSearch: asks("page"),
+  component: lazyRouteComponent(() => import("./Conflicts"), "Conflicts"),
+});
+
 const event = createRoute({
   getParentRoute: () => frame,
   path: "/events/$event",
@@ -22,4 +29,4 @@ const event = createRoute({
   component: lazyRouteComponent(() => import("./Event"), "Event"),
 });
 
-export const eventRoutes = [events, rejected, event] as const;
+export const eventRoutes = [events, rejected, conflicts, event] as const;

@@ -15,6 +15,7 @@ const columns = [{ title: "Events" }, { title: "Today", number: true }, { title:
 const outcomes: [Outcome, string][] = [
   ["accepted", "Accepted"],
   ["duplicates", "Repeated, of the accepted"],
+  ["conflicts", "Under a key of another event, of the repeated"],
   ["rejected", "Rejected"],
 ];
 
@@ -32,7 +33,7 @@ export function EventCounts() {
           <tbody>
             {outcomes.map(([outcome, name]) => (
               <tr key={outcome}>
-                <td className={cell.main}>{outcome === "rejected" ? <Link to="/events/rejected">{name}</Link> : name}</td>
+                <td className={cell.main}>{outcome === "rejected" ? <Link to="/events/rejected">{name}</Link> : outcome === "conflicts" ? <Link to="/events/conflicts">{name}</Link> : name}</td>
                 <td className={cell.number} data-title="today">
                   <Quantity value={String(each.at(-1)![outcome])} />
                 </td>

@@ -100,7 +100,7 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
         ]}
       />
       <NumberField label="Requests a minute" description="That bring events; beyond, they are answered with 429" {...whole("requestsPerMinute", "requests_per_minute")} />
-      <Checkbox label="Strict" description="Events of customers and event types that are not known are rejected" {...choice("strict")} error={broken(save.error, "strict")} />
+      <Checkbox label="Strict" description="Events of customers and event types that are not known, and with unknown fields, are rejected" {...choice("strict")} error={broken(save.error, "strict")} />
       <Checkbox label="v1 writes without a body" description="Requests without a body that are signed in v1 may do more than read" {...choice("v1BodylessWrites")} />
       <Checkbox label="Hold invoices" description="A provider's draft invoices wait until what was reported is counted and compared" {...choice("hold")} error={broken(save.error, "enabled")} />
       <NumberField label="Hold at most, in hours" description="After the grace. Then a held invoice becomes final automatically" {...whole("holdHours", "deadline_hours")} />

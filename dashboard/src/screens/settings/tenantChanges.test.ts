@@ -10,6 +10,7 @@ const tenant = {
   late_policy: "adjust" as const,
   requests_per_minute: 1000,
   strict: false,
+  idempotency_conflicts: "accept" as const,
   v1_bodyless_writes: false,
   invoice_hold: { enabled: false, deadline_hours: 48 },
   created_at: "2026-11-01T00:00:00Z",

@@ -58,7 +58,7 @@ export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace
     [grace, `Billing periods close ${grace} hours after their end, and take usage until then. Those that are closed stay closed.`],
     [late, late === "adjust" ? "Late usage of a closed period is billed as an adjustment." : "Late usage of a closed period is shown, and not billed."],
     [requests, `Beyond ${requests} requests with events in a minute, they are answered with 429.`],
-    [strict, strict ? "Events of customers and of event types that are not known are rejected." : "An event makes its customer if there is none, and will be counted when a meter for its type exists."],
+    [strict, strict ? "Events of customers and of event types that are not known, and with unknown fields, are rejected." : "An event makes its customer where there is none, and is counted once a meter for its type exists."],
     [v1, v1 ? "Who sees a request without a body that is signed in v1 can make any other of it." : "A request without a body that is signed in v1 may only read."],
     [hold?.enabled, hold?.enabled ? "Draft invoices with usage are held until what was reported is counted and compared." : "No draft invoice is held from then on."],
     [hold?.deadline_hours, `What is held from then on becomes final automatically ${hold?.deadline_hours} hours after the grace. What is held already keeps its deadline.`],

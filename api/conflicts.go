@@ -1,0 +1,72 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// conflicts registers the operations on events whose idempotency key belongs to
+// another event.
+func (s *server) conflicts() {
+	const path = eventsPath + "/conflicts"
+	huma.Register(s.api, get("list-event-conflicts", path, EventsRead, "List events that were not counted because of their idempotency key",
+		"Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: "+
+			"find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not "+
+			"listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Who lists is in the audit log, once an hour."), s.listConflicts)
+	huma.Register(s.api, post("dismiss-event-conflict", path+"/{id}/dismiss", BillingWrite, "Dismiss an event conflict",
+		"Removes it from the list. The audit log keeps the reason. If the same event is sent again, it is listed again."), s.dismissConflict)
+}
+
+// eventConflict is an event as it was sent, with the fields of the Events API.
+type eventConflict struct {
+	ExportedEvent
+
+	ReceivedAt time.Time `json:"received_at" doc:"When it was sent first"`
+}
+
+type listConflictsInput struct{ Paging }
+
+type listConflictsOutput struct{ Body List[eventConflict] }
+
+func (s *server) listConflicts(ctx context.Context, in *listConflictsInput) (*listConflictsOutput, error) {
+	var before uuid.UUID
+	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
+		return nil, err
+	}
+	found, err := s.Store.Conflicts.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) > 0 {
+		listed := metering.Range{Start: found[len(found)-1].ReceivedAt, End: found[0].ReceivedAt}
+		if err := s.auditListing(ctx, db.EventFilter{Range: listed}); err != nil {
+			return nil, err
+		}
+	}
+	return &listConflictsOutput{listOf(ctx, s, found, in.PageSize, showConflict, func(e metering.Event) uuid.UUID { return e.ID })}, nil
+}
+
+func showConflict(e metering.Event) eventConflict {
+	return eventConflict{showEvent(e, metering.Customer{ExternalID: e.ExternalID}), e.ReceivedAt.UTC()}
+}
+
+type dismissConflictInput struct {
+	ID   string `path:"id" maxLength:"64"`
+	Body Because
+}
+
+func (s *server) dismissConflict(ctx context.Context, in *dismissConflictInput) (*struct{}, error) {
+	reason, err := in.Body.reason()
+	if err != nil {
+		return nil, err
+	}
+	id, _ := uuid.Parse(in.ID) // else the zero UUID, which no conflict has
+	who := principalOf(ctx)
+	return nil, naming("path.id", s.Store.Conflicts.Dismiss(ctx, who.Tenant.ID, who.Actor, id, reason))
+}

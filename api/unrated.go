@@ -1,0 +1,142 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// unrated registers the operations on usage that nothing will bill.
+func (s *server) unrated() {
+	const path = "/v1/billing/unrated"
+	const which = "In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without " +
+		"a provider has none. "
+	huma.Register(s.api, get("list-unrated-usage", path, BillingRead, "List usage that nothing will bill", which+
+		"One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on."), s.listUnrated)
+	huma.Register(s.api, get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of usage that nothing will bill", which+
+		"By reason and currency."), s.unratedTotals)
+}
+
+// UnratedMonths chooses the periods.
+type UnratedMonths struct {
+	Months int `query:"months" minimum:"1" maximum:"60" default:"3" doc:"How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later"`
+}
+
+// since is the noon of the first day of the first month.
+func (m UnratedMonths) since(now time.Time, zone *time.Location) time.Time {
+	local := now.In(zone)
+	return time.Date(local.Year(), local.Month()-time.Month(m.Months-1), 1, 12, 0, 0, 0, zone)
+}
+
+type listUnratedInput struct {
+	Paging
+	UnratedMonths
+}
+
+type unratedUsage struct {
+	CustomerID   string                `json:"customer_id"`
+	ExternalID   string                `json:"external_id"`
+	CustomerName string                `json:"customer_name" doc:"Empty if it has none"`
+	MeterID      string                `json:"meter_id"`
+	MeterSlug    string                `json:"meter_slug"`
+	Period       unratedPeriod         `json:"period"`
+	Reason       billing.UnratedReason `json:"reason" doc:"before_first_period: the usage is older than the customer's first billing period; no_price: neither the meter nor the customer's plan has a price; no_provider: the tenant has no billing provider; no_provider_link: the customer has no billing_provider_id; no_subscription_item: the provider takes no usage of the meter for the customer; before_subscription: the period lies outside the customer's subscription; closed_unbilled: the period closed before a provider had accepted the usage"`
+	Detail       string                `json:"detail" doc:"Why the provider takes none, in words; empty for the other reasons"`
+	Usage        metering.Decimal      `json:"usage"`
+	EventCount   int64                 `json:"event_count"`
+	Estimate     *metering.Decimal     `json:"estimate" doc:"The charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. null: there is no price"`
+	Currency     *string               `json:"currency" doc:"null: there is no price" example:"USD"`
+}
+
+type unratedPeriod struct {
+	Start time.Time    `json:"start"`
+	End   time.Time    `json:"end"`
+	State unratedState `json:"state" doc:"before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed"`
+}
+
+// unratedState is a state of a period, or none.
+type unratedState billing.PeriodState
+
+// Values are all states.
+func (unratedState) Values() (all []unratedState) {
+	for _, state := range append(billing.PeriodState("").Values(), billing.PeriodBefore) {
+		all = append(all, unratedState(state))
+	}
+	return all
+}
+
+func showUnrated(u db.UnratedUsage) unratedUsage {
+	shown := unratedUsage{
+		CustomerID: u.Customer.String(), ExternalID: u.ExternalID, CustomerName: u.CustomerName, MeterID: u.MeterID.String(), MeterSlug: u.MeterSlug,
+		Period: unratedPeriod{u.Period.Start.UTC(), u.Period.End.UTC(), unratedState(u.State)}, Reason: u.Reason, Detail: u.Detail,
+		Usage: u.Usage, EventCount: u.Events, Estimate: u.Estimate,
+	}
+	if u.Estimate != nil {
+		shown.Currency = &u.Currency
+	}
+	return shown
+}
+
+type listUnratedOutput struct{ Body List[unratedUsage] }
+
+func (s *server) listUnrated(ctx context.Context, in *listUnratedInput) (*listUnratedOutput, error) {
+	var after *db.UnratedKey
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	tenant, now := principalOf(ctx).Tenant, s.Now()
+	page, err := s.Store.Unrated.List(ctx, tenant.ID, in.since(now, tenant.Location()), now, after, in.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	list := List[unratedUsage]{Data: make([]unratedUsage, 0, len(page.Lines))}
+	for _, line := range page.Lines {
+		list.Data = append(list.Data, showUnrated(line))
+	}
+	if page.Next != nil {
+		list.HasMore, list.NextPageToken = true, new(s.pageToken(ctx, page.Next))
+	}
+	return &listUnratedOutput{list}, nil
+}
+
+type unratedTotal struct {
+	Reason    billing.UnratedReason `json:"reason"`
+	Currency  *string               `json:"currency" doc:"null: of usage without a price" example:"USD"`
+	Customers int64                 `json:"customers"`
+	Lines     int64                 `json:"lines" doc:"By customer, meter and period, as in the list"`
+	Estimate  *metering.Decimal     `json:"estimate" doc:"The sum of the estimates; null without a currency"`
+}
+
+type unratedTotalsInput struct{ UnratedMonths }
+
+type unratedTotalsOutput struct {
+	Body struct {
+		Since  time.Time      `json:"since" doc:"Periods count that ended later"`
+		Data   []unratedTotal `json:"data" doc:"By reason and currency"`
+		Caveat string         `json:"caveat"`
+	}
+}
+
+func (s *server) unratedTotals(ctx context.Context, in *unratedTotalsInput) (*unratedTotalsOutput, error) {
+	tenant, now := principalOf(ctx).Tenant, s.Now()
+	since := in.since(now, tenant.Location())
+	totals, err := s.Store.Unrated.Totals(ctx, tenant.ID, since, now)
+	if err != nil {
+		return nil, err
+	}
+	out := new(unratedTotalsOutput)
+	out.Body.Since, out.Body.Data, out.Body.Caveat = billing.CalendarPeriod(since, tenant.Location()).Start.UTC(), []unratedTotal{}, billing.Caveat
+	for _, t := range totals {
+		shown := unratedTotal{Reason: t.Reason, Customers: t.Customers, Lines: t.Lines}
+		if t.Currency != "" {
+			shown.Currency, shown.Estimate = &t.Currency, &t.Estimate
+		}
+		out.Body.Data = append(out.Body.Data, shown)
+	}
+	return out, nil
+}

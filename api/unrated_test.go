@@ -1,0 +1,83 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func (b *bundle) unrated(t testing.TB, query string) (list client.ListUnratedUsage) {
+	t.Helper()
+	a := b.send(t, "GET", "/v1/billing/unrated"+query, "")
+	require.Equal(t, 200, a.status, a.body)
+	require.NoError(t, json.Unmarshal([]byte(a.body), &list))
+	return list
+}
+
+// Usage before the customer's first billing period is accepted, warned about once per
+// meter, and listed with the charge that nothing bills.
+func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	month := metering.WindowOf(b.now(), metering.Month, time.UTC)
+	old := month.Start.AddDate(0, -1, 0).Format(time.RFC3339)
+	send := func(customer string) []string {
+		event := `{"event_type":"call","customer_id":"` + customer + `","value":30,"timestamp":"` + old + `"}`
+		return b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"call","customer_id":"`+customer+`"},`+event+`,`+event+`]}`).Warnings
+	}
+	require.Empty(t, send("meters-only"), "the tenant only meters")
+	require.Empty(t, b.unrated(t, "").Data)
+
+	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":2,"included_units":50,"overage_rate":0.015,"currency":"USD"}`).status)
+	warnings := send("acme")
+	require.Len(t, warnings, 1)
+	require.Equal(t, `events[1] is older than its customer's first billing period: meter "calls" counts it, and it is never billed; GET /v1/billing/unrated lists such usage`, warnings[0])
+	require.Empty(t, b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`).Warnings)
+
+	list := b.unrated(t, "?page_size=3")
+	require.True(t, list.HasMore)
+	found := append(list.Data, b.unrated(t, "?page_size=3&page_token="+*list.NextPageToken).Data...)
+	var lines []string
+	for _, l := range found {
+		lines = append(lines, strings.Join([]string{l.ExternalId, string(l.Reason), string(l.Period.State), l.Usage.String(), l.Estimate.String(), *l.Currency}, " "))
+	}
+	require.Equal(t, []string{
+		"meters-only before_first_period before 60 2.15 USD", "meters-only no_provider open 1 2 USD",
+		"acme before_first_period before 60 2.15 USD", "acme no_provider open 2 2 USD",
+	}, lines)
+	require.Equal(t, month.Start, found[1].Period.Start.UTC())
+	require.Len(t, b.unrated(t, "?months=1").Data, 2, "usage of this month")
+
+	a := b.send(t, "GET", "/v1/billing/unrated/totals", "")
+	require.Contains(t, a.body, `{"reason":"before_first_period","currency":"USD","customers":2,"lines":2,"estimate":4.3}`)
+	require.Contains(t, a.body, `{"reason":"no_provider","currency":"USD","customers":2,"lines":2,"estimate":4}`)
+	require.Empty(t, setupAt(t, b.store).unrated(t, "").Data)
+	b.key = b.newKey(t, metering.ScopeReadWrite)
+	for _, path := range []string{"", "/totals"} {
+		b.send(t, "GET", "/v1/billing/unrated"+path, "").problem(t, http.StatusForbidden, "forbidden")
+	}
+}
+
+// A meter without a price is unrated once another one has a price.
+func TestUsageWithoutAPriceIsListedWithoutAnEstimate(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.meter(t, "images", "image")
+	b.ingest(t, "/v1/events", `{"event_type":"image","customer_id":"acme"}`)
+	require.Empty(t, b.unrated(t, "").Data)
+	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1,"currency":"USD"}`).status)
+	a := b.send(t, "GET", "/v1/billing/unrated", "")
+	require.Contains(t, a.body, `"reason":"no_price","detail":"","usage":1,"event_count":1,"estimate":null,"currency":null}`)
+	require.Contains(t, b.send(t, "GET", "/v1/billing/unrated/totals", "").body, `{"reason":"no_price","currency":null,"customers":1,"lines":1,"estimate":null}`)
+	b.confirmed(t, "PUT", "/v1/meters/images/pricing", `{"overage_rate":0,"currency":"USD"}`)
+	require.NotContains(t, b.send(t, "GET", "/v1/billing/unrated", "").body, "no_price")
+}

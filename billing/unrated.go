@@ -1,0 +1,173 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// UnratedReason is why nothing bills the usage of a meter in a period.
+type UnratedReason string
+
+const (
+	BeforeFirstPeriod  UnratedReason = "before_first_period"  // the usage is older than the customer's first billing period
+	NoPrice            UnratedReason = "no_price"             // neither the meter nor the customer's plan has a price
+	NoProvider         UnratedReason = "no_provider"          // the tenant has no billing provider
+	NoProviderLink     UnratedReason = "no_provider_link"     // the customer has no billing_provider_id
+	NoSubscriptionItem UnratedReason = "no_subscription_item" // the provider takes no usage of the meter for the customer
+	BeforeSubscription UnratedReason = "before_subscription"  // the period lies outside the customer's subscription
+	ClosedUnbilled     UnratedReason = "closed_unbilled"      // the period closed before a provider had accepted the usage
+)
+
+// Values are all reasons.
+func (UnratedReason) Values() []UnratedReason {
+	return []UnratedReason{BeforeFirstPeriod, NoPrice, NoProvider, NoProviderLink, NoSubscriptionItem, BeforeSubscription, ClosedUnbilled}
+}
+
+// UnratedLine is usage of one meter in one period that nothing will bill.
+type UnratedLine struct {
+	Period    metering.Range
+	Stream    int
+	State     PeriodState // PeriodBefore: it is no billing period
+	MeterID   metering.MeterID
+	MeterSlug string
+	Reason    UnratedReason
+	Detail    string // the provider's reason in words; "": there is none
+	Usage     metering.Decimal
+	Events    int64
+	Estimate  *metering.Decimal // the charge at the price in force; nil: there is no price
+	Currency  string            // of the estimate; "": there is none
+}
+
+// PeriodBefore is a calendar month, or a part of one, before the first billing period.
+const PeriodBefore PeriodState = "before"
+
+// UnratedFacts are the facts that decide which usage of a customer nothing bills.
+// Stored may lack closed periods.
+type UnratedFacts struct {
+	Facts
+	Linked      bool       // the customer has an id at the provider
+	FirstStored *time.Time // the start of the first period that is stored; nil: none is
+	Since       time.Time  // the start of a calendar month; periods that ended before are of no interest
+}
+
+// Bills reports whether the tenant bills anything: else it only meters, and none of its
+// usage counts as unrated.
+func (f Facts) Bills() bool { return f.Connection != nil || f.hasPrices() }
+
+func (f Facts) hasPrices() bool {
+	for _, versions := range f.Prices {
+		if len(versions) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Periods are those in which usage of some meter is unrated: calendar months before the
+// first billing period, and billing periods that are not closed.
+func (f UnratedFacts) Periods() (periods []Period) {
+	if !f.Bills() {
+		return nil
+	}
+	if first := f.firstStart(); f.Stream == 0 {
+		for _, month := range ExtendPeriods(CalendarPeriod(f.Since, f.Settings.Timezone), first.Add(-time.Microsecond), f.Settings.Timezone) {
+			periods = append(periods, Period{Range: month.Within(metering.Range{Start: f.Since, End: first})})
+		}
+	}
+	for _, p := range OpenPeriods(f.Facts) {
+		if p.End.After(f.Since) && slices.ContainsFunc(f.metersIn(p), func(m metering.Meter) bool { reason, _ := f.reason(m, p); return reason != "" }) {
+			periods = append(periods, p)
+		}
+	}
+	return periods
+}
+
+// firstStart is where the customer's first billing period begins, or, while an event may
+// still bring that forward, the earliest start that the events so far give it.
+func (f UnratedFacts) firstStart() time.Time {
+	start := f.first().Start
+	if f.FirstStored != nil {
+		start = *f.FirstStored
+	}
+	earliest := func(t time.Time) {
+		if t.Before(start) {
+			start = t
+		}
+	}
+	if periods := ExpectedPeriods(f.Facts); len(periods) > 0 && (f.FirstStored == nil || len(f.Stored) > 0) {
+		earliest(periods[0].Start)
+	}
+	if f.headOpenUntil() != nil {
+		earliest(FirstPeriod(f.Customer, f.Settings.Grace, f.Settings.Timezone).Start)
+	}
+	return start
+}
+
+// Before reports whether an instant lies before the customer's first billing period.
+func (f UnratedFacts) Before(at time.Time) bool { return at.Before(f.firstStart()) }
+
+// Lines are the unrated lines of one of Periods, whose usage has been read.
+func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
+	before := f.Stream == 0 && !period.End.After(f.firstStart())
+	all, _ := f.calculations(period)
+	for _, c := range all {
+		line := UnratedLine{
+			Period: period.Range, Stream: f.Stream, State: PeriodBefore, MeterID: c.meter.ID, MeterSlug: c.meter.Slug, Reason: BeforeFirstPeriod,
+			Usage: c.usage, Events: c.events,
+		}
+		if !before {
+			line.State = period.stateAt(f.Now)
+			line.Reason, line.Detail = f.reason(c.meter, period)
+		}
+		if _, priced := f.price(c.meter.ID, period); priced {
+			line.Estimate, line.Currency = new(c.charge()), c.currency
+		}
+		charged := !before && line.Estimate != nil && !line.Estimate.IsZero()
+		if line.Reason != "" && (c.events > 0 || charged) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// reason is why nothing will bill the meter in an open period, with the provider's own
+// words; "" if something will, or if that is not known before the next sync.
+func (f UnratedFacts) reason(m metering.Meter, period Period) (reason UnratedReason, detail string) {
+	_, priced := f.price(m.ID, period)
+	connection := f.Connection
+	switch {
+	case m.Version.Status == metering.Backfilling, period.Subscription.Trial:
+		return "", ""
+	case connection == nil:
+		return f.unpriced(priced, NoProvider), ""
+	case connection.Statements:
+		return f.unpriced(priced, ""), ""
+	case !f.Linked:
+		return NoProviderLink, ""
+	case period.Bills == metering.BillsAmounts && !priced:
+		return f.unpriced(priced, ""), ""
+	case f.Side == nil:
+		return "", ""
+	}
+	if excluded := f.excluded(m, period); excluded != "" {
+		return NoSubscriptionItem, excluded
+	}
+	if period.Bills != metering.BillsAmounts && period.Subscription.ID == "" && f.Side.Customer != "" {
+		return BeforeSubscription, ""
+	}
+	return "", ""
+}
+
+// unpriced is NoPrice for a meter without a price, unless the tenant has no prices at
+// all, and the other reason for one that has a price.
+func (f Facts) unpriced(priced bool, other UnratedReason) UnratedReason {
+	switch {
+	case priced:
+		return other
+	case f.hasPrices():
+		return NoPrice
+	}
+	return ""
+}

@@ -1,0 +1,24 @@
+import { keepPreviousData, queryOptions } from "@tanstack/react-query";
+import { answer, api, type Schema } from "./client";
+
+/** A page of the events that were not counted because of their idempotency key. */
+export const conflicts = (page: string | undefined) =>
+  queryOptions({
+    queryKey: ["conflicts", { page }],
+    queryFn: ({ signal }) => answer(api.GET("/v1/events/conflicts", { params: { query: { page_size: 25, ...(page && { page_token: page }) } }, signal })),
+    placeholderData: keepPreviousData,
+  });
+
+/** The event that was stored under a key: the API searches back from now, page by page. */
+export const storedUnder = (key: string) =>
+  queryOptions({
+    queryKey: ["stored under", key],
+    async queryFn({ signal }) {
+      const start = new Date(Date.now() - 1830 * 86_400_000).toISOString();
+      for (let token: string | null = null; ; ) {
+        const page: Schema<"EventPage"> = await answer(api.GET("/v1/events", { params: { query: { start, idempotency_key: key, ...(token && { page_token: token }) } }, signal }));
+        token = page.next_page_token;
+        if (page.data[0] || !token) return page.data[0] ?? null;
+      }
+    },
+  });

@@ -1,0 +1,109 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import type { Schema } from "../../api/client";
+import { useSession } from "../../api/session";
+import { unrated, unratedTotals } from "../../api/unrated";
+import { Empty } from "../../states/Empty";
+import { Amount, Quantity } from "../../values/Amount";
+import { CustomerName } from "../../values/CustomerName";
+import { Identifier } from "../../values/Identifier";
+import { written } from "../../values/instants";
+import { List } from "../../values/List";
+import { cell, Table } from "../../values/Table";
+
+const columns = [{ title: "Customer" }, { title: "Meter" }, { title: "Period" }, { title: "Reason" }, { title: "Usage", number: true }, { title: "Estimate", number: true }];
+const byReason = [{ title: "Reason" }, { title: "Customers", number: true }, { title: "Lines", number: true }, { title: "Estimate", number: true }];
+
+const reasons: Record<Schema<"UnratedUsage">["reason"], string> = {
+  before_first_period: "Before the customer's first billing period",
+  no_price: "The meter has no price",
+  no_provider: "No billing provider is connected",
+  no_provider_link: "The customer is not linked to the provider",
+  no_subscription_item: "The provider takes no usage of the meter",
+  before_subscription: "Outside the customer's subscription",
+  closed_unbilled: "Closed before a provider had accepted it",
+};
+
+/** The usage that nothing will bill, in running periods and in closed ones. */
+export function Unrated() {
+  const { page } = useSearch({ from: "/frame/billing/unrated" });
+  return (
+    <>
+      <p className="muted">
+        Usage of this month and the two before that nothing will bill: in periods that run or wait to be closed, in closed periods that no provider has billed, and before a customer's first period. The
+        estimate is the charge at the price in force.
+      </p>
+      {!page && <Totals />}
+      <List what="The unrated usage" columns={columns} query={useQuery(unrated(page))} page={page} empty={<None />} rows={5}>
+        {(line) => <Row key={`${line.customer_id}.${line.meter_id}.${line.period.start}.${line.reason}`} line={line} />}
+      </List>
+    </>
+  );
+}
+
+function Totals() {
+  const { data } = useQuery(unratedTotals);
+  if (!data?.length) return null;
+  return (
+    <Table caption="Unrated usage by reason and currency" columns={byReason}>
+      <tbody>
+        {data.map(({ reason, currency, customers, lines, estimate }) => (
+          <tr key={`${reason}.${currency}`}>
+            <td className={cell.main}>{reasons[reason]}</td>
+            <td className={cell.number} data-title="customers">
+              {customers}
+            </td>
+            <td className={cell.number} data-title="lines">
+              {lines}
+            </td>
+            <td className={cell.number} data-title="estimate">
+              <Estimate value={estimate} currency={currency} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </Table>
+  );
+}
+
+function Row({ line }: { line: Schema<"UnratedUsage"> }) {
+  const { tenant } = useSession();
+  const { period } = line;
+  return (
+    <tr>
+      <td className={cell.main}>
+        <Link to="/customers/$customer/bill" params={{ customer: line.customer_id }}>
+          <CustomerName of={line} />
+        </Link>
+      </td>
+      <td>
+        <Identifier>{line.meter_slug}</Identifier>
+      </td>
+      <td>
+        {written(period.start, tenant.timezone, "day")} <span className="muted">{period.state.replace("_", " ")}</span>
+      </td>
+      <td>
+        {reasons[line.reason]}
+        {line.detail && <span className="muted small"> {line.detail}</span>}
+      </td>
+      <td className={cell.number} data-title="usage">
+        <Quantity value={line.usage} />
+      </td>
+      <td className={cell.number} data-title="estimate">
+        <Estimate value={line.estimate} currency={line.currency} />
+      </td>
+    </tr>
+  );
+}
+
+function Estimate({ value, currency }: { value: string | null; currency: string | null }) {
+  return value !== null && currency !== null ? <Amount value={value} currency={currency} /> : <span className="muted">no price</span>;
+}
+
+function None() {
+  return (
+    <Empty title="All usage is billed">
+      <p>Usage that no price, provider or subscription covers is listed here, with the money that it would be charged.</p>
+    </Empty>
+  );
+}

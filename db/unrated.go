@@ -1,0 +1,360 @@
+package db
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Unrated is usage that nothing will bill: before a customer's first billing period, in
+// periods that are not closed, and in closed periods that no provider has billed. It is
+// worked out from rollups and the ledger, as revenue is; nothing of it is stored.
+type Unrated struct {
+	pool *pool
+	read ReadPrice
+}
+
+// UnratedUsage is usage of one customer, meter and period.
+type UnratedUsage struct {
+	Customer     metering.CustomerID
+	ExternalID   string
+	CustomerName string
+	billing.UnratedLine
+}
+
+// UnratedKey is the place of a line among the tenant's.
+type UnratedKey struct {
+	Customer metering.CustomerID   `json:"customer"`
+	Start    time.Time             `json:"start"`
+	Stream   int                   `json:"stream"`
+	Meter    metering.MeterID      `json:"meter"`
+	Reason   billing.UnratedReason `json:"reason"`
+}
+
+// Key is the line's place.
+func (u UnratedUsage) Key() UnratedKey {
+	return UnratedKey{u.Customer, u.Period.Start.UTC(), u.Stream, u.MeterID, u.Reason}
+}
+
+func (k UnratedKey) compare(o UnratedKey) int {
+	return cmp.Or(cmp.Compare(k.Customer, o.Customer), k.Start.Compare(o.Start), cmp.Compare(k.Stream, o.Stream),
+		cmp.Compare(k.Meter, o.Meter), cmp.Compare(k.Reason, o.Reason))
+}
+
+// UnratedPage is a part of the list, in the order of the keys.
+type UnratedPage struct {
+	Lines []UnratedUsage
+	Next  *UnratedKey // after which the next page begins; nil: this is the last one
+}
+
+// UnratedTotal is the unrated usage of one reason, and of one currency of its estimates.
+type UnratedTotal struct {
+	Reason    billing.UnratedReason
+	Currency  string           // "": of lines without a price
+	Lines     int64            // by customer, meter and period
+	Customers int64            // that the lines are of
+	Estimate  metering.Decimal // 0 without a currency
+}
+
+// unratedBatches bounds how many batches of customers are searched for one page.
+const unratedBatches = 5
+
+// List returns up to limit lines after a key, nil: from the first one on. Usage counts
+// whose period ends in the month of since or later. A page may have fewer lines than
+// limit, or none, where little is unrated.
+func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now time.Time, after *UnratedKey, limit int) (page UnratedPage, err error) {
+	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
+		page = UnratedPage{}
+		var before metering.CustomerID // all up to this one are searched
+		if after != nil {
+			before = after.Customer - 1
+		}
+		for range unratedBatches {
+			batch, err := r.next(before)
+			if err != nil || batch == nil {
+				page.Next = nil
+				return err
+			}
+			for _, line := range batch.lines() {
+				if after != nil && line.Key().compare(*after) <= 0 {
+					continue
+				}
+				if len(page.Lines) == limit {
+					page.Next = new(page.Lines[limit-1].Key())
+					return nil
+				}
+				page.Lines = append(page.Lines, line)
+			}
+			before = metering.CustomerID(batch.ids[len(batch.ids)-1])
+			page.Next = &UnratedKey{Customer: before + 1}
+		}
+		return nil
+	})
+	if err != nil {
+		return UnratedPage{}, fmt.Errorf("list unrated usage: %w", err)
+	}
+	return page, nil
+}
+
+// Totals adds the lines of List up, by reason and currency.
+func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, now time.Time) (totals []UnratedTotal, err error) {
+	type key struct {
+		reason   billing.UnratedReason
+		currency string
+	}
+	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
+		sums := make(map[key]*UnratedTotal)
+		last := make(map[key]metering.CustomerID)
+		for before := metering.CustomerID(0); ; {
+			batch, err := r.next(before)
+			if err != nil {
+				return err
+			}
+			if batch == nil {
+				break
+			}
+			for _, line := range batch.lines() {
+				of := key{line.Reason, line.Currency}
+				total, known := sums[of]
+				if !known {
+					total = &UnratedTotal{Reason: of.reason, Currency: of.currency}
+					sums[of] = total
+				}
+				total.Lines++
+				if last[of] != line.Customer {
+					last[of] = line.Customer
+					total.Customers++
+				}
+				if line.Estimate != nil {
+					total.Estimate = total.Estimate.Add(*line.Estimate)
+				}
+			}
+			before = metering.CustomerID(batch.ids[len(batch.ids)-1])
+		}
+		totals = nil
+		for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b key) int {
+			return cmp.Or(cmp.Compare(a.reason, b.reason), cmp.Compare(a.currency, b.currency))
+		}) {
+			totals = append(totals, *sums[of])
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("add up unrated usage: %w", err)
+	}
+	return totals, nil
+}
+
+// BeforeFirst returns, by the external ids of some customers of a tenant that bills, a
+// function that reports whether an instant lies before the customer's first billing period.
+func (s Unrated) BeforeFirst(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (before map[string]func(time.Time) bool, err error) {
+	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
+		before = make(map[string]func(time.Time) bool)
+		batch, err := r.some(`and c.external_id = any(@external_ids) order by c.id`, `p.customer_id = any(@customers)`, pgx.NamedArgs{"external_ids": externalIDs})
+		if err != nil || batch == nil {
+			return err
+		}
+		for _, id := range batch.ids {
+			f := batch.facts[id]
+			before[f.Customer.ExternalID] = r.unrated(*f).Before
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find first billing periods: %w", err)
+	}
+	return before, nil
+}
+
+// tenantBills reports whether tenant $1 has a price or a billing provider, as SQL.
+const tenantBills = `(exists (select from meter_prices where tenant_id = $1 and withdrawn_at is null)
+		  or exists (select from billing_connections where tenant_id = $1 and retired_at is null))`
+
+// errOnlyMeters ends a reading of a tenant that has neither prices nor a provider.
+var errOnlyMeters = errors.New("the tenant only meters")
+
+func (s Unrated) reading(ctx context.Context, tenant metering.TenantID, since, now time.Time, use func(*unratedReader) error) error {
+	err := atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
+		r := &unratedReader{revenueReader: &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), theirs: make(providerPrices), read: s.read}}
+		r.periodsOf = func(f billing.Facts) []billing.Period { return r.unrated(f).Periods() }
+		for _, step := range []func() error{r.requireBilling, r.catalog, func() error { return r.monthsSince(since) }} {
+			if err := step(); err != nil {
+				return err
+			}
+		}
+		return use(r)
+	})
+	if errors.Is(err, errOnlyMeters) {
+		return nil
+	}
+	return err
+}
+
+// unratedReader reads customers batch by batch.
+type unratedReader struct {
+	*revenueReader
+	unlinked map[metering.CustomerID]bool      // of the batch
+	first    map[metering.CustomerID]time.Time // the start of the first stored period, of the batch
+}
+
+func (r *unratedReader) requireBilling() error {
+	var bills bool
+	err := r.tx.QueryRow(r.ctx, `select `+tenantBills, r.tenant).Scan(&bills)
+	if err == nil && !bills {
+		err = errOnlyMeters
+	}
+	return err
+}
+
+// unrated are a customer's facts with those that billing does not need.
+func (r *unratedReader) unrated(f billing.Facts) billing.UnratedFacts {
+	u := billing.UnratedFacts{Facts: f, Linked: !r.unlinked[f.Customer.ID], Since: r.months[0]}
+	if first, stored := r.first[f.Customer.ID]; stored {
+		u.FirstStored = &first
+	}
+	return u
+}
+
+// unratedBatch is a batch of customers with the usage of their unrated periods.
+type unratedBatch struct {
+	*openBatch
+	reader *unratedReader
+	closed map[metering.CustomerID][]billing.UnratedLine
+	names  map[metering.CustomerID]string
+}
+
+// next reads the batch of customers after one; nil: there are no more.
+func (r *unratedReader) next(after metering.CustomerID) (*unratedBatch, error) {
+	b, err := r.some(`and c.id > @after order by c.id limit @limit`, `p.customer_id between @first and @last`, pgx.NamedArgs{"after": after, "limit": revenueBatch})
+	if err != nil || b == nil {
+		return nil, err
+	}
+	for _, step := range []func() error{b.usage, b.severalStreams, b.closedUnbilled} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// some reads the customers c of which a condition holds, and which of their periods have
+// unrated usage. within is the condition that a stored period p is of one of them.
+func (r *unratedReader) some(condition, within string, args pgx.NamedArgs) (*unratedBatch, error) {
+	open, err := r.batchOf(condition, args)
+	if err != nil || len(open.ids) == 0 {
+		return nil, err
+	}
+	open.within = within
+	b := &unratedBatch{openBatch: open, reader: r, closed: make(map[metering.CustomerID][]billing.UnratedLine), names: make(map[metering.CustomerID]string)}
+	for _, step := range []func() error{b.links, b.periods} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// links reads the customers' names, which of them are linked to the provider, and where
+// their stored periods begin.
+func (b *unratedBatch) links() error {
+	b.reader.unlinked, b.reader.first = make(map[metering.CustomerID]bool), make(map[metering.CustomerID]time.Time)
+	rows, err := b.tx.Query(b.ctx, `
+		select c.id, c.name, c.billing_provider_id is null, (
+		  select min(p.starts_at) from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id and p.stream = 0)
+		from customers c
+		where c.tenant_id = $1
+		  and c.id = any($2)`, b.tenant, b.ids)
+	if err != nil {
+		return err
+	}
+	var (
+		id       metering.CustomerID
+		name     string
+		unlinked bool
+		first    *time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &name, &unlinked, &first}, func() error {
+		b.names[id], b.reader.unlinked[id] = name, unlinked
+		if first != nil {
+			b.reader.first[id] = first.UTC()
+		}
+		return nil
+	})
+	return err
+}
+
+// closedUnbilled reads the lines of closed periods that no provider has billed. The
+// price of a line without one is the provider's own where it bills quantities.
+func (b *unratedBatch) closedUnbilled() error {
+	rows, err := b.tx.Query(b.ctx, `
+		select p.customer_id, p.starts_at, p.ends_at, p.stream, t.meter_id, m.slug, t.usage, t.event_count, t.charge, t.currency, t.unpriced, t.unpriced and p.bills <> 'quantities'
+		from billing_periods p
+		join lateral (
+		  select t.*, t.price_version = 0 and t.terms is null as unpriced
+		  from billing_period_totals t
+		  where t.tenant_id = p.tenant_id
+		    and t.period_id = p.id
+		    and not t.trial
+		    and (t.event_count > 0 or t.charge <> 0)) t on true
+		join meters m on m.tenant_id = p.tenant_id and m.id = t.meter_id
+		where p.tenant_id = @tenant
+		  and p.customer_id = any(@customers)
+		  and p.closed_at is not null
+		  and p.ends_at > @since
+		  and (not t.billed or t.unpriced and p.bills <> 'quantities')`,
+		pgx.NamedArgs{"tenant": b.tenant, "customers": b.ids, "since": b.months[0]})
+	if err != nil {
+		return err
+	}
+	var (
+		customer          metering.CustomerID
+		line              billing.UnratedLine
+		charge            metering.Decimal
+		currency          string
+		unpriced, noPrice bool
+	)
+	priced := slices.ContainsFunc(slices.Collect(maps.Values(b.prices)), func(versions []billing.Price) bool { return len(versions) > 0 })
+	_, err = pgx.ForEachRow(rows, []any{&customer, &line.Period.Start, &line.Period.End, &line.Stream, &line.MeterID, &line.MeterSlug, &line.Usage, &line.Events, &charge, &currency, &unpriced, &noPrice}, func() error {
+		found := line
+		found.State, found.Reason = billing.PeriodClosed, billing.ClosedUnbilled
+		if noPrice {
+			found.Reason = billing.NoPrice
+		}
+		if !unpriced {
+			found.Estimate, found.Currency = new(charge), currency
+		}
+		if !noPrice || priced {
+			b.closed[customer] = append(b.closed[customer], found)
+		}
+		return nil
+	})
+	return err
+}
+
+// lines are those of the batch's customers, in the order of their keys.
+func (b *unratedBatch) lines() (lines []UnratedUsage) {
+	of := func(f *billing.Facts, found []billing.UnratedLine) {
+		for _, line := range found {
+			lines = append(lines, UnratedUsage{f.Customer.ID, f.Customer.ExternalID, b.names[f.Customer.ID], line})
+		}
+	}
+	b.each(func(f *billing.Facts, periods []billing.Period) {
+		for _, p := range periods {
+			of(f, b.reader.unrated(*f).Lines(p))
+		}
+	})
+	for _, id := range b.ids {
+		of(b.facts[id], b.closed[metering.CustomerID(id)])
+	}
+	slices.SortFunc(lines, func(x, y UnratedUsage) int { return x.Key().compare(y.Key()) })
+	return lines
+}

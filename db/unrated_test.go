@@ -1,0 +1,193 @@
+package db_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// unrated lists all unrated usage since an instant, and holds pages and totals to it.
+func (b *biller) unrated(since time.Time) (lines []db.UnratedUsage) {
+	b.Helper()
+	list := func(after *db.UnratedKey, limit int) db.UnratedPage {
+		page, err := b.store.Unrated.List(b.Context(), b.tenant, since, b.now, after, limit)
+		require.NoError(b, err)
+		return page
+	}
+	lines = list(nil, 1<<20).Lines
+	var paged []db.UnratedUsage
+	for page := list(nil, 3); ; page = list(page.Next, 3) {
+		paged = append(paged, page.Lines...)
+		if page.Next == nil {
+			break
+		}
+	}
+	require.Equal(b, lines, paged, "in pages")
+
+	totals, err := b.store.Unrated.Totals(b.Context(), b.tenant, since, b.now)
+	require.NoError(b, err)
+	want := make(map[string]db.UnratedTotal)
+	customers := make(map[string]bool)
+	for _, l := range lines {
+		of := fmt.Sprint(l.Reason, " ", l.Currency)
+		t := want[of]
+		t.Reason, t.Currency = l.Reason, l.Currency
+		t.Lines++
+		if who := fmt.Sprint(of, l.Customer); !customers[who] {
+			customers[who] = true
+			t.Customers++
+		}
+		if l.Estimate != nil {
+			t.Estimate = t.Estimate.Add(*l.Estimate)
+		}
+		want[of] = t
+	}
+	require.Len(b, totals, len(want))
+	for _, t := range totals {
+		require.Equal(b, fmt.Sprint(want[fmt.Sprint(t.Reason, " ", t.Currency)]), fmt.Sprint(t))
+	}
+	return lines
+}
+
+// estimates adds lines up by reason and currency; those without a price are counted.
+func estimates(lines []db.UnratedUsage) map[string]string {
+	sums, counts := make(map[string]metering.Decimal), make(map[string]int)
+	for _, l := range lines {
+		if l.Estimate == nil {
+			counts[string(l.Reason)]++
+			continue
+		}
+		of := fmt.Sprint(l.Reason, " ", l.Currency)
+		sums[of] = sums[of].Add(*l.Estimate)
+	}
+	text := make(map[string]string)
+	for of, sum := range sums {
+		text[of] = sum.String()
+	}
+	for of, n := range counts {
+		text[of] = fmt.Sprint(n, " lines")
+	}
+	return text
+}
+
+// The estimates are the charges of the statements, to the digit: first a webhook bills
+// all but the meter without a price, then nobody bills, then Stripe bills some.
+func TestUnratedUsageIsWhatTheStatementsChargeAndNobodyBills(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 20)
+	w.use(metering.Range{Start: w.now, End: w.month.End}, 1)
+	require.Equal(t, map[string]string{"no_price": "20 lines"}, estimates(w.unrated(w.month.Start)))
+
+	w.use(metering.Range{Start: w.month.Start.AddDate(0, -1, 0), End: w.month.Start}, 1)
+	early := w.unrated(w.month.Start.AddDate(0, -1, 0))
+	require.Len(t, early, 20+20*len(w.meters), "usage of the month before the customers' first period")
+	for _, l := range early {
+		if l.Reason == billing.BeforeFirstPeriod {
+			require.Equal(t, billing.PeriodBefore, l.State)
+			require.Equal(t, metering.Range{Start: w.month.Start.AddDate(0, -1, 0), End: w.month.Start}, metering.Range{Start: l.Period.Start.UTC(), End: l.Period.End.UTC()})
+			require.Equal(t, l.MeterSlug == "free", l.Estimate == nil)
+		}
+	}
+	require.Equal(t, map[string]string{"no_price": "20 lines"}, estimates(w.unrated(w.month.Start)), "since a later month")
+
+	w.exec(`update billing_connections set retired_at = validated_at where tenant_id = $1`, w.tenant)
+	key := w.month.Start.Format("2006-01 ")
+	estimated := w.revenue()
+	require.Equal(t, map[string]string{
+		"no_price": "20 lines", "no_provider USD": estimated[key+"USD"].Estimated.String(), "no_provider JPY": estimated[key+"JPY"].Estimated.String(),
+	}, estimates(w.unrated(w.month.Start)))
+
+	w.now = over(w.month)
+	w.close()
+	unbilled := w.revenue()
+	require.Equal(t, unbilled[key+"USD"].Unbilled.String(), estimates(w.unrated(w.month.Start))["closed_unbilled USD"])
+	require.Equal(t, unbilled[key+"JPY"].Unbilled.String(), estimates(w.unrated(w.month.Start))["closed_unbilled JPY"])
+	require.Empty(t, estimates(w.unrated(w.month.End))["closed_unbilled USD"], "the closed period has ended before")
+
+	w.useMode("acct_1", true)
+	running := billing.CalendarPeriod(w.month.End, time.UTC)
+	w.use(metering.Range{Start: running.Start, End: w.now}, 1)
+	w.subscribe(2, running)
+	var want metering.Decimal
+	for i, c := range w.customers {
+		if i%2 == 0 {
+			continue
+		}
+		statements, err := w.store.Ledger.Statements(t.Context(), w.tenant, c.ID, billing.PeriodPlace{Start: w.now.AddDate(1, 0, 0)}, 10, w.now)
+		require.NoError(t, err)
+		for _, s := range statements {
+			for _, l := range s.Lines {
+				if s.ClosedAt == nil && l.PriceVersion > 0 && l.Currency == "JPY" {
+					want = want.Add(l.Charge)
+				}
+			}
+		}
+	}
+	found := w.unrated(w.month.End)
+	require.Equal(t, want.String(), estimates(found)["no_provider_link JPY"])
+	for _, l := range found {
+		require.Equal(t, billing.NoProviderLink, l.Reason, "the others' meters have a place at the provider")
+		require.Equal(t, billing.PeriodOpen, l.State)
+	}
+}
+
+func TestUnratedUsageNamesWhyTheProviderTakesNone(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.useStripe("acct_1")
+	b.use("120")
+	reasons := func() (list []string) {
+		for _, l := range b.unrated(month.Start) {
+			list = append(list, fmt.Sprint(l.Reason, " ", l.Detail, " ", l.Usage, " ", *l.Estimate))
+		}
+		return list
+	}
+	require.Equal(t, []string{"no_provider_link  120 10.1"}, reasons(), "before anything was read at the provider")
+	b.link("sub_1", month, billing.Destination{Excluded: "no item has the lookup key"})
+	require.Equal(t, []string{"no_subscription_item no item has the lookup key 120 10.1"}, reasons())
+	b.link("sub_1", month, asDelta)
+	require.Empty(t, reasons())
+	b.link("sub_1", metering.Range{Start: b.now.Add(time.Hour), End: month.End}, asDelta)
+	require.Equal(t, []string{"before_subscription  120 10.1"}, reasons())
+}
+
+// A tenant without prices and without a provider only meters.
+func TestATenantThatOnlyMetersHasNoUnratedUsage(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store).ID
+	dbtest.Meter(t, store, tenant, "calls", "call")
+	outcomes := ingest(t, store, tenant, dbtest.Event(t, "call", "acme", november, "5", "", ""))
+	require.Equal(t, []db.Outcome{{}}, outcomes)
+	page, err := store.Unrated.List(t.Context(), tenant, november, november.AddDate(1, 0, 0), nil, 10)
+	require.NoError(t, err)
+	require.Equal(t, db.UnratedPage{}, page)
+	totals, err := store.Unrated.Totals(t.Context(), tenant, november, november.AddDate(1, 0, 0))
+	require.NoError(t, err)
+	require.Empty(t, totals)
+}
+
+// While an event may still bring the first period forward, usage that does is not unrated.
+func TestUsageThatBringsTheFirstPeriodForwardIsBilled(t *testing.T) {
+	t.Parallel()
+	b, month := newOldBiller(t)
+	b.created(month.Start.Add(time.Hour))
+	b.useAt("7", month.Start.AddDate(0, 0, -2))
+	require.Empty(t, b.unrated(month.Start.AddDate(0, -3, 0)))
+	b.useAt("7", month.Start.AddDate(0, -1, -2))
+	late := b.unrated(month.Start.AddDate(0, -3, 0))
+	require.Len(t, late, 1, "the month before is over for longer than the grace")
+	require.Equal(t, billing.BeforeFirstPeriod, late[0].Reason)
+	before, err := b.store.Unrated.BeforeFirst(t.Context(), b.tenant, []string{"acme", "nobody"}, b.now)
+	require.NoError(t, err)
+	require.Len(t, before, 1)
+	require.False(t, before["acme"](month.Start.AddDate(0, 0, -2)))
+	require.True(t, before["acme"](month.Start.AddDate(0, -1, -2)))
+}

@@ -17,20 +17,21 @@ func (s *server) attention() {
 	huma.Register(s.api, get("list-attention", path, BillingRead, "List what needs attention",
 		"Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand "+
 			"together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; "+
-			"sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour."), s.listAttention)
+			"sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing "+
+			"bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key."), s.listAttention)
 	huma.Register(s.api, accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync has failed",
 		"Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. "+
-			"A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.")), s.retryFailed)
+			"A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.")), s.retryFailed)
 }
 
 type attentionItem struct {
 	Kind      db.AttentionKind   `json:"kind"`
-	ID        string             `json:"id" doc:"Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter" example:"hld_42"`
-	Reference string             `json:"reference" doc:"The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync"`
+	ID        string             `json:"id" doc:"ID of the sync, hold, webhook, meter or, with conflicts, customer; period/meter for a line of the reconciliation, day/customer/meter for a discrepancy, reason/currency for unrated usage" example:"hld_42"`
+	Reference string             `json:"reference" doc:"The invoice at the provider, the meter's slug, the webhook's URL, or the number of customers or events; empty for a sync"`
 	Customer  *attentionCustomer `json:"customer,omitempty"` // absent: it is about no customer
 	Cause     string             `json:"cause" example:"the webhook answered 400"`
-	Amounts   []money            `json:"amounts" doc:"The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period"`
-	Since     time.Time          `json:"since" doc:"Of a failed sync: since when all of the customer's have failed"`
+	Amounts   []money            `json:"amounts" doc:"The charges of reports that were not accepted, for a failed sync; the invoice, for a hold; our charge for the period, for a line of the reconciliation; the estimated charge, for unrated usage"`
+	Since     time.Time          `json:"since" doc:"When the item began. For a failed sync, the first sync of the customer after which none has succeeded"`
 	Until     *time.Time         `json:"until" doc:"When it is too late; null: never"`
 	Action    string             `json:"action" doc:"What to do about it" example:"Fix the cause, then sync the customer again."`
 	URL       string             `json:"url" doc:"Where this API says more" example:"/v1/billing/holds/hld_42"`
@@ -83,7 +84,7 @@ func (s *server) listAttention(ctx context.Context, in *listAttentionInput) (*li
 	if err := s.readPageToken(ctx, in.PageToken, &filter.After); err != nil {
 		return nil, err
 	}
-	found, err := s.Store.Attention.List(ctx, principalOf(ctx).Tenant.ID, filter, s.Now(), in.PageSize+1)
+	found, err := s.Store.Attention.List(ctx, principalOf(ctx).Tenant.ID, filter, s.recentUnrated(ctx), s.Now(), in.PageSize+1)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +121,8 @@ type retryFailedInput struct {
 }
 
 type retriedSyncs struct {
-	Customers int `json:"customers" doc:"Of which a sync was requested"`
-	Joined    int `json:"joined" doc:"Of them, those with a request that was already waiting: its sync answers this request too"`
+	Customers int `json:"customers" doc:"Number of customers for which a sync was requested"`
+	Joined    int `json:"joined" doc:"Number of those with a request that was already waiting: its sync answers this request too"`
 	Remaining int `json:"remaining" doc:"Customers beyond the 10,000 of one request: send another under another Idempotency-Key"`
 }
 

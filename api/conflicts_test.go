@@ -43,10 +43,13 @@ func TestAnEventUnderAnotherCustomersKeyIsAConflictThatCanBeRecovered(t *testing
 	require.False(t, second.HasMore)
 	found := second.Data[0]
 	require.Equal(t, []string{"bob", "call", "k", "0.1"}, []string{found.CustomerId, found.EventType, *found.IdempotencyKey, found.Value.String()})
-	require.Equal(t, map[string]any{"model": "a"}, map[string]any(found.Properties))
+	require.Equal(t, map[string]any{"model": "a"}, found.Properties)
 
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"bob","value":0.1,"idempotency_key":"of bob"}`)
 	require.Equal(t, `{"total":1.1}`, b.total(t, "bob"))
+	attention := b.listAttention(t, "kind=event_conflict")
+	require.EqualValues(t, 2, attention.TotalItems)
+	require.Equal(t, []string{"bob", "1 event", "/v1/events/conflicts"}, []string{attention.Data[0].Customer.ExternalId, attention.Data[0].Reference, attention.Data[0].Url})
 	dismiss := "/v1/events/conflicts/" + found.Id + "/dismiss"
 	b.send(t, "POST", dismiss, `{"reason":""}`).problem(t, 422, "invalid")
 	setupAt(t, b.store).send(t, "POST", dismiss, `{"reason":"a stranger"}`).problem(t, 404, "not_found")
@@ -54,6 +57,7 @@ func TestAnEventUnderAnotherCustomersKeyIsAConflictThatCanBeRecovered(t *testing
 	b.send(t, "POST", dismiss, `{"reason":"sent again"}`).problem(t, 404, "not_found")
 	b.send(t, "POST", "/v1/events/conflicts/none/dismiss", `{"reason":"sent again"}`).problem(t, 404, "not_found")
 	require.Len(t, b.conflicts(t, "").Data, 1)
+	require.EqualValues(t, 1, b.listAttention(t, "").TotalItems)
 	require.Equal(t, found.Id, b.audited(t, "conflict.dismiss")[0].Resource)
 	require.NotEmpty(t, b.audited(t, "event.list"))
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -176,40 +174,6 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 	s.countEvents(ctx, result)
 	result.Warnings = append(result.Warnings, s.earlyWarnings(ctx, events, indexes, outcomes)...)
 	return result, nil
-}
-
-// earlyWarnings warn once per meter of events that lie before their customer's first
-// billing period, and so are never billed.
-func (s *server) earlyWarnings(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome) (warnings []string) {
-	early := make(map[string]bool)
-	for i, outcome := range outcomes {
-		if len(outcome.Early) > 0 {
-			early[events[i].ExternalID] = true
-		}
-	}
-	if len(early) == 0 {
-		return nil
-	}
-	before, err := s.Store.Unrated.BeforeFirst(ctx, principalOf(ctx).Tenant.ID, slices.Sorted(maps.Keys(early)), s.Now())
-	if err != nil { // the events are stored: GET /v1/billing/unrated lists them all the same
-		s.Log.WarnContext(ctx, "events are not compared with their customers' first billing periods", "error", err)
-		return nil
-	}
-	warned := make(map[string]bool)
-	for i, outcome := range outcomes {
-		isBefore := before[events[i].ExternalID]
-		if len(outcome.Early) == 0 || isBefore == nil || !isBefore(events[i].At) {
-			continue
-		}
-		for _, slug := range outcome.Early {
-			if !warned[slug] {
-				warned[slug] = true
-				warnings = append(warnings, fmt.Sprintf("events[%d] is older than its customer's first billing period: meter %q counts it, and it is never billed; "+
-					"GET /v1/billing/unrated lists such usage", indexes[i], slug))
-			}
-		}
-	}
-	return warnings
 }
 
 // refused are the events that only the database could reject.

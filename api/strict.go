@@ -6,10 +6,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// refuseStrangers rejects, by their place, the events of a strict tenant that have
-// an unknown field, or name a customer or an event type that does not exist, unless
-// they repeat what is stored, and the conflicts of a tenant that rejects those: so a rejected event
-// creates no customer. It costs other tenants nothing.
+// refuseStrangers rejects, by their place, events before they create customers. A strict
+// tenant rejects an unknown field, customer or event type, unless the event repeats one that
+// is stored. A tenant that rejects conflicts has them rejected here; two events of one request
+// that conflict with each other are found when they are stored. It costs other tenants nothing.
 func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, sent []sentEvent) (map[int]*metering.Rejection, error) {
 	tenant := principalOf(ctx).Tenant
 	rejectsConflicts := tenant.KeyConflicts == metering.RejectConflicts

@@ -27,6 +27,9 @@ type UnratedMonths struct {
 	Months int `query:"months" minimum:"1" maximum:"60" default:"3" doc:"How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later"`
 }
 
+// unratedMonths are those of UnratedMonths by default.
+const unratedMonths = 3
+
 // since is the noon of the first day of the first month.
 func (m UnratedMonths) since(now time.Time, zone *time.Location) time.Time {
 	local := now.In(zone)
@@ -59,7 +62,7 @@ type unratedPeriod struct {
 	State unratedState `json:"state" doc:"before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed"`
 }
 
-// unratedState is a state of a period, or none.
+// unratedState is a billing.PeriodState, PeriodBefore included.
 type unratedState billing.PeriodState
 
 // Values are all states.
@@ -139,4 +142,32 @@ func (s *server) unratedTotals(ctx context.Context, in *unratedTotalsInput) (*un
 		out.Body.Data = append(out.Body.Data, shown)
 	}
 	return out, nil
+}
+
+const (
+	// unratedKept is how long totals are shown among what needs attention before they are
+	// read again, which takes as long as revenue does.
+	unratedKept = time.Minute
+	maxUnrated  = 1000 // tenants with kept totals
+)
+
+type keptUnrated struct {
+	at     time.Time
+	totals []db.UnratedTotal
+}
+
+// recentUnrated returns the totals as they were at most unratedKept ago. If they cannot be
+// computed, that is an entry of its own: the rest of what needs attention is listed.
+func (s *server) recentUnrated(ctx context.Context) []db.UnratedTotal {
+	tenant, now := principalOf(ctx).Tenant, s.Now()
+	if kept, found := s.lastUnrated.Get(tenant.ID); found && now.Sub(kept.at) < unratedKept {
+		return kept.totals
+	}
+	totals, err := s.Store.Unrated.Totals(ctx, tenant.ID, UnratedMonths{unratedMonths}.since(now, tenant.Location()), now)
+	if err != nil {
+		s.Log.WarnContext(ctx, "compute unrated usage", "tenant", tenant.ID, "error", err)
+		totals = []db.UnratedTotal{{Reason: billing.UnratedUnknown, Since: now}}
+	}
+	s.lastUnrated.Add(tenant.ID, keptUnrated{now, totals})
+	return totals
 }

@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 
 	list := b.unrated(t, "?page_size=3")
 	require.True(t, list.HasMore)
-	found := append(list.Data, b.unrated(t, "?page_size=3&page_token="+*list.NextPageToken).Data...)
+	found := slices.Concat(list.Data, b.unrated(t, "?page_size=3&page_token="+*list.NextPageToken).Data)
 	var lines []string
 	for _, l := range found {
 		lines = append(lines, strings.Join([]string{l.ExternalId, string(l.Reason), string(l.Period.State), l.Usage.String(), l.Estimate.String(), *l.Currency}, " "))
@@ -60,6 +61,16 @@ func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	require.Contains(t, a.body, `{"reason":"before_first_period","currency":"USD","customers":2,"lines":2,"estimate":4.3}`)
 	require.Contains(t, a.body, `{"reason":"no_provider","currency":"USD","customers":2,"lines":2,"estimate":4}`)
 	require.Empty(t, setupAt(t, b.store).unrated(t, "").Data)
+
+	first := b.listAttention(t, "kind=unrated_usage&page_size=1")
+	require.EqualValues(t, 2, first.TotalItems)
+	items := slices.Concat(first.Data, b.listAttention(t, "kind=unrated_usage&page_size=1&page_token="+*first.NextPageToken).Data)
+	slices.SortFunc(items, func(x, y client.AttentionItem) int { return strings.Compare(x.Id, y.Id) })
+	require.Equal(t, []string{"before_first_period/USD", "no_provider/USD"}, []string{items[0].Id, items[1].Id})
+	require.Equal(t, []string{"2 customers", "usage is older than its customer's first billing period", "/v1/billing/unrated", "4.3 USD"},
+		[]string{items[0].Reference, items[0].Cause, items[0].Url, items[0].Amounts[0].Amount.String() + " " + items[0].Amounts[0].Currency})
+	require.Equal(t, month.Start.AddDate(0, -1, 0), items[0].Since.UTC())
+
 	b.key = b.newKey(t, metering.ScopeReadWrite)
 	for _, path := range []string{"", "/totals"} {
 		b.send(t, "GET", "/v1/billing/unrated"+path, "").problem(t, http.StatusForbidden, "forbidden")

@@ -20,9 +20,33 @@ const (
 	ClosedUnbilled     UnratedReason = "closed_unbilled"      // the period closed before a provider had accepted the usage
 )
 
-// Values are all reasons.
+// UnratedUnknown stands for unrated usage that could not be computed. No line has it.
+const UnratedUnknown UnratedReason = "unknown"
+
+// Values are all reasons that a line may have.
 func (UnratedReason) Values() []UnratedReason {
 	return []UnratedReason{BeforeFirstPeriod, NoPrice, NoProvider, NoProviderLink, NoSubscriptionItem, BeforeSubscription, ClosedUnbilled}
+}
+
+// Text returns the reason in words.
+func (r UnratedReason) Text() string {
+	switch r {
+	case BeforeFirstPeriod:
+		return "usage is older than its customer's first billing period"
+	case NoPrice:
+		return "neither the meter nor the customer's plan has a price"
+	case NoProvider:
+		return "there is no billing provider"
+	case NoProviderLink:
+		return "the customer has no billing_provider_id"
+	case NoSubscriptionItem:
+		return "the provider takes no usage of the meter for the customer"
+	case BeforeSubscription:
+		return "the period lies outside the customer's subscription"
+	case ClosedUnbilled:
+		return "the period closed before a provider had accepted the usage"
+	}
+	return "unrated usage could not be computed; GET /v1/billing/unrated/totals returns why"
 }
 
 // UnratedLine is usage of one meter in one period that nothing will bill.
@@ -71,7 +95,7 @@ func (f UnratedFacts) Periods() (periods []Period) {
 	if !f.Bills() {
 		return nil
 	}
-	if first := f.firstStart(); f.Stream == 0 {
+	if first := f.FirstStart(); f.Stream == 0 {
 		for _, month := range ExtendPeriods(CalendarPeriod(f.Since, f.Settings.Timezone), first.Add(-time.Microsecond), f.Settings.Timezone) {
 			periods = append(periods, Period{Range: month.Within(metering.Range{Start: f.Since, End: first})})
 		}
@@ -84,9 +108,9 @@ func (f UnratedFacts) Periods() (periods []Period) {
 	return periods
 }
 
-// firstStart is where the customer's first billing period begins, or, while an event may
+// FirstStart is where the customer's first billing period begins, or, while an event may
 // still bring that forward, the earliest start that the events so far give it.
-func (f UnratedFacts) firstStart() time.Time {
+func (f UnratedFacts) FirstStart() time.Time {
 	start := f.first().Start
 	if f.FirstStored != nil {
 		start = *f.FirstStored
@@ -105,12 +129,9 @@ func (f UnratedFacts) firstStart() time.Time {
 	return start
 }
 
-// Before reports whether an instant lies before the customer's first billing period.
-func (f UnratedFacts) Before(at time.Time) bool { return at.Before(f.firstStart()) }
-
-// Lines are the unrated lines of one of Periods, whose usage has been read.
+// Lines are the unrated lines of one of Periods. The facts have its usage.
 func (f UnratedFacts) Lines(period Period) (lines []UnratedLine) {
-	before := f.Stream == 0 && !period.End.After(f.firstStart())
+	before := f.Stream == 0 && !period.End.After(f.FirstStart())
 	all, _ := f.calculations(period)
 	for _, c := range all {
 		line := UnratedLine{

@@ -123,6 +123,28 @@ var attentionSources = []attentionSource{
 		  where d.tenant_id = @tenant`,
 	},
 	{
+		kind:   "unrated_usage",
+		action: "See which usage it is, and set the price, the link or the provider: nothing bills it otherwise.",
+		items: `
+		  select id, customers, 0, cause, since, null::timestamptz, '/v1/billing/unrated'
+		  from unnest(@unrated::text[], @unrated_customers::text[], @unrated_causes::text[], @unrated_since::timestamptz[]) u (id, customers, cause, since)`,
+		amounts: `
+		  select u.amount, u.currency
+		  from unnest(@unrated::text[], @unrated_amounts::text[]::numeric[], @unrated_currencies::text[]) u (id, amount, currency)
+		  where u.id = i.id
+		    and u.currency <> ''`,
+	},
+	{
+		kind:   "event_conflict",
+		action: "Send those that should count again with a key of their own, then dismiss them.",
+		items: `
+		  select 'cus_' || c.customer_id, count(*) || case count(*) when 1 then ' event' else ' events' end, c.customer_id,
+		    'an idempotency_key was used again with other content', min(c.received_at), null::timestamptz, '/v1/events/conflicts'
+		  from event_conflicts c
+		  where c.tenant_id = @tenant
+		  group by c.customer_id`,
+	},
+	{
 		kind:   "webhook_disabled",
 		action: "Repair the receiver, and enable the webhook. What happened meanwhile is not sent.",
 		items: `
@@ -244,13 +266,14 @@ type AttentionList struct {
 const causesShown = 20
 
 // List returns up to limit items, those of one kind and cause together, the oldest
-// first, and counts all there are at the same instant.
-func (s Attention) List(ctx context.Context, tenant metering.TenantID, f AttentionFilter, now time.Time, limit int) (l AttentionList, err error) {
+// first, and counts all there are at the same instant. unrated are the totals of the
+// tenant's unrated usage, which its caller has read.
+func (s Attention) List(ctx context.Context, tenant metering.TenantID, f AttentionFilter, unrated []UnratedTotal, now time.Time, limit int) (l AttentionList, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := l.count(ctx, tx, attentionArgs(tenant, now)); err != nil {
+		if err := l.count(ctx, tx, attentionArgs(tenant, unrated, now)); err != nil {
 			return err
 		}
-		l.Items, err = attentionPage(ctx, tx, attentionArgs(tenant, now), f, limit)
+		l.Items, err = attentionPage(ctx, tx, attentionArgs(tenant, unrated, now), f, limit)
 		return err
 	})
 	if err != nil {
@@ -259,8 +282,29 @@ func (s Attention) List(ctx context.Context, tenant metering.TenantID, f Attenti
 	return l, nil
 }
 
-func attentionArgs(tenant metering.TenantID, now time.Time) pgx.NamedArgs {
-	return pgx.NamedArgs{"tenant": tenant, "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter)}
+func attentionArgs(tenant metering.TenantID, unrated []UnratedTotal, now time.Time) pgx.NamedArgs {
+	var (
+		ids, customers, causes, amounts, currencies []string
+		since                                       []time.Time
+	)
+	for _, u := range unrated {
+		id, who := string(u.Reason), fmt.Sprintf("%d customers", u.Customers)
+		if u.Currency != "" {
+			id += "/" + u.Currency
+		}
+		switch u.Customers {
+		case 0:
+			who = ""
+		case 1:
+			who = "1 customer"
+		}
+		ids, customers, causes, since = append(ids, id), append(customers, who), append(causes, u.Reason.Text()), append(since, u.Since)
+		amounts, currencies = append(amounts, u.Estimate.String()), append(currencies, u.Currency)
+	}
+	return pgx.NamedArgs{
+		"tenant": tenant, "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter),
+		"unrated": ids, "unrated_customers": customers, "unrated_causes": causes, "unrated_since": since, "unrated_amounts": amounts, "unrated_currencies": currencies,
+	}
 }
 
 // attentionItems selects the items of the sources, as SQL.

@@ -17,7 +17,7 @@ import (
 func (b *biller) attention(f db.AttentionFilter, size int) (items []db.AttentionItem, last db.AttentionList) {
 	b.Helper()
 	for {
-		list, err := b.store.Attention.List(b.Context(), b.tenant, f, b.now, size)
+		list, err := b.store.Attention.List(b.Context(), b.tenant, f, nil, b.now, size)
 		require.NoError(b, err)
 		items = append(items, list.Items...)
 		if len(list.Items) < size {
@@ -160,7 +160,7 @@ func TestADisputedReconciliationNeedsAttentionUntilItIsDecided(t *testing.T) {
 	period := b.closed(b.month)
 	b.stands(period, billing.ReconciliationDisputed)
 	list := func() db.AttentionList {
-		l, err := b.store.Attention.List(t.Context(), b.tenant, db.AttentionFilter{}, b.month.End, 10)
+		l, err := b.store.Attention.List(t.Context(), b.tenant, db.AttentionFilter{}, nil, b.month.End, 10)
 		require.NoError(t, err)
 		return l
 	}

@@ -21,24 +21,6 @@ type Conflicts struct{ pool *pool }
 // counted in EventCounts, and their answers say that they are not stored.
 const maxConflicts = 10_000
 
-// ConflictCount is how many conflicts a tenant has that no operator has dismissed.
-type ConflictCount struct {
-	Events         int64
-	Oldest, Newest *time.Time // when they were received; nil: there are none
-}
-
-// Count counts the tenant's conflicts.
-func (c Conflicts) Count(ctx context.Context, tenant metering.TenantID) (n ConflictCount, err error) {
-	err = c.pool.QueryRow(ctx, `
-		select count(*), min(received_at), max(received_at)
-		from event_conflicts
-		where tenant_id = $1`, tenant).Scan(&n.Events, &n.Oldest, &n.Newest)
-	if err != nil {
-		return n, fmt.Errorf("count conflicts: %w", coded(err))
-	}
-	return n, nil
-}
-
 // List returns up to limit conflicts, newest first: those before an id, if it is not zero.
 func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uuid.UUID, limit int) ([]metering.Event, error) {
 	rows, err := c.pool.Query(ctx, `

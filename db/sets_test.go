@@ -16,6 +16,7 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 	t.Parallel()
 	scopes := words(metering.Scope("").Values())
 	require.Equal(t, map[string][]string{
+		"tenants idempotency_conflicts":      words(metering.ConflictPolicy("").Values()),
 		"tenants late_policy":                words(metering.LatePolicy("").Values()),
 		"billing_connections bills":          words(metering.Bills("").Values()),
 		"billing_connections bills_before":   words(metering.Bills("").Values()),

@@ -62,14 +62,15 @@ type UnratedTotal struct {
 	Currency  string           // "": of lines without a price
 	Lines     int64            // by customer, meter and period
 	Customers int64            // that the lines are of
+	Since     time.Time        // the start of the earliest period
 	Estimate  metering.Decimal // 0 without a currency
 }
 
 // unratedBatches bounds how many batches of customers are searched for one page.
 const unratedBatches = 5
 
-// List returns up to limit lines after a key, nil: from the first one on. Usage counts
-// whose period ends in the month of since or later. A page may have fewer lines than
+// List returns up to limit lines after a key, nil: from the first one on. It leaves out
+// periods that ended before the month of since. A page may have fewer lines than
 // limit, or none, where little is unrated.
 func (s Unrated) List(ctx context.Context, tenant metering.TenantID, since, now time.Time, after *UnratedKey, limit int) (page UnratedPage, err error) {
 	err = s.reading(ctx, tenant, since, now, func(r *unratedReader) error {
@@ -126,10 +127,13 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 				of := key{line.Reason, line.Currency}
 				total, known := sums[of]
 				if !known {
-					total = &UnratedTotal{Reason: of.reason, Currency: of.currency}
+					total = &UnratedTotal{Reason: of.reason, Currency: of.currency, Since: line.Period.Start}
 					sums[of] = total
 				}
 				total.Lines++
+				if line.Period.Start.Before(total.Since) {
+					total.Since = line.Period.Start
+				}
 				if last[of] != line.Customer {
 					last[of] = line.Customer
 					total.Customers++
@@ -154,25 +158,25 @@ func (s Unrated) Totals(ctx context.Context, tenant metering.TenantID, since, no
 	return totals, nil
 }
 
-// BeforeFirst returns, by the external ids of some customers of a tenant that bills, a
-// function that reports whether an instant lies before the customer's first billing period.
-func (s Unrated) BeforeFirst(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (before map[string]func(time.Time) bool, err error) {
+// FirstStarts returns, by the external ids of some customers of a tenant that bills, where
+// the customer's first billing period begins.
+func (s Unrated) FirstStarts(ctx context.Context, tenant metering.TenantID, externalIDs []string, now time.Time) (starts map[string]time.Time, err error) {
 	err = s.reading(ctx, tenant, now, now, func(r *unratedReader) error {
-		before = make(map[string]func(time.Time) bool)
+		starts = make(map[string]time.Time)
 		batch, err := r.some(`and c.external_id = any(@external_ids) order by c.id`, `p.customer_id = any(@customers)`, pgx.NamedArgs{"external_ids": externalIDs})
 		if err != nil || batch == nil {
 			return err
 		}
 		for _, id := range batch.ids {
 			f := batch.facts[id]
-			before[f.Customer.ExternalID] = r.unrated(*f).Before
+			starts[f.Customer.ExternalID] = r.unrated(*f).FirstStart()
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("find first billing periods: %w", err)
 	}
-	return before, nil
+	return starts, nil
 }
 
 // tenantBills reports whether tenant $1 has a price or a billing provider, as SQL.

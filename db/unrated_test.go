@@ -39,7 +39,9 @@ func (b *biller) unrated(since time.Time) (lines []db.UnratedUsage) {
 		of := fmt.Sprint(l.Reason, " ", l.Currency)
 		t := want[of]
 		t.Reason, t.Currency = l.Reason, l.Currency
-		t.Lines++
+		if t.Lines++; t.Lines == 1 || l.Period.Start.Before(t.Since) {
+			t.Since = l.Period.Start
+		}
 		if who := fmt.Sprint(of, l.Customer); !customers[who] {
 			customers[who] = true
 			t.Customers++
@@ -185,9 +187,8 @@ func TestUsageThatBringsTheFirstPeriodForwardIsBilled(t *testing.T) {
 	late := b.unrated(month.Start.AddDate(0, -3, 0))
 	require.Len(t, late, 1, "the month before is over for longer than the grace")
 	require.Equal(t, billing.BeforeFirstPeriod, late[0].Reason)
-	before, err := b.store.Unrated.BeforeFirst(t.Context(), b.tenant, []string{"acme", "nobody"}, b.now)
+	starts, err := b.store.Unrated.FirstStarts(t.Context(), b.tenant, []string{"acme", "none"}, b.now)
 	require.NoError(t, err)
-	require.Len(t, before, 1)
-	require.False(t, before["acme"](month.Start.AddDate(0, 0, -2)))
-	require.True(t, before["acme"](month.Start.AddDate(0, -1, -2)))
+	require.Len(t, starts, 1)
+	require.True(t, starts["acme"].Equal(month.Start.AddDate(0, -1, 0)))
 }

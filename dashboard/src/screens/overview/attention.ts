@@ -15,6 +15,8 @@ export const kinds: Record<Kind, { title: string; means: Extract<Meaning, "bad" 
     link: ({ id }) => ({ to: "/billing/reconciliation", search: { state: "disputed", open: id.replace("/", ".") } }),
   },
   usage_discrepancy: { title: "Totals differ", means: "bad", link: () => ({ to: "/billing/discrepancies" }) },
+  unrated_usage: { title: "Not billed", means: "bad", link: () => ({ to: "/billing/unrated" }) },
+  event_conflict: { title: "Not counted", means: "bad", link: () => ({ to: "/events/conflicts" }) },
   webhook_disabled: { title: "Webhook disabled", means: "bad", link: ({ id }) => ({ to: "/developers/webhooks/$webhook", params: { webhook: id } }) },
   webhook_failing: { title: "Webhook fails", means: "bad", link: ({ id }) => ({ to: "/developers/webhooks/$webhook", params: { webhook: id } }) },
   sync_delayed: { title: "Sync delayed", means: "waiting", link: ({ id }) => ({ to: "/billing/syncs/$sync", params: { sync: id } }) },

@@ -12,6 +12,7 @@ export interface Typed {
   latePolicy: Tenant["late_policy"];
   requestsPerMinute: string;
   strict: boolean;
+  conflicts: Tenant["idempotency_conflicts"];
   v1BodylessWrites: boolean;
   hold: boolean;
   holdHours: string;
@@ -25,6 +26,7 @@ export const typedOf = (tenant: Tenant): Typed => ({
   latePolicy: tenant.late_policy,
   requestsPerMinute: String(tenant.requests_per_minute),
   strict: tenant.strict,
+  conflicts: tenant.idempotency_conflicts,
   v1BodylessWrites: tenant.v1_bodyless_writes,
   hold: tenant.invoice_hold.enabled,
   holdHours: String(tenant.invoice_hold.deadline_hours),
@@ -45,13 +47,14 @@ export function changeOf(tenant: Tenant, typed: Typed): TenantChange {
     ...(typed.latePolicy !== is.latePolicy && { late_policy: typed.latePolicy }),
     ...(typed.requestsPerMinute !== is.requestsPerMinute && { requests_per_minute: Number(typed.requestsPerMinute) }),
     ...(typed.strict !== is.strict && { strict: typed.strict }),
+    ...(typed.conflicts !== is.conflicts && { idempotency_conflicts: typed.conflicts }),
     ...(typed.v1BodylessWrites !== is.v1BodylessWrites && { v1_bodyless_writes: typed.v1BodylessWrites }),
     ...(Object.keys(hold).length > 0 && { invoice_hold: hold }),
   };
 }
 
 /** What each change does, in the order of the fields. */
-export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace, late_policy: late, requests_per_minute: requests, strict, v1_bodyless_writes: v1, invoice_hold: hold }: TenantChange): string[] {
+export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace, late_policy: late, requests_per_minute: requests, strict, idempotency_conflicts: conflicts, v1_bodyless_writes: v1, invoice_hold: hold }: TenantChange): string[] {
   const says: [unknown, string][] = [
     [timezone, `Every meter is counted anew in the days and months of ${timezone}; until that is done, usage answers with those of ${tenant.timezone}. Once a customer has a billing period it is refused.`],
     [currency, `Prices that are set from then on and name no currency are in ${currency}. Those that are set stay in theirs.`],
@@ -59,6 +62,7 @@ export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace
     [late, late === "adjust" ? "Late usage of a closed period is billed as an adjustment." : "Late usage of a closed period is shown, and not billed."],
     [requests, `Beyond ${requests} requests with events in a minute, they are answered with 429.`],
     [strict, strict ? "Events of customers and of event types that are not known, and with unknown fields, are rejected." : "An event makes its customer where there is none, and is counted once a meter for its type exists."],
+    [conflicts, conflicts === "reject" ? "An event under a key that was used with other content is rejected." : "An event under a key that was used with other content is accepted, not counted, and listed as a conflict."],
     [v1, v1 ? "Who sees a request without a body that is signed in v1 can make any other of it." : "A request without a body that is signed in v1 may only read."],
     [hold?.enabled, hold?.enabled ? "Draft invoices with usage are held until what was reported is counted and compared." : "No draft invoice is held from then on."],
     [hold?.deadline_hours, `What is held from then on becomes final automatically ${hold?.deadline_hours} hours after the grace. What is held already keeps its deadline.`],

@@ -22,9 +22,12 @@ type listEventsInput struct {
 	Customer       string   `query:"customer" maxLength:"255" doc:"The customer's external ID"`
 	EventType      string   `query:"event_type" maxLength:"255"`
 	IdempotencyKey string   `query:"idempotency_key" maxLength:"255" doc:"The whole key"`
-	Start          SentTime `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now"`
+	Start          SentTime `query:"start" doc:"The first instant; when absent, with idempotency_key the first from which events are kept, otherwise 24 hours before the end, or before now"`
 	End            SentTime `query:"end" doc:"The instant after the last; when absent, an hour from now, which no event is after"`
 }
+
+// searchesAllKept reports whether the search begins with the first event that is kept.
+func (in *listEventsInput) searchesAllKept() bool { return in.IdempotencyKey != "" && !in.Start.sent }
 
 // storedEvent is an event, and what has come of it.
 type storedEvent struct {
@@ -77,6 +80,9 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 	at := exportCursor{Range: filter.Range}
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
 		return nil, err
+	}
+	if in.searchesAllKept() {
+		at.Range.Start = filter.Start // it may have risen since the page before
 	}
 	filter.Range = at.Range
 	found, err := s.Store.Events.List(ctx, principalOf(ctx).Tenant.ID, filter, at.After, in.PageSize, db.Search{Now: s.Now, Budget: s.SearchTime})
@@ -153,7 +159,15 @@ func (s *server) eventFilter(ctx context.Context, in *listEventsInput) (f db.Eve
 		}
 	}
 	f.EventType, f.IdempotencyKey = in.EventType, in.IdempotencyKey
-	if f.Range, err = s.rangeBefore(Span{in.Start, in.End}, eventsWindow, exportLead); err != nil {
+	span := Span{in.Start, in.End}
+	if in.searchesAllKept() {
+		kept, err := s.Store.Events.KeptFrom(ctx)
+		if err != nil {
+			return f, err
+		}
+		span.Start = SentTime{Time: kept, sent: true}
+	}
+	if f.Range, err = s.rangeBefore(span, eventsWindow, exportLead); err != nil {
 		return f, err
 	}
 	if in.Customer != "" {

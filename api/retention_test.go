@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -78,6 +79,17 @@ func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
 		"/v1/usage/export" + span(noon(100).Truncate(time.Hour)) + end:                                                     "query.start",
 	} {
 		require.Equal(t, place, b.send(t, "GET", path, "").problem(t, 422, "invalid").Errors[0].Location, path)
+	}
+	var page client.EventPage
+	for token, pages := "", 1; pages == 1 || page.HasMore; pages++ {
+		require.LessOrEqual(t, pages, 2, "a key is searched for in all that are kept")
+		a := b.send(t, "GET", "/v1/events?idempotency_key=young&page_size=1"+token, "")
+		require.Equal(t, 200, a.status, a.body)
+		require.NoError(t, json.Unmarshal([]byte(a.body), &page))
+		require.Len(t, page.Data, 2-pages)
+		if page.HasMore {
+			token = "&page_token=" + *page.NextPageToken
+		}
 	}
 	export := b.send(t, "GET", "/v1/usage/export?customer=acme", "")
 	require.Equal(t, 200, export.status)

@@ -55,6 +55,9 @@ type EventPage struct {
 	SearchedUntil time.Time     // all of the range that is later was searched
 }
 
+// KeptFrom returns the instant from which events are kept; zero: all are.
+func (s Events) KeptFrom(ctx context.Context) (time.Time, error) { return keptFrom(ctx, s.pool) }
+
 // List searches a range from its end, or from the cursor, back for up to limit
 // events, fewer where they are large. It reads a window at a time, each twice as
 // wide as the former, so that what it reads is in proportion to how far back it

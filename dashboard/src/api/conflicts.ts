@@ -14,9 +14,8 @@ export const storedUnder = (key: string) =>
   queryOptions({
     queryKey: ["stored under", key],
     async queryFn({ signal }) {
-      const start = new Date(Date.now() - 1830 * 86_400_000).toISOString();
       for (let token: string | null = null; ; ) {
-        const page: Schema<"EventPage"> = await answer(api.GET("/v1/events", { params: { query: { start, idempotency_key: key, ...(token && { page_token: token }) } }, signal }));
+        const page: Schema<"EventPage"> = await answer(api.GET("/v1/events", { params: { query: { idempotency_key: key, ...(token && { page_token: token }) } }, signal }));
         token = page.next_page_token;
         if (page.data[0] || !token) return page.data[0] ?? null;
       }

@@ -2,7 +2,8 @@ package main
 
 import "context"
 
-// events searches an event, opens it, and stops the list from following what comes.
+// events searches an event, opens it, stops the list from following what comes, and
+// dismisses a conflict.
 func (w walk) events(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/events"), see("read every 2 seconds"), see("customer-00"),
@@ -25,10 +26,14 @@ func (w walk) events(ctx context.Context) error {
 		{"event-alone", event, "main dl"},
 		{"events-rejected", "/events/rejected", "main h2"},
 		{"events-rejected-today", "/events/rejected?days=1", "main h2"},
+		{"event-conflicts", "/events/conflicts", "tbody tr"},
 	} {
 		if err := w.look(ctx, s); err != nil {
 			return err
 		}
 	}
-	return nil
+	return do(ctx,
+		w.to("/events/conflicts"), see("customer-01"), press("Find it"), see("customer-00"), press("Dismiss"), see("stays uncounted"), fill("Reason, for the audit log", "sent again"), w.judged("conflict-dismiss"),
+		press("Dismiss"), see("No event reuses a key"),
+	)
 }

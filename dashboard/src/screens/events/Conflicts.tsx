@@ -1,5 +1,7 @@
+import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
+import { useState } from "react";
 import { Confirm } from "../../acts/Confirm";
 import { useAct } from "../../acts/useAct";
 import { answer, api, type Schema } from "../../api/client";
@@ -17,7 +19,7 @@ import { EventTabs } from "./EventTabs";
 
 const columns = [{ title: "Idempotency key" }, { title: "" }, { title: "Customer" }, { title: "Event type" }, { title: "Properties" }, { title: "Value", number: true }, { title: "Sent", number: true }];
 
-/** Events that were accepted and not counted, each above the event that was stored under its key. */
+/** Events that were accepted and not counted, each above the event that was stored under its key, once that is searched. */
 export function Conflicts() {
   return (
     <>
@@ -41,9 +43,10 @@ function Listed() {
 
 function Pair({ conflict }: { conflict: Schema<"EventConflict"> }) {
   const key = conflict.idempotency_key ?? "";
-  const { data: stored, error, refetch } = useQuery(storedUnder(key));
+  const [searched, setSearched] = useState(false);
+  const { data: stored, error, refetch } = useQuery({ ...storedUnder(key), enabled: searched });
   const dismiss = useAct((reason: string) => answer(api.POST("/v1/events/conflicts/{id}/dismiss", { params: { path: { id: conflict.id } }, body: { reason } })), {
-    changes: [["conflicts"]],
+    changes: [["conflicts"], ["attention"]],
   });
   return (
     <>
@@ -74,7 +77,15 @@ function Pair({ conflict }: { conflict: Schema<"EventConflict"> }) {
           </>
         ) : (
           <td colSpan={columns.length - 2}>
-            {error ? <Failed what="The event that was stored" error={error} retry={() => void refetch()} /> : stored === null ? "The event is not kept any longer." : <span className="muted">Searched for</span>}
+            {error ? (
+              <Failed what="The event that was stored" error={error} retry={() => void refetch()} />
+            ) : stored === null ? (
+              "The event is not kept any longer."
+            ) : (
+              <Button variant="default" size="compact-sm" loading={searched} aria-label={`Find the event that was stored under ${key}`} onClick={() => setSearched(true)}>
+                Find it
+              </Button>
+            )}
           </td>
         )}
       </tr>

@@ -18,7 +18,7 @@ import { State } from "../../values/State";
 import { cell } from "../../values/Table";
 import { Details } from "./Details";
 import { EventTabs } from "./EventTabs";
-import { asked, beginning, hasTail, isLive, keptFrom, pageSize } from "./filter";
+import { asked, hasTail, isLive, pageSize } from "./filter";
 import styles from "./Events.module.css";
 import { Search } from "./Search";
 import { useTail } from "./useTail";
@@ -57,14 +57,7 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
   const live = isLive(search);
   const query = useQuery({
     queryKey: ["events", filter],
-    async queryFn({ signal }) {
-      const read = (query: typeof filter) => answer(api.GET("/v1/events", { params: { query }, signal }));
-      return read(filter).catch((error: unknown) => {
-        const start = filter.start === beginning ? keptFrom(error) : undefined;
-        if (start === undefined) throw error;
-        return read({ ...filter, start });
-      });
-    },
+    queryFn: ({ signal }) => answer(api.GET("/v1/events", { params: { query: filter }, signal })),
     refetchInterval: live ? 2_000 : false, // while the page is visible
   });
   const { shown, fresh, show } = useTail(query.data, search.event);

@@ -1,7 +1,7 @@
-import { screen, waitFor } from "@testing-library/react";
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { router } from "../../router";
-import { answers, asked, open, session } from "../../testing";
+import { answers, asked, open, press, sent, session, type } from "../../testing";
 
 const none = { accepted: 0, duplicates: 0, conflicts: 0, rejected: 0, rejections: [], windows: [] };
 const rejections = [{ code: "timestamp_too_old", count: 2 }];
@@ -31,4 +31,24 @@ test("an event's address finds it by whose it is and when it was", async () => {
   expect([query.get("customer"), query.get("start"), query.get("end")]).toEqual(["acme", "2026-11-23T10:00:00.123456Z", "2026-11-23T10:00:00.124Z"]);
   router.history.push("/events/e1");
   await waitFor(() => screen.getByRole("heading", { name: "There is no such event here" }));
+});
+
+test("a conflict stands above the event that was stored under its key, and is dismissed", async () => {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read", "billing:write"] }];
+  const sentEvent = (id: string, customer: string) => ({ id, event_type: "call", customer_id: customer, timestamp: "2026-11-23T10:00:00Z", value: "1.5", idempotency_key: "order-7", properties: {} });
+  answers["GET /v1/events/conflicts"] = () => [200, { data: [{ ...sentEvent("c1", "bob"), received_at: "2026-11-23T10:00:01Z" }], has_more: false, next_page_token: null }];
+  answers["GET /v1/events"] = () => [200, { data: [{ ...sentEvent("e1", "acme"), ingested_at: "2026-11-22T10:00:01Z", counted_by: [] }], has_more: false, next_page_token: null, searched_until: "2026-11-22T10:00:00Z" }];
+  answers["POST /v1/events/conflicts/c1/dismiss"] = () => [200, {}];
+  open("/events/conflicts");
+  await screen.findByText("bob");
+  expect(asked.some(({ name }) => name === "GET /v1/events")).toBe(false);
+  press("Find the event that was stored under order-7");
+  const rows = () => screen.getAllByRole("row").map(({ textContent }) => textContent ?? "");
+  await waitFor(() => expect(rows().some((row) => row.includes("acme"))).toBe(true));
+  expect(rows().findIndex((row) => row.includes("bob"))).toBeLessThan(rows().findIndex((row) => row.includes("acme")));
+  press("Dismiss order-7");
+  const dialog = within(await screen.findByRole("dialog"));
+  type("Reason, for the audit log", "sent again");
+  fireEvent.click(dialog.getByRole("button", { name: "Dismiss order-7" }));
+  await waitFor(() => expect(sent("POST /v1/events/conflicts/c1/dismiss")).toEqual([{ reason: "sent again" }]));
 });

@@ -16,7 +16,6 @@ test("what the address names is asked for", () => {
     customer: "acme",
     event_type: "call",
     idempotency_key: "a/b",
-    start: "2000-01-01T00:00:00.000Z",
     page_token: "token",
   });
 });

@@ -1,4 +1,3 @@
-import { Failure } from "../../api/client";
 import { instantOf } from "../../values/instants";
 
 /** What the address of the events asks for. Times are those of the tenant's clocks. */
@@ -25,10 +24,7 @@ function instant(text: string | undefined, timezone: string): string | undefined
   return instantOf(written, timezone);
 }
 
-/** Before every event. */
-export const beginning = "2000-01-01T00:00:00.000Z";
-
-/** The query that answers an address. What is no time is left out. A key is looked for in all events, whenever they were. */
+/** The query that answers an address. What is no time is left out. */
 export function asked({ customer, type, key, from, until, page }: Search, timezone: string) {
   const [start, end] = [instant(from, timezone), instant(until, timezone)];
   return {
@@ -36,7 +32,7 @@ export function asked({ customer, type, key, from, until, page }: Search, timezo
     ...(customer && { customer }),
     ...(type && { event_type: type }),
     ...(key && { idempotency_key: key }),
-    ...(start ? { start } : key && { start: beginning }),
+    ...(start && { start }),
     ...(end && { end }),
     ...(page && { page_token: page }),
   };
@@ -46,10 +42,3 @@ export function asked({ customer, type, key, from, until, page }: Search, timezo
 export const hasTail = ({ page, until, key, from }: Search): boolean => !page && !until && !(key && !from);
 
 export const isLive = (search: Search): boolean => hasTail(search) && !search.paused;
-
-/** The instant from when on events are kept, if a search was refused since it began before. */
-export function keptFrom(error: unknown): string | undefined {
-  if (!(error instanceof Failure)) return undefined;
-  const message = error.fields.find(({ location }) => location === "query.start")?.message ?? "";
-  return /^must not be before (\S+), from when on events are kept$/.exec(message)?.[1];
-}

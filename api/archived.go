@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // Archivable is in the query of lists of what can be archived.
@@ -27,9 +30,11 @@ func (s *server) archives() {
 	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",
 		"It is in lists again. Doing so again changes nothing."), s.archiveCustomer(false))
 	huma.Register(s.api, post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
-		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted."), s.archiveMeter)
+		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If "+
+			"usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.archiveMeter)
 	huma.Register(s.api, post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
-		"It counts again, what came meanwhile too: its status is backfilling until that is done."), s.unarchiveMeter)
+		"It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing "+
+			"period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.unarchiveMeter)
 	huma.Register(s.api, post("archive-product", "/v1/products/{slug}/archive", PricingWrite, "Archive a plan",
 		"Lists leave it out. Who has it keeps it; nobody gets it anew."), s.archiveProduct(true))
 	huma.Register(s.api, post("unarchive-product", "/v1/products/{slug}/unarchive", PricingWrite, "Unarchive a plan",
@@ -73,30 +78,53 @@ func (s *server) archiveProduct(archive bool) func(context.Context, *productSlug
 	}
 }
 
-func (s *server) archiveMeter(ctx context.Context, in *meterSlug) (*meterOutput, error) {
-	who := principalOf(ctx)
-	m, err := s.meter(ctx, in.Slug)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Store.Meters.Archive(ctx, who.Tenant.ID, who.Actor, m.Slug, s.Now()); err != nil {
-		return nil, err
-	}
-	return s.getMeter(ctx, in)
+type archiveMeterInput struct {
+	Slug string `path:"slug" maxLength:"64"`
+	Body *Confirm
 }
 
-func (s *server) unarchiveMeter(ctx context.Context, in *meterSlug) (*meterOutput, error) {
+func (s *server) archiveMeter(ctx context.Context, in *archiveMeterInput) (*meterOutput, error) {
 	who := principalOf(ctx)
+	return s.setMeterArchived(ctx, in, true, func(within db.Catalog, slug string) error {
+		return within.Meters.Archive(ctx, who.Tenant.ID, who.Actor, slug, s.Now())
+	})
+}
+
+func (s *server) unarchiveMeter(ctx context.Context, in *archiveMeterInput) (*meterOutput, error) {
+	who := principalOf(ctx)
+	var backfilling *metering.MeterVersion
+	shown, err := s.setMeterArchived(ctx, in, false, func(within db.Catalog, slug string) (err error) {
+		backfilling, err = within.Meters.Unarchive(ctx, who.Tenant.ID, who.Actor, slug)
+		return err
+	})
+	if err == nil && backfilling != nil {
+		s.startBackfill(ctx, backfilling.ID)
+	}
+	return shown, err
+}
+
+// setMeterArchived archives or unarchives a meter. If begun billing periods are charged for
+// its usage, that needs a confirmation.
+func (s *server) setMeterArchived(ctx context.Context, in *archiveMeterInput, archive bool, write func(within db.Catalog, slug string) error) (*meterOutput, error) {
 	m, err := s.meter(ctx, in.Slug)
 	if err != nil {
 		return nil, err
 	}
-	backfilling, err := s.Store.Meters.Unarchive(ctx, who.Tenant.ID, who.Actor, m.Slug)
-	if err != nil {
+	w := catalogWrite{
+		change: meterWrite{"archive-meter", m.ID}, subject: "Archiving the meter",
+		impact: func(now time.Time) (db.Impact, error) {
+			return s.Store.Ledger.ArchiveImpact(ctx, principalOf(ctx).Tenant.ID, m.Slug, archive, now)
+		},
+		write: func(within db.Catalog) error { return write(within, m.Slug) },
+	}
+	if !archive {
+		w.change, w.subject = meterWrite{"unarchive-meter", m.ID}, "Unarchiving the meter"
+	}
+	if in.Body != nil {
+		w.confirm = in.Body.Token
+	}
+	if err := s.writeCatalog(ctx, w); err != nil {
 		return nil, err
 	}
-	if backfilling != nil {
-		s.startBackfill(ctx, backfilling.ID)
-	}
-	return s.getMeter(ctx, in)
+	return s.getMeter(ctx, &meterSlug{m.Slug})
 }

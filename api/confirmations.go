@@ -17,12 +17,12 @@ import (
 
 // Confirm is in the body of each write that can change the charges of begun billing periods.
 type Confirm struct {
-	Confirm string `json:"confirm,omitempty" maxLength:"64" doc:"confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way"`
+	Token string `json:"confirm,omitempty" maxLength:"64" doc:"confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way"`
 }
 
 // Confirmation describes a write that changes how begun billing periods are charged.
 type Confirmation struct {
-	Token     string           `json:"token" doc:"Send it as confirm with the same request to apply the write. It holds until another write of a price or plan assignment, or until billing periods with another start or end begin or close. A customer who begins a period with the same start and end does not invalidate it"`
+	Token     string           `json:"token" doc:"Send it as confirm with the same request to apply the write. It holds until another write of a price, plan assignment, meter definition or timezone, or until billing periods with another start or end begin or close. Another customer's period with the same start and end does not invalidate it"`
 	Customers int              `json:"customers" doc:"How many customers have a begun billing period that is charged in another way"`
 	Periods   []ChangedPeriods `json:"periods" doc:"Those billing periods, by the calendar month in which they begin"`
 	Changes   []priceImpact    `json:"changes" doc:"The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way"`
@@ -77,7 +77,13 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 			if err := w.write(within); err != nil {
 				return err
 			}
-			if impact.Customers > 0 && !hmac.Equal([]byte(w.confirm), []byte(token)) {
+			if impact.Customers == 0 {
+				return nil
+			}
+			if who := principalOf(ctx); !PricingRead.allows(who) {
+				return metering.Errorf(metering.CodeForbidden, "%s changes how billing periods that have begun are charged: %s lacks permission %s, which that needs", w.subject, who, PricingRead)
+			}
+			if !hmac.Equal([]byte(w.confirm), []byte(token)) {
 				return confirmationRequired(w.subject, token, impact)
 			}
 			return nil

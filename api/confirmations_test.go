@@ -208,3 +208,64 @@ func TestOfConfirmedWritesAtOnceOneWins(t *testing.T) {
 	require.Equal(t, 1, won)
 	require.Len(t, b.pricing(t, "GET", setPrice, "").Versions, 1)
 }
+
+// A meter's definition is confirmed where its usage is charged.
+func TestAMetersDefinitionIsConfirmed(t *testing.T) {
+	t.Parallel()
+	const meter = "/v1/meters/calls"
+	ok := func(b *bundle, method, path, body string) {
+		t.Helper()
+		a := b.send(t, method, path, body)
+		require.Equal(t, 200, a.status, "%s %s: %s", method, path, a.body)
+	}
+	b := priceless(t)
+	ok(b, "PATCH", meter, `{"aggregation":"count"}`)
+	ok(b, "POST", meter+"/unarchive", "")
+	b = priceless(t)
+	b.confirmed(t, "PUT", setPrice, `{"base_price":49}`)
+	ok(b, "PATCH", meter, `{"aggregation":"count"}`) // the base price is charged whatever it counts
+
+	b = priceless(t)
+	b.confirmed(t, "PUT", setPrice, someTerms)
+	ok(b, "PATCH", meter, `{"name":"Calls","aggregation":"sum","usage_scale":3,"group_by":["model"]}`)
+	c := b.unconfirmed(t, "PATCH", meter, `{"aggregation":"count"}`)
+	require.Equal(t, 2, c.Customers)
+	require.Equal(t, "USD 50 49.5 1", changesOf(c))
+	require.Equal(t, "sum", string(b.sent(t, 200, "GET", meter, "").Aggregation), "nothing is changed")
+	b.unconfirmed(t, "PATCH", meter, withToken(t, `{"aggregation":"count","name":"another"}`, c.Token))
+	ok(b, "PATCH", meter, withToken(t, `{"aggregation":"count"}`, c.Token))
+	ok(b, "PATCH", meter, `{"aggregation":"count"}`) // which it does already
+	b.unconfirmed(t, "PATCH", meter, `{"aggregation":"sum"}`)
+
+	b.key = b.newKey(t, metering.ScopeReadWrite)
+	b.send(t, "PATCH", meter, `{"aggregation":"sum"}`).problem(t, 403, "forbidden") // it may not see charges
+	ok(b, "PATCH", meter, `{"name":"All calls"}`)
+
+	b = priceless(t)
+	b.confirmed(t, "PUT", setPrice, someTerms)
+	c = b.unconfirmed(t, "POST", meter+"/archive", "")
+	require.Equal(t, 2, c.Customers)
+	require.Empty(t, c.Changes, "what it has counted is charged")
+	require.Nil(t, b.sent(t, 200, "GET", meter, "").ArchivedAt)
+	ok(b, "POST", meter+"/archive", withToken(t, "", c.Token))
+	ok(b, "POST", meter+"/archive", "") // which it is
+	c = b.unconfirmed(t, "POST", meter+"/unarchive", "{}")
+	require.Equal(t, []string{b.meterID(t, "calls")}, c.Uncounted, "what came meanwhile")
+	ok(b, "POST", meter+"/unarchive", withToken(t, "{}", c.Token))
+}
+
+func TestATimeZoneIsConfirmed(t *testing.T) {
+	t.Parallel()
+	b := priceless(t)
+	patch := func(body string) answer { return b.send(t, "PATCH", "/v1/tenant", body) }
+	require.Equal(t, 200, patch(`{"timezone":"Asia/Tokyo"}`).status, "nothing is charged")
+	require.Equal(t, 200, b.confirmed(t, "PUT", setPrice, someTerms).status)
+	require.Equal(t, 200, patch(`{"timezone":"Asia/Tokyo","name":"Acme"}`).status, "it is so")
+	patch(`{"timezone":"Asia/Atlantis"}`).problem(t, 422, "invalid")
+	c := b.unconfirmed(t, "PATCH", "/v1/tenant", `{"timezone":"Asia/Kathmandu"}`)
+	require.Equal(t, 2, c.Customers)
+	require.Len(t, c.Periods, 1)
+	require.True(t, c.Periods[0].Start.Before(c.Periods[0].End.AddDate(0, 0, -30)), "those that are left and those that begin")
+	require.Equal(t, 200, patch(withToken(t, `{"timezone":"Asia/Kathmandu"}`, c.Token)).status)
+	require.Contains(t, b.send(t, "GET", "/v1/tenant", "").body, `"timezone":"Asia/Kathmandu"`)
+}

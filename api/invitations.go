@@ -235,8 +235,8 @@ func (s *server) findInvitation(ctx context.Context, in *findInvitationInput) (*
 
 type acceptInvitationInput struct {
 	Body struct {
-		Token    string `json:"token" maxLength:"64" doc:"Of the invitation"`
-		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it"`
+		Token    string `json:"token" maxLength:"64" doc:"The token of the invitation"`
+		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. A member of other tenants gives the password for those, and signs in to all tenants with it"`
 	}
 }
 

@@ -183,7 +183,14 @@ type updateMeterInput struct {
 		Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
 		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
 		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Changes what is reported of open periods; nothing is counted anew"`
+		Confirm
 	}
+}
+
+// meterWrite names a write of a meter in the change of a catalogWrite.
+type meterWrite struct {
+	Operation string
+	Meter     metering.MeterID
 }
 
 // updateMeter changes a meter. Another way of counting takes effect when the
@@ -197,7 +204,21 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 	change := db.MeterChange{
 		Name: in.Body.Name, Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy, UsageScale: in.Body.UsageScale,
 	}
-	m, backfilling, err := s.Store.Meters.Update(ctx, who.Tenant.ID, who.Actor, m.Slug, change)
+	var backfilling *metering.MeterVersion
+	err = s.writeCatalog(ctx, catalogWrite{
+		change: struct {
+			meterWrite
+			Change db.MeterChange
+		}{meterWrite{"update-meter", m.ID}, change},
+		subject: "The meter's definition", confirm: in.Body.Token,
+		impact: func(now time.Time) (db.Impact, error) {
+			return s.Store.Ledger.MeterImpact(ctx, who.Tenant.ID, in.Slug, change, now)
+		},
+		write: func(within db.Catalog) (err error) {
+			m, backfilling, err = within.Meters.Update(ctx, who.Tenant.ID, who.Actor, in.Slug, change)
+			return err
+		},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -94,6 +94,9 @@ func (p planner) of(schema *huma.Schema) *decimalPlan {
 	if plan, made := p.made[schema]; made {
 		return plan
 	}
+	if len(schema.OneOf)+len(schema.AnyOf)+len(schema.AllOf) > 0 {
+		panic("api: a schema of alternatives has no plan of its decimals")
+	}
 	plan := &decimalPlan{decimal: isDecimal(schema), fields: map[string]*decimalPlan{}}
 	p.made[schema] = plan
 	for name, field := range schema.Properties {

@@ -144,7 +144,7 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, product meterin
 			Terms []byte
 			From  time.Time
 		}{pricedMeter{"set-price", m.ID, product}, p.JSON(), p.EffectiveFrom.UTC()},
-		subject: "The price", confirm: in.Confirm.Confirm,
+		subject: "The price", confirm: in.Token,
 		impact: func(now time.Time) (db.Impact, error) { return s.Store.Ledger.PriceImpact(ctx, who.Tenant.ID, p, now) },
 		write: func(within db.Catalog) error {
 			_, err := within.Prices.Set(ctx, who.Tenant.ID, who.Actor, p)

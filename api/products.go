@@ -206,7 +206,7 @@ func (s *server) assignProduct(ctx context.Context, in *assignProductInput) (*cu
 			Product   metering.ProductID
 			From      time.Time
 		}{"assign-product", c.ID, a.ProductID, a.EffectiveFrom.UTC()},
-		subject: "The plan", confirm: in.Body.Confirm.Confirm,
+		subject: "The plan", confirm: in.Body.Token,
 		impact: func(now time.Time) (db.Impact, error) {
 			return s.Store.Ledger.AssignmentImpact(ctx, who.Tenant.ID, c.ID, a, now)
 		},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -83,6 +84,8 @@ type server struct {
 	failures    *failures
 	refusals    refusals
 	listings    listings
+	lastUnrated *lru.Cache[metering.TenantID, keptUnrated]
+	firstKept   *lru.Cache[customerName, firstStart]
 	notSignedIn *coalescer[refusedSignIn, struct{}]
 	minutes     limiter
 	pageKey     []byte
@@ -123,6 +126,12 @@ func New(deps Deps) (http.Handler, error) {
 	s.sweeps = &coalescer[struct{}, struct{}]{run: s.sweepRequestIDs, timeout: credentialTimeout}
 	s.resets = &coalescer[string, struct{}]{run: s.noteResets, timeout: credentialTimeout}
 	if s.listings.recorded, err = simplelru.NewLRU[listing, time.Time](maxListings, nil); err != nil {
+		return nil, err
+	}
+	if s.lastUnrated, err = lru.New[metering.TenantID, keptUnrated](maxUnrated); err != nil {
+		return nil, err
+	}
+	if s.firstKept, err = lru.New[customerName, firstStart](maxFirstStarts); err != nil {
 		return nil, err
 	}
 	tenants, strangers, err := newLimiters(deps)
@@ -177,7 +186,8 @@ func (s *server) routes() {
 		"With how far the counting of its past has come, while it is backfilling."), s.getMeter)
 	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
 		"Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. "+
-			"Closed periods keep what they came to."), s.updateMeter)
+			"Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set "+
+			"to confirmation.token to apply it."), s.updateMeter)
 	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",
 		"Of the meters that have one of their own, or in a plan, by id, archived ones too."), s.listPricing)
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices",
@@ -216,7 +226,7 @@ func (s *server) routes() {
 			"are stored in one transaction.")), s.ingestEvents)
 	s.describeEvents()
 	huma.Register(s.api, get("list-events", eventsPath, EventsRead, "List events",
-		"Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. "+
+		"Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. "+
 			"Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token "+
 			"that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all."), s.listEvents)
 	huma.Register(s.api, get("get-event-counts", eventsPath+"/counts", EventsRead, "Get how many events were accepted, repeated and rejected",
@@ -377,9 +387,10 @@ func (s *server) routes() {
 	s.describeSignInPages()
 
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings",
-		"Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused."), s.getTenant)
+		"Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected."), s.getTenant)
 	huma.Register(s.api, patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings",
-		"What is absent stays as it is. Another time zone or grace holds for periods that are not closed."), s.updateTenant)
+		"What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun "+
+			"billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.updateTenant)
 	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members",
 		"In the order in which they joined."), s.listMembers)
 	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite somebody to become a member",

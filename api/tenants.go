@@ -50,7 +50,7 @@ type invoiceHoldChange struct {
 type updateTenantInput struct {
 	Body struct {
 		Name              *string                  `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Timezone          *string                  `json:"timezone,omitempty" doc:"Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period"`
+		Timezone          *string                  `json:"timezone,omitempty" doc:"Every meter is counted anew; until that is done it answers with windows of the current zone. 409 once a customer has a billing period. If a begun billing period with charges gets another start or end, it returns 409 confirmation_required"`
 		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217; of prices that do not name their own"`
 		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`
@@ -59,6 +59,7 @@ type updateTenantInput struct {
 		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it"`
 		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead"`
 		InvoiceHold       *invoiceHoldChange       `json:"invoice_hold,omitempty"`
+		Confirm
 	}
 }
 
@@ -80,7 +81,30 @@ func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tena
 		}
 	}
 	who := principalOf(ctx)
-	updated, backfilling, err := s.Store.Tenants.Update(ctx, who.Tenant.ID, who.Actor, change)
+	var (
+		updated     metering.Tenant
+		backfilling []metering.MeterVersionID
+	)
+	update := func(tenants db.Tenants) (err error) {
+		updated, backfilling, err = tenants.Update(ctx, who.Tenant.ID, who.Actor, change)
+		return err
+	}
+	var err error
+	if zone := change.Timezone; zone != nil {
+		err = s.writeCatalog(ctx, catalogWrite{
+			change: struct {
+				Operation string
+				Change    db.TenantChange
+			}{"update-tenant", change},
+			subject: "The time zone", confirm: in.Body.Token,
+			impact: func(now time.Time) (db.Impact, error) {
+				return s.Store.Ledger.TimezoneImpact(ctx, who.Tenant.ID, *zone, now)
+			},
+			write: func(within db.Catalog) error { return update(within.Tenants) },
+		})
+	} else {
+		err = update(s.Store.Tenants)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ type usageWindow struct {
 type usageGroup struct {
 	GroupKey json.RawMessage  `json:"group_key" doc:"Property name to value; empty for a meter without group_by"`
 	Windows  []usageWindow    `json:"windows" doc:"In order of time; windows without usage are left out"`
-	Subtotal metering.Decimal `json:"subtotal" doc:"Of the whole period, whatever the page"`
+	Subtotal metering.Decimal `json:"subtotal" doc:"The total of the whole period, whatever the page"`
 	Filter   string           `json:"filter" example:"group.model=large" doc:"The group filters that select this group, besides those of the request for properties that group_by leaves out. Empty if no filter is needed"`
 }
 

@@ -8,31 +8,53 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// ChangedPeriods returns the open periods of a stream that are charged at other terms once
-// its prices or products change, whatever usage follows.
-func ChangedPeriods(before, after Facts) []Period {
-	return slices.DeleteFunc(OpenPeriods(before), func(p Period) bool {
-		return slices.Equal(before.chargings(p), after.chargings(p))
-	})
+// ChangedPeriods returns the open periods of a stream that are charged in another way once
+// its facts change, whatever usage follows: at other terms, in other units, or over another
+// range. recounted is the meter that counts other events, or in another way; 0: none.
+func ChangedPeriods(before, after Facts, recounted metering.MeterID) (changed []Period) {
+	rest := OpenPeriods(after)
+	for _, p := range OpenPeriods(before) {
+		former := before.chargings(p, 0)
+		i := slices.IndexFunc(rest, func(next Period) bool { return next.Start.Equal(p.Start) && next.End.Equal(p.End) })
+		switch {
+		case i < 0 && len(former) > 0, i >= 0 && !slices.Equal(former, after.chargings(rest[i], recounted)):
+			changed = append(changed, p)
+		}
+		if i >= 0 {
+			rest = slices.Delete(rest, i, i+1)
+		}
+	}
+	return append(changed, slices.DeleteFunc(rest, func(p Period) bool { return len(after.chargings(p, recounted)) == 0 })...)
 }
 
 // charging is all that a meter's charge in a period depends on beside its usage.
 type charging struct {
-	meter metering.MeterID
-	terms [sha256.Size]byte
+	meter     metering.MeterID
+	terms     [sha256.Size]byte
+	scale     int32 // decimals to which the units are rounded; -1: they are not
+	recounted bool
 }
 
 // chargings lists the meters that may be charged in an open period, backfilling meters
 // included, and free ones excluded.
-func (f Facts) chargings(period Period) (all []charging) {
+func (f Facts) chargings(period Period, recounted metering.MeterID) (all []charging) {
 	f.Meters = slices.Clone(f.Meters)
 	for i := range f.Meters {
 		f.Meters[i].Version.Status = metering.Complete
 	}
 	for _, c := range f.shown(period) {
-		if terms, free := c.chargedTerms(); !free {
-			all = append(all, charging{c.meter.ID, terms})
+		terms, free := c.chargedTerms()
+		if free {
+			continue
 		}
+		of := charging{meter: c.meter.ID, terms: terms, scale: -1}
+		if c.byUsage() {
+			of.recounted = c.meter.ID == recounted
+			if c.scale != nil {
+				of.scale = *c.scale
+			}
+		}
+		all = append(all, of)
 	}
 	return all
 }

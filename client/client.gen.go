@@ -45,10 +45,12 @@ func (e APIKeyMetadataScope) Valid() bool {
 // Defines values for AttentionCauseKind.
 const (
 	AttentionCauseKindBackfillStuck          AttentionCauseKind = "backfill_stuck"
+	AttentionCauseKindEventConflict          AttentionCauseKind = "event_conflict"
 	AttentionCauseKindHoldDisagrees          AttentionCauseKind = "hold_disagrees"
 	AttentionCauseKindReconciliationDisputed AttentionCauseKind = "reconciliation_disputed"
 	AttentionCauseKindSyncDelayed            AttentionCauseKind = "sync_delayed"
 	AttentionCauseKindSyncFailed             AttentionCauseKind = "sync_failed"
+	AttentionCauseKindUnratedUsage           AttentionCauseKind = "unrated_usage"
 	AttentionCauseKindUsageDiscrepancy       AttentionCauseKind = "usage_discrepancy"
 	AttentionCauseKindWebhookDisabled        AttentionCauseKind = "webhook_disabled"
 	AttentionCauseKindWebhookFailing         AttentionCauseKind = "webhook_failing"
@@ -59,6 +61,8 @@ func (e AttentionCauseKind) Valid() bool {
 	switch e {
 	case AttentionCauseKindBackfillStuck:
 		return true
+	case AttentionCauseKindEventConflict:
+		return true
 	case AttentionCauseKindHoldDisagrees:
 		return true
 	case AttentionCauseKindReconciliationDisputed:
@@ -66,6 +70,8 @@ func (e AttentionCauseKind) Valid() bool {
 	case AttentionCauseKindSyncDelayed:
 		return true
 	case AttentionCauseKindSyncFailed:
+		return true
+	case AttentionCauseKindUnratedUsage:
 		return true
 	case AttentionCauseKindUsageDiscrepancy:
 		return true
@@ -81,10 +87,12 @@ func (e AttentionCauseKind) Valid() bool {
 // Defines values for AttentionCountKind.
 const (
 	AttentionCountKindBackfillStuck          AttentionCountKind = "backfill_stuck"
+	AttentionCountKindEventConflict          AttentionCountKind = "event_conflict"
 	AttentionCountKindHoldDisagrees          AttentionCountKind = "hold_disagrees"
 	AttentionCountKindReconciliationDisputed AttentionCountKind = "reconciliation_disputed"
 	AttentionCountKindSyncDelayed            AttentionCountKind = "sync_delayed"
 	AttentionCountKindSyncFailed             AttentionCountKind = "sync_failed"
+	AttentionCountKindUnratedUsage           AttentionCountKind = "unrated_usage"
 	AttentionCountKindUsageDiscrepancy       AttentionCountKind = "usage_discrepancy"
 	AttentionCountKindWebhookDisabled        AttentionCountKind = "webhook_disabled"
 	AttentionCountKindWebhookFailing         AttentionCountKind = "webhook_failing"
@@ -95,6 +103,8 @@ func (e AttentionCountKind) Valid() bool {
 	switch e {
 	case AttentionCountKindBackfillStuck:
 		return true
+	case AttentionCountKindEventConflict:
+		return true
 	case AttentionCountKindHoldDisagrees:
 		return true
 	case AttentionCountKindReconciliationDisputed:
@@ -102,6 +112,8 @@ func (e AttentionCountKind) Valid() bool {
 	case AttentionCountKindSyncDelayed:
 		return true
 	case AttentionCountKindSyncFailed:
+		return true
+	case AttentionCountKindUnratedUsage:
 		return true
 	case AttentionCountKindUsageDiscrepancy:
 		return true
@@ -117,10 +129,12 @@ func (e AttentionCountKind) Valid() bool {
 // Defines values for AttentionItemKind.
 const (
 	AttentionItemKindBackfillStuck          AttentionItemKind = "backfill_stuck"
+	AttentionItemKindEventConflict          AttentionItemKind = "event_conflict"
 	AttentionItemKindHoldDisagrees          AttentionItemKind = "hold_disagrees"
 	AttentionItemKindReconciliationDisputed AttentionItemKind = "reconciliation_disputed"
 	AttentionItemKindSyncDelayed            AttentionItemKind = "sync_delayed"
 	AttentionItemKindSyncFailed             AttentionItemKind = "sync_failed"
+	AttentionItemKindUnratedUsage           AttentionItemKind = "unrated_usage"
 	AttentionItemKindUsageDiscrepancy       AttentionItemKind = "usage_discrepancy"
 	AttentionItemKindWebhookDisabled        AttentionItemKind = "webhook_disabled"
 	AttentionItemKindWebhookFailing         AttentionItemKind = "webhook_failing"
@@ -131,6 +145,8 @@ func (e AttentionItemKind) Valid() bool {
 	switch e {
 	case AttentionItemKindBackfillStuck:
 		return true
+	case AttentionItemKindEventConflict:
+		return true
 	case AttentionItemKindHoldDisagrees:
 		return true
 	case AttentionItemKindReconciliationDisputed:
@@ -138,6 +154,8 @@ func (e AttentionItemKind) Valid() bool {
 	case AttentionItemKindSyncDelayed:
 		return true
 	case AttentionItemKindSyncFailed:
+		return true
+	case AttentionItemKindUnratedUsage:
 		return true
 	case AttentionItemKindUsageDiscrepancy:
 		return true
@@ -1932,6 +1950,24 @@ func (e SyncRunTrigger) Valid() bool {
 	}
 }
 
+// Defines values for TenantIdempotencyConflicts.
+const (
+	TenantIdempotencyConflictsAccept TenantIdempotencyConflicts = "accept"
+	TenantIdempotencyConflictsReject TenantIdempotencyConflicts = "reject"
+)
+
+// Valid indicates whether the value is a known member of the TenantIdempotencyConflicts enum.
+func (e TenantIdempotencyConflicts) Valid() bool {
+	switch e {
+	case TenantIdempotencyConflictsAccept:
+		return true
+	case TenantIdempotencyConflictsReject:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TenantLatePolicy.
 const (
 	TenantLatePolicyAdjust TenantLatePolicy = "adjust"
@@ -1944,6 +1980,96 @@ func (e TenantLatePolicy) Valid() bool {
 	case TenantLatePolicyAdjust:
 		return true
 	case TenantLatePolicyReport:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UnratedPeriodState.
+const (
+	UnratedPeriodStateBefore  UnratedPeriodState = "before"
+	UnratedPeriodStateClosed  UnratedPeriodState = "closed"
+	UnratedPeriodStateInGrace UnratedPeriodState = "in_grace"
+	UnratedPeriodStateOpen    UnratedPeriodState = "open"
+)
+
+// Valid indicates whether the value is a known member of the UnratedPeriodState enum.
+func (e UnratedPeriodState) Valid() bool {
+	switch e {
+	case UnratedPeriodStateBefore:
+		return true
+	case UnratedPeriodStateClosed:
+		return true
+	case UnratedPeriodStateInGrace:
+		return true
+	case UnratedPeriodStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UnratedTotalReason.
+const (
+	UnratedTotalReasonBeforeFirstPeriod  UnratedTotalReason = "before_first_period"
+	UnratedTotalReasonBeforeSubscription UnratedTotalReason = "before_subscription"
+	UnratedTotalReasonClosedUnbilled     UnratedTotalReason = "closed_unbilled"
+	UnratedTotalReasonNoPrice            UnratedTotalReason = "no_price"
+	UnratedTotalReasonNoProvider         UnratedTotalReason = "no_provider"
+	UnratedTotalReasonNoProviderLink     UnratedTotalReason = "no_provider_link"
+	UnratedTotalReasonNoSubscriptionItem UnratedTotalReason = "no_subscription_item"
+)
+
+// Valid indicates whether the value is a known member of the UnratedTotalReason enum.
+func (e UnratedTotalReason) Valid() bool {
+	switch e {
+	case UnratedTotalReasonBeforeFirstPeriod:
+		return true
+	case UnratedTotalReasonBeforeSubscription:
+		return true
+	case UnratedTotalReasonClosedUnbilled:
+		return true
+	case UnratedTotalReasonNoPrice:
+		return true
+	case UnratedTotalReasonNoProvider:
+		return true
+	case UnratedTotalReasonNoProviderLink:
+		return true
+	case UnratedTotalReasonNoSubscriptionItem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UnratedUsageReason.
+const (
+	UnratedUsageReasonBeforeFirstPeriod  UnratedUsageReason = "before_first_period"
+	UnratedUsageReasonBeforeSubscription UnratedUsageReason = "before_subscription"
+	UnratedUsageReasonClosedUnbilled     UnratedUsageReason = "closed_unbilled"
+	UnratedUsageReasonNoPrice            UnratedUsageReason = "no_price"
+	UnratedUsageReasonNoProvider         UnratedUsageReason = "no_provider"
+	UnratedUsageReasonNoProviderLink     UnratedUsageReason = "no_provider_link"
+	UnratedUsageReasonNoSubscriptionItem UnratedUsageReason = "no_subscription_item"
+)
+
+// Valid indicates whether the value is a known member of the UnratedUsageReason enum.
+func (e UnratedUsageReason) Valid() bool {
+	switch e {
+	case UnratedUsageReasonBeforeFirstPeriod:
+		return true
+	case UnratedUsageReasonBeforeSubscription:
+		return true
+	case UnratedUsageReasonClosedUnbilled:
+		return true
+	case UnratedUsageReasonNoPrice:
+		return true
+	case UnratedUsageReasonNoProvider:
+		return true
+	case UnratedUsageReasonNoProviderLink:
+		return true
+	case UnratedUsageReasonNoSubscriptionItem:
 		return true
 	default:
 		return false
@@ -2016,6 +2142,24 @@ func (e UpdateMeterAggregation) Valid() bool {
 	case UpdateMeterAggregationCount:
 		return true
 	case UpdateMeterAggregationSum:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateTenantIdempotencyConflicts.
+const (
+	UpdateTenantIdempotencyConflictsAccept UpdateTenantIdempotencyConflicts = "accept"
+	UpdateTenantIdempotencyConflictsReject UpdateTenantIdempotencyConflicts = "reject"
+)
+
+// Valid indicates whether the value is a known member of the UpdateTenantIdempotencyConflicts enum.
+func (e UpdateTenantIdempotencyConflicts) Valid() bool {
+	switch e {
+	case UpdateTenantIdempotencyConflictsAccept:
+		return true
+	case UpdateTenantIdempotencyConflictsReject:
 		return true
 	default:
 		return false
@@ -2154,10 +2298,12 @@ func (e WebhookEventTypes) Valid() bool {
 // Defines values for ListAttentionParamsKind.
 const (
 	ListAttentionParamsKindBackfillStuck          ListAttentionParamsKind = "backfill_stuck"
+	ListAttentionParamsKindEventConflict          ListAttentionParamsKind = "event_conflict"
 	ListAttentionParamsKindHoldDisagrees          ListAttentionParamsKind = "hold_disagrees"
 	ListAttentionParamsKindReconciliationDisputed ListAttentionParamsKind = "reconciliation_disputed"
 	ListAttentionParamsKindSyncDelayed            ListAttentionParamsKind = "sync_delayed"
 	ListAttentionParamsKindSyncFailed             ListAttentionParamsKind = "sync_failed"
+	ListAttentionParamsKindUnratedUsage           ListAttentionParamsKind = "unrated_usage"
 	ListAttentionParamsKindUsageDiscrepancy       ListAttentionParamsKind = "usage_discrepancy"
 	ListAttentionParamsKindWebhookDisabled        ListAttentionParamsKind = "webhook_disabled"
 	ListAttentionParamsKindWebhookFailing         ListAttentionParamsKind = "webhook_failing"
@@ -2168,6 +2314,8 @@ func (e ListAttentionParamsKind) Valid() bool {
 	switch e {
 	case ListAttentionParamsKindBackfillStuck:
 		return true
+	case ListAttentionParamsKindEventConflict:
+		return true
 	case ListAttentionParamsKindHoldDisagrees:
 		return true
 	case ListAttentionParamsKindReconciliationDisputed:
@@ -2175,6 +2323,8 @@ func (e ListAttentionParamsKind) Valid() bool {
 	case ListAttentionParamsKindSyncDelayed:
 		return true
 	case ListAttentionParamsKindSyncFailed:
+		return true
+	case ListAttentionParamsKindUnratedUsage:
 		return true
 	case ListAttentionParamsKindUsageDiscrepancy:
 		return true
@@ -2427,10 +2577,10 @@ type AcceptAtIssuer struct {
 
 // AcceptInvitation defines model for AcceptInvitation.
 type AcceptInvitation struct {
-	// Password 12 to 256 characters. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it
+	// Password 12 to 256 characters. A member of other tenants gives the password for those, and signs in to all tenants with it
 	Password string `json:"password"`
 
-	// Token Of the invitation
+	// Token The token of the invitation
 	Token string `json:"token"`
 }
 
@@ -2546,23 +2696,23 @@ type AttentionItem struct {
 	// Examples: Fix the cause, then sync the customer again.
 	Action string `json:"action"`
 
-	// Amounts The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period
+	// Amounts The charges of reports that were not accepted, for a failed sync; the invoice, for a hold; our charge for the period, for a line of the reconciliation; the estimated charge, for unrated usage
 	Amounts []Money `json:"amounts"`
 
 	// Cause Examples: the webhook answered 400
 	Cause    string             `json:"cause"`
 	Customer *AttentionCustomer `json:"customer,omitempty"`
 
-	// Id Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter
+	// Id ID of the sync, hold, webhook, meter or, with conflicts, customer; period/meter for a line of the reconciliation, day/customer/meter for a discrepancy, reason/currency for unrated usage
 	//
 	// Examples: hld_42
 	Id   string            `json:"id"`
 	Kind AttentionItemKind `json:"kind"`
 
-	// Reference The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync
+	// Reference The invoice at the provider, the meter's slug, the webhook's URL, or the number of customers or events; empty for a sync
 	Reference string `json:"reference"`
 
-	// Since Of a failed sync: since when all of the customer's have failed
+	// Since When the item began. For a failed sync, the first sync of the customer after which none has succeeded
 	Since time.Time `json:"since"`
 
 	// Syncing Whether a sync of the customer is open
@@ -2765,6 +2915,12 @@ type Comparison struct {
 	PreviousTotal json.Number `json:"previous_total"`
 }
 
+// Confirm defines model for Confirm.
+type Confirm struct {
+	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	Confirm *string `json:"confirm,omitempty"`
+}
+
 // Confirmation defines model for Confirmation.
 type Confirmation struct {
 	// AsOf When changes were computed. Usage that arrives later changes the amounts, and not the token
@@ -2779,7 +2935,7 @@ type Confirmation struct {
 	// Periods Those billing periods, by the calendar month in which they begin
 	Periods []ChangedPeriods `json:"periods"`
 
-	// Token Send it as confirm with the same request to apply the write. It holds until another write of a price or plan assignment, or until billing periods with another start or end begin or close. A customer who begins a period with the same start and end does not invalidate it
+	// Token Send it as confirm with the same request to apply the write. It holds until another write of a price, plan assignment, meter definition or timezone, or until billing periods with another start or end begin or close. Another customer's period with the same start and end does not invalidate it
 	Token string `json:"token"`
 
 	// Uncounted The ids of meters with earlier events that are not counted yet: they are missing in changes
@@ -2811,6 +2967,9 @@ type Connectables struct {
 type CountedWindow struct {
 	// Accepted Events stored now or earlier under the same key
 	Accepted int64 `json:"accepted"`
+
+	// Conflicts Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them
+	Conflicts int64 `json:"conflicts"`
 
 	// Duplicates Accepted events whose idempotency_key was known; they add nothing
 	Duplicates int64     `json:"duplicates"`
@@ -3306,6 +3465,23 @@ type EventBatch struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// EventConflict defines model for EventConflict.
+type EventConflict struct {
+	// CustomerId The customer's external ID
+	CustomerId     string                 `json:"customer_id"`
+	EventType      string                 `json:"event_type"`
+	Id             string                 `json:"id"`
+	IdempotencyKey *string                `json:"idempotency_key"`
+	Properties     map[string]interface{} `json:"properties"`
+
+	// ReceivedAt When it was sent first
+	ReceivedAt time.Time `json:"received_at"`
+	Timestamp  time.Time `json:"timestamp"`
+
+	// Value An exact decimal number
+	Value json.Number `json:"value"`
+}
+
 // EventCounter defines model for EventCounter.
 type EventCounter struct {
 	// Late It came when its billing period was closed: its usage is billed as an adjustment
@@ -3318,6 +3494,9 @@ type EventCounter struct {
 type EventCounts struct {
 	// Accepted Events stored now or earlier under the same key
 	Accepted int64 `json:"accepted"`
+
+	// Conflicts Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them
+	Conflicts int64 `json:"conflicts"`
 
 	// Duplicates Accepted events whose idempotency_key was known; they add nothing
 	Duplicates  int64                  `json:"duplicates"`
@@ -3578,6 +3757,9 @@ type IngestResult struct {
 	// Accepted Events stored now or earlier under the same key
 	Accepted int64 `json:"accepted"`
 
+	// Conflicts Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted
+	Conflicts int64 `json:"conflicts"`
+
 	// Duplicates Accepted events whose idempotency_key was known; they add nothing
 	Duplicates int64         `json:"duplicates"`
 	Errors     []IngestError `json:"errors"`
@@ -3798,6 +3980,17 @@ type ListDelivery struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListEventConflict defines model for ListEventConflict.
+type ListEventConflict struct {
+	Data []EventConflict `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListExportedEvent defines model for ListExportedEvent.
 type ListExportedEvent struct {
 	Data []ExportedEvent `json:"data"`
@@ -3922,6 +4115,17 @@ type ListStatementReport struct {
 // ListSyncRun defines model for ListSyncRun.
 type ListSyncRun struct {
 	Data []SyncRun `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListUnratedUsage defines model for ListUnratedUsage.
+type ListUnratedUsage struct {
+	Data []UnratedUsage `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -4839,10 +5043,10 @@ type ResolveReportState string
 
 // RetriedSyncs defines model for RetriedSyncs.
 type RetriedSyncs struct {
-	// Customers Of which a sync was requested
+	// Customers Number of customers for which a sync was requested
 	Customers int64 `json:"customers"`
 
-	// Joined Of them, those with a request that was already waiting: its sync answers this request too
+	// Joined Number of those with a request that was already waiting: its sync answers this request too
 	Joined int64 `json:"joined"`
 
 	// Remaining Customers beyond the 10,000 of one request: send another under another Idempotency-Key
@@ -5533,8 +5737,11 @@ type Tenant struct {
 	GraceHours int64 `json:"grace_hours"`
 
 	// Id Examples: ten_1
-	Id          string              `json:"id"`
-	InvoiceHold InvoiceHoldSettings `json:"invoice_hold"`
+	Id string `json:"id"`
+
+	// IdempotencyConflicts accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected
+	IdempotencyConflicts TenantIdempotencyConflicts `json:"idempotency_conflicts"`
+	InvoiceHold          InvoiceHoldSettings        `json:"invoice_hold"`
 
 	// LatePolicy Whether usage for a closed period is billed as an adjustment or only shown
 	LatePolicy TenantLatePolicy `json:"late_policy"`
@@ -5543,7 +5750,7 @@ type Tenant struct {
 	// RequestsPerMinute Requests with events
 	RequestsPerMinute int64 `json:"requests_per_minute"`
 
-	// Strict Whether events of customers that do not exist, and of event types that no meter counts, are rejected
+	// Strict Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected
 	Strict bool `json:"strict"`
 
 	// Timezone Days, months and billing periods are its local ones
@@ -5554,6 +5761,9 @@ type Tenant struct {
 	// V1BodylessWrites Whether requests without a body that are signed in v1 may do more than read
 	V1BodylessWrites bool `json:"v1_bodyless_writes"`
 }
+
+// TenantIdempotencyConflicts accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected
+type TenantIdempotencyConflicts string
 
 // TenantLatePolicy Whether usage for a closed period is billed as an adjustment or only shown
 type TenantLatePolicy string
@@ -5572,6 +5782,80 @@ type Total struct {
 
 // Tried defines model for Tried.
 type Tried = map[string]interface{}
+
+// UnratedPeriod defines model for UnratedPeriod.
+type UnratedPeriod struct {
+	End   time.Time `json:"end"`
+	Start time.Time `json:"start"`
+
+	// State before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed
+	State UnratedPeriodState `json:"state"`
+}
+
+// UnratedPeriodState before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed
+type UnratedPeriodState string
+
+// UnratedTotal defines model for UnratedTotal.
+type UnratedTotal struct {
+	// Currency null: of usage without a price
+	//
+	// Examples: USD
+	Currency  *string `json:"currency"`
+	Customers int64   `json:"customers"`
+
+	// Estimate The sum of the estimates; null without a currency
+	Estimate json.Number `json:"estimate"`
+
+	// Lines By customer, meter and period, as in the list
+	Lines  int64              `json:"lines"`
+	Reason UnratedTotalReason `json:"reason"`
+}
+
+// UnratedTotalReason defines model for UnratedTotal.Reason.
+type UnratedTotalReason string
+
+// UnratedTotals defines model for UnratedTotals.
+type UnratedTotals struct {
+	Caveat string `json:"caveat"`
+
+	// Data By reason and currency
+	Data []UnratedTotal `json:"data"`
+
+	// Since Periods count that ended later
+	Since time.Time `json:"since"`
+}
+
+// UnratedUsage defines model for UnratedUsage.
+type UnratedUsage struct {
+	// Currency null: there is no price
+	//
+	// Examples: USD
+	Currency   *string `json:"currency"`
+	CustomerId string  `json:"customer_id"`
+
+	// CustomerName Empty if it has none
+	CustomerName string `json:"customer_name"`
+
+	// Detail Why the provider takes none, in words; empty for the other reasons
+	Detail string `json:"detail"`
+
+	// Estimate The charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. null: there is no price
+	Estimate   json.Number   `json:"estimate"`
+	EventCount int64         `json:"event_count"`
+	ExternalId string        `json:"external_id"`
+	MeterId    string        `json:"meter_id"`
+	MeterSlug  string        `json:"meter_slug"`
+	Period     UnratedPeriod `json:"period"`
+
+	// Reason before_first_period: the usage is older than the customer's first billing period; no_price: neither the meter nor the customer's plan has a price; no_provider: the tenant has no billing provider; no_provider_link: the customer has no billing_provider_id; no_subscription_item: the provider takes no usage of the meter for the customer; before_subscription: the period lies outside the customer's subscription; closed_unbilled: the period closed before a provider had accepted the usage
+	Reason UnratedUsageReason `json:"reason"`
+
+	// Usage An exact decimal number
+	Usage json.Number `json:"usage"`
+}
+
+// UnratedUsageReason before_first_period: the usage is older than the customer's first billing period; no_price: neither the meter nor the customer's plan has a price; no_provider: the tenant has no billing provider; no_provider_link: the customer has no billing_provider_id; no_subscription_item: the provider takes no usage of the meter for the customer; before_subscription: the period lies outside the customer's subscription; closed_unbilled: the period closed before a provider had accepted the usage
+type UnratedUsageReason string
 
 // Unresolved defines model for Unresolved.
 type Unresolved struct {
@@ -5607,8 +5891,11 @@ type UpdateMemberRole string
 // UpdateMeter defines model for UpdateMeter.
 type UpdateMeter struct {
 	Aggregation *UpdateMeterAggregation `json:"aggregation,omitempty"`
-	GroupBy     *[]string               `json:"group_by,omitempty"`
-	Name        *string                 `json:"name,omitempty"`
+
+	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	Confirm *string   `json:"confirm,omitempty"`
+	GroupBy *[]string `json:"group_by,omitempty"`
+	Name    *string   `json:"name,omitempty"`
 
 	// UsageScale Changes what is reported of open periods; nothing is counted anew
 	UsageScale *int32 `json:"usage_scale,omitempty"`
@@ -5619,23 +5906,32 @@ type UpdateMeterAggregation string
 
 // UpdateTenant defines model for UpdateTenant.
 type UpdateTenant struct {
-	// Currency ISO 4217; of prices that do not name their own
-	Currency          *string                 `json:"currency,omitempty"`
-	GraceHours        *int64                  `json:"grace_hours,omitempty"`
-	InvoiceHold       *InvoiceHoldChange      `json:"invoice_hold,omitempty"`
-	LatePolicy        *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
-	Name              *string                 `json:"name,omitempty"`
-	RequestsPerMinute *int64                  `json:"requests_per_minute,omitempty"`
+	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	Confirm *string `json:"confirm,omitempty"`
 
-	// Strict true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and will be counted when a meter exists
+	// Currency ISO 4217; of prices that do not name their own
+	Currency   *string `json:"currency,omitempty"`
+	GraceHours *int64  `json:"grace_hours,omitempty"`
+
+	// IdempotencyConflicts reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it
+	IdempotencyConflicts *UpdateTenantIdempotencyConflicts `json:"idempotency_conflicts,omitempty"`
+	InvoiceHold          *InvoiceHoldChange                `json:"invoice_hold,omitempty"`
+	LatePolicy           *UpdateTenantLatePolicy           `json:"late_policy,omitempty"`
+	Name                 *string                           `json:"name,omitempty"`
+	RequestsPerMinute    *int64                            `json:"requests_per_minute,omitempty"`
+
+	// Strict true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists
 	Strict *bool `json:"strict,omitempty"`
 
-	// Timezone Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period
+	// Timezone Every meter is counted anew; until that is done it answers with windows of the current zone. 409 once a customer has a billing period. If a begun billing period with charges gets another start or end, it returns 409 confirmation_required
 	Timezone *string `json:"timezone,omitempty"`
 
 	// V1BodylessWrites true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead
 	V1BodylessWrites *bool `json:"v1_bodyless_writes,omitempty"`
 }
+
+// UpdateTenantIdempotencyConflicts reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it
+type UpdateTenantIdempotencyConflicts string
 
 // UpdateTenantLatePolicy defines model for UpdateTenant.LatePolicy.
 type UpdateTenantLatePolicy string
@@ -5700,7 +5996,7 @@ type UsageGroup struct {
 	// GroupKey Property name to value; empty for a meter without group_by
 	GroupKey map[string]interface{} `json:"group_key"`
 
-	// Subtotal Of the whole period, whatever the page
+	// Subtotal The total of the whole period, whatever the page
 	Subtotal json.Number `json:"subtotal"`
 
 	// Windows In order of time; windows without usage are left out
@@ -5984,6 +6280,24 @@ type ListBillingSyncsParams struct {
 // ListBillingSyncsParamsStatus defines parameters for ListBillingSyncs.
 type ListBillingSyncsParamsStatus string
 
+// ListUnratedUsageParams defines parameters for ListUnratedUsage.
+type ListUnratedUsageParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Months How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later
+	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
+}
+
+// GetUnratedTotalsParams defines parameters for GetUnratedTotals.
+type GetUnratedTotalsParams struct {
+	// Months How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later
+	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
+}
+
 // ListCustomersParams defines parameters for ListCustomers.
 type ListCustomersParams struct {
 	// PageSize Items per page
@@ -6067,11 +6381,20 @@ type ListEventsParams struct {
 	// IdempotencyKey The whole key
 	IdempotencyKey *string `form:"idempotency_key,omitempty" json:"idempotency_key,omitempty"`
 
-	// Start The first instant; when absent, 24 hours before the end, or before now
+	// Start The first instant; when absent, with idempotency_key the first from which events are kept, otherwise 24 hours before the end, or before now
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
 	// End The instant after the last; when absent, an hour from now, which no event is after
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
+}
+
+// ListEventConflictsParams defines parameters for ListEventConflicts.
+type ListEventConflictsParams struct {
+	// PageSize Items per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // GetEventCountsParams defines parameters for GetEventCounts.
@@ -6388,6 +6711,9 @@ type IngestEventJSONRequestBody = Event
 // IngestEventsJSONRequestBody defines body for IngestEvents for application/json ContentType.
 type IngestEventsJSONRequestBody = EventBatch
 
+// DismissEventConflictJSONRequestBody defines body for DismissEventConflict for application/json ContentType.
+type DismissEventConflictJSONRequestBody = Because
+
 // CreateHmacSecretJSONRequestBody defines body for CreateHmacSecret for application/json ContentType.
 type CreateHmacSecretJSONRequestBody = CreateHMACSecret
 
@@ -6409,11 +6735,17 @@ type CreateMeterJSONRequestBody = CreateMeter
 // UpdateMeterJSONRequestBody defines body for UpdateMeter for application/json ContentType.
 type UpdateMeterJSONRequestBody = UpdateMeter
 
+// ArchiveMeterJSONRequestBody defines body for ArchiveMeter for application/json ContentType.
+type ArchiveMeterJSONRequestBody = Confirm
+
 // SetPricingJSONRequestBody defines body for SetPricing for application/json ContentType.
 type SetPricingJSONRequestBody = SetPricing
 
 // PreviewPricingJSONRequestBody defines body for PreviewPricing for application/json ContentType.
 type PreviewPricingJSONRequestBody = SetPricing
+
+// UnarchiveMeterJSONRequestBody defines body for UnarchiveMeter for application/json ContentType.
+type UnarchiveMeterJSONRequestBody = Confirm
 
 // AskForResetJSONRequestBody defines body for AskForReset for application/json ContentType.
 type AskForResetJSONRequestBody = AskForReset
@@ -6973,14 +7305,14 @@ type ClientInterface interface {
 
 	// ListAttention List what needs attention
 	//
-	// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+	// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
 	//
 	// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 	ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RetryFailedSyncsWithBody Sync every customer whose last sync has failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -6989,7 +7321,7 @@ type ClientInterface interface {
 
 	// RetryFailedSyncs Sync every customer whose last sync has failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7331,6 +7663,20 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
 	RetryBillingSync(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListUnratedUsage List usage that nothing will bill
+	//
+	// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+	//
+	// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
+	ListUnratedUsage(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetUnratedTotals Get the total of usage that nothing will bill
+	//
+	// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+	//
+	// Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
+	GetUnratedTotals(ctx context.Context, params *GetUnratedTotalsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListCustomers List customers
 	//
 	// In the order in which they were made. Archived ones are left out unless archived=true.
@@ -7454,7 +7800,7 @@ type ClientInterface interface {
 
 	// ListEvents List events
 	//
-	// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+	// Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
 	//
 	// Corresponds with GET /v1/events (the `ListEvents` operationId).
 	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7495,9 +7841,34 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEvents(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListEventConflicts List events that were not counted because of their idempotency key
+	//
+	// Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+	//
+	// Corresponds with GET /v1/events/conflicts (the `ListEventConflicts` operationId).
+	ListEventConflicts(ctx context.Context, params *ListEventConflictsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DismissEventConflictWithBody Dismiss an event conflict
+	//
+	// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
+	DismissEventConflictWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DismissEventConflict Dismiss an event conflict
+	//
+	// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
+	DismissEventConflict(ctx context.Context, id string, body DismissEventConflictJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetEventCounts Get how many events were accepted, repeated and rejected
 	//
-	// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+	// Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
 	//
 	// Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
 	GetEventCounts(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7640,7 +8011,7 @@ type ClientInterface interface {
 
 	// UpdateMeterWithBody Update a meter
 	//
-	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7649,19 +8020,30 @@ type ClientInterface interface {
 
 	// UpdateMeter Update a meter
 	//
-	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeter(ctx context.Context, slug string, body UpdateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ArchiveMeter Archive a meter
+	// ArchiveMeterWithBody Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
-	ArchiveMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	ArchiveMeterWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ArchiveMeter Archive a meter
+	//
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
+	ArchiveMeter(ctx context.Context, slug string, body ArchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetPricing Get a meter's prices
 	//
@@ -7713,12 +8095,23 @@ type ClientInterface interface {
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// UnarchiveMeter Unarchive a meter
+	// UnarchiveMeterWithBody Unarchive a meter
 	//
-	// It counts again, what came meanwhile too: its status is backfilling until that is done.
+	// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	//
+	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
-	UnarchiveMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
+	UnarchiveMeterWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UnarchiveMeter Unarchive a meter
+	//
+	// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
+	UnarchiveMeter(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AskForResetWithBody Ask for another password
 	//
@@ -7861,14 +8254,14 @@ type ClientInterface interface {
 
 	// GetTenant Get the tenant's settings
 	//
-	// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
+	// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
 	//
 	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 	GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateTenantWithBody Update the tenant's settings
 	//
-	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7877,7 +8270,7 @@ type ClientInterface interface {
 
 	// UpdateTenant Update the tenant's settings
 	//
-	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8505,7 +8898,7 @@ func (c *Client) EndSession(ctx context.Context, id string, reqEditors ...Reques
 
 // ListAttention List what needs attention
 //
-// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
 //
 // Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8522,7 +8915,7 @@ func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams,
 
 // RetryFailedSyncsWithBody Sync every customer whose last sync has failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8541,7 +8934,7 @@ func (c *Client) RetryFailedSyncsWithBody(ctx context.Context, params *RetryFail
 
 // RetryFailedSyncs Sync every customer whose last sync has failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9303,6 +9696,40 @@ func (c *Client) RetryBillingSync(ctx context.Context, id string, body RetryBill
 	return c.Client.Do(req)
 }
 
+// ListUnratedUsage List usage that nothing will bill
+//
+// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+//
+// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
+func (c *Client) ListUnratedUsage(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListUnratedUsageRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetUnratedTotals Get the total of usage that nothing will bill
+//
+// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+//
+// Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
+func (c *Client) GetUnratedTotals(ctx context.Context, params *GetUnratedTotalsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetUnratedTotalsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListCustomers List customers
 //
 // In the order in which they were made. Archived ones are left out unless archived=true.
@@ -9576,7 +10003,7 @@ func (c *Client) UpsertCustomer(ctx context.Context, externalId string, params *
 
 // ListEvents List events
 //
-// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+// Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
 //
 // Corresponds with GET /v1/events (the `ListEvents` operationId).
 func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9667,9 +10094,64 @@ func (c *Client) IngestEvents(ctx context.Context, body IngestEventsJSONRequestB
 	return c.Client.Do(req)
 }
 
+// ListEventConflicts List events that were not counted because of their idempotency key
+//
+// Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+//
+// Corresponds with GET /v1/events/conflicts (the `ListEventConflicts` operationId).
+func (c *Client) ListEventConflicts(ctx context.Context, params *ListEventConflictsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListEventConflictsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DismissEventConflictWithBody Dismiss an event conflict
+//
+// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
+func (c *Client) DismissEventConflictWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDismissEventConflictRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DismissEventConflict Dismiss an event conflict
+//
+// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
+func (c *Client) DismissEventConflict(ctx context.Context, id string, body DismissEventConflictJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDismissEventConflictRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetEventCounts Get how many events were accepted, repeated and rejected
 //
-// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+// Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
 //
 // Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
 func (c *Client) GetEventCounts(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9982,7 +10464,7 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 
 // UpdateMeterWithBody Update a meter
 //
-// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10001,7 +10483,7 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 
 // UpdateMeter Update a meter
 //
-// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10018,13 +10500,34 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 	return c.Client.Do(req)
 }
 
-// ArchiveMeter Archive a meter
+// ArchiveMeterWithBody Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
-func (c *Client) ArchiveMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewArchiveMeterRequest(c.Server, slug)
+func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchiveMeterRequestWithBody(c.Server, slug, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ArchiveMeter Archive a meter
+//
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
+func (c *Client) ArchiveMeter(ctx context.Context, slug string, body ArchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchiveMeterRequest(c.Server, slug, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10145,13 +10648,34 @@ func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64
 	return c.Client.Do(req)
 }
 
-// UnarchiveMeter Unarchive a meter
+// UnarchiveMeterWithBody Unarchive a meter
 //
-// It counts again, what came meanwhile too: its status is backfilling until that is done.
+// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+//
+// Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
-func (c *Client) UnarchiveMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUnarchiveMeterRequest(c.Server, slug)
+func (c *Client) UnarchiveMeterWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnarchiveMeterRequestWithBody(c.Server, slug, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnarchiveMeter Unarchive a meter
+//
+// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
+func (c *Client) UnarchiveMeter(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnarchiveMeterRequest(c.Server, slug, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10473,7 +10997,7 @@ func (c *Client) ReceiveProviderEvent(ctx context.Context, kind string, tenantId
 
 // GetTenant Get the tenant's settings
 //
-// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
+// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
 //
 // Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10490,7 +11014,7 @@ func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 // UpdateTenantWithBody Update the tenant's settings
 //
-// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10509,7 +11033,7 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 
 // UpdateTenant Update the tenant's settings
 //
-// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -13510,6 +14034,138 @@ func NewRetryBillingSyncRequestWithBody(server string, id string, contentType st
 	return req, nil
 }
 
+// NewListUnratedUsageRequest constructs an http.Request for the ListUnratedUsage method
+func NewListUnratedUsageRequest(server string, params *ListUnratedUsageParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/unrated")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Months != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "months", *params.Months, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetUnratedTotalsRequest constructs an http.Request for the GetUnratedTotals method
+func NewGetUnratedTotalsRequest(server string, params *GetUnratedTotalsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/unrated/totals")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Months != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "months", *params.Months, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewListCustomersRequest constructs an http.Request for the ListCustomers method
 func NewListCustomersRequest(server string, params *ListCustomersParams) (*http.Request, error) {
 	var err error
@@ -14400,6 +15056,119 @@ func NewIngestEventsRequestWithBody(server string, contentType string, body io.R
 	return req, nil
 }
 
+// NewListEventConflictsRequest constructs an http.Request for the ListEventConflicts method
+func NewListEventConflictsRequest(server string, params *ListEventConflictsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events/conflicts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewDismissEventConflictRequest calls the generic DismissEventConflict builder with application/json body
+func NewDismissEventConflictRequest(server string, id string, body DismissEventConflictJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDismissEventConflictRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewDismissEventConflictRequestWithBody constructs an http.Request for the DismissEventConflict method, with any body, and a specified content type
+func NewDismissEventConflictRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events/conflicts/%s/dismiss", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetEventCountsRequest constructs an http.Request for the GetEventCounts method
 func NewGetEventCountsRequest(server string, params *GetEventCountsParams) (*http.Request, error) {
 	var err error
@@ -15029,8 +15798,19 @@ func NewUpdateMeterRequestWithBody(server string, slug string, contentType strin
 	return req, nil
 }
 
-// NewArchiveMeterRequest constructs an http.Request for the ArchiveMeter method
-func NewArchiveMeterRequest(server string, slug string) (*http.Request, error) {
+// NewArchiveMeterRequest calls the generic ArchiveMeter builder with application/json body
+func NewArchiveMeterRequest(server string, slug string, body ArchiveMeterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewArchiveMeterRequestWithBody(server, slug, "application/json", bodyReader)
+}
+
+// NewArchiveMeterRequestWithBody constructs an http.Request for the ArchiveMeter method, with any body, and a specified content type
+func NewArchiveMeterRequestWithBody(server string, slug string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -15055,10 +15835,12 @@ func NewArchiveMeterRequest(server string, slug string) (*http.Request, error) {
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -15232,8 +16014,19 @@ func NewWithdrawPricingRequest(server string, slug string, version int64) (*http
 	return req, nil
 }
 
-// NewUnarchiveMeterRequest constructs an http.Request for the UnarchiveMeter method
-func NewUnarchiveMeterRequest(server string, slug string) (*http.Request, error) {
+// NewUnarchiveMeterRequest calls the generic UnarchiveMeter builder with application/json body
+func NewUnarchiveMeterRequest(server string, slug string, body UnarchiveMeterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUnarchiveMeterRequestWithBody(server, slug, "application/json", bodyReader)
+}
+
+// NewUnarchiveMeterRequestWithBody constructs an http.Request for the UnarchiveMeter method, with any body, and a specified content type
+func NewUnarchiveMeterRequestWithBody(server string, slug string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -15258,10 +16051,12 @@ func NewUnarchiveMeterRequest(server string, slug string) (*http.Request, error)
 		return nil, err
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -17687,7 +18482,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListAttentionWithResponse List what needs attention
 	//
-	// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+	// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -17696,7 +18491,7 @@ type ClientWithResponsesInterface interface {
 
 	// RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync has failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -17705,7 +18500,7 @@ type ClientWithResponsesInterface interface {
 
 	// RetryFailedSyncsWithResponse Sync every customer whose last sync has failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18081,6 +18876,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
 	RetryBillingSyncWithResponse(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error)
 
+	// ListUnratedUsageWithResponse List usage that nothing will bill
+	//
+	// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
+	ListUnratedUsageWithResponse(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*ListUnratedUsageResponse, error)
+
+	// GetUnratedTotalsWithResponse Get the total of usage that nothing will bill
+	//
+	// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
+	GetUnratedTotalsWithResponse(ctx context.Context, params *GetUnratedTotalsParams, reqEditors ...RequestEditorFn) (*GetUnratedTotalsResponse, error)
+
 	// ListCustomersWithResponse List customers
 	//
 	// In the order in which they were made. Archived ones are left out unless archived=true.
@@ -18218,7 +19031,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListEventsWithResponse List events
 	//
-	// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+	// Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18261,9 +19074,36 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/events/batch (the `IngestEvents` operationId).
 	IngestEventsWithResponse(ctx context.Context, body IngestEventsJSONRequestBody, reqEditors ...RequestEditorFn) (*IngestEventsResponse, error)
 
+	// ListEventConflictsWithResponse List events that were not counted because of their idempotency key
+	//
+	// Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/events/conflicts (the `ListEventConflicts` operationId).
+	ListEventConflictsWithResponse(ctx context.Context, params *ListEventConflictsParams, reqEditors ...RequestEditorFn) (*ListEventConflictsResponse, error)
+
+	// DismissEventConflictWithBodyWithResponse Dismiss an event conflict
+	//
+	// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
+	DismissEventConflictWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DismissEventConflictResponse, error)
+
+	// DismissEventConflictWithResponse Dismiss an event conflict
+	//
+	// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
+	DismissEventConflictWithResponse(ctx context.Context, id string, body DismissEventConflictJSONRequestBody, reqEditors ...RequestEditorFn) (*DismissEventConflictResponse, error)
+
 	// GetEventCountsWithResponse Get how many events were accepted, repeated and rejected
 	//
-	// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+	// Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18416,7 +19256,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithBodyWithResponse Update a meter
 	//
-	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18425,21 +19265,30 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithResponse Update a meter
 	//
-	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PATCH /v1/meters/{slug} (the `UpdateMeter` operationId).
 	UpdateMeterWithResponse(ctx context.Context, slug string, body UpdateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateMeterResponse, error)
 
-	// ArchiveMeterWithResponse Archive a meter
+	// ArchiveMeterWithBodyWithResponse Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
-	ArchiveMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error)
+	ArchiveMeterWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error)
+
+	// ArchiveMeterWithResponse Archive a meter
+	//
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
+	ArchiveMeterWithResponse(ctx context.Context, slug string, body ArchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error)
 
 	// GetPricingWithResponse Get a meter's prices
 	//
@@ -18495,14 +19344,23 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricingWithResponse(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*WithdrawPricingResponse, error)
 
-	// UnarchiveMeterWithResponse Unarchive a meter
+	// UnarchiveMeterWithBodyWithResponse Unarchive a meter
 	//
-	// It counts again, what came meanwhile too: its status is backfilling until that is done.
+	// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
-	UnarchiveMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error)
+	UnarchiveMeterWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error)
+
+	// UnarchiveMeterWithResponse Unarchive a meter
+	//
+	// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
+	UnarchiveMeterWithResponse(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error)
 
 	// AskForResetWithBodyWithResponse Ask for another password
 	//
@@ -18659,7 +19517,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetTenantWithResponse Get the tenant's settings
 	//
-	// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
+	// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18668,7 +19526,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTenantWithBodyWithResponse Update the tenant's settings
 	//
-	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18677,7 +19535,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTenantWithResponse Update the tenant's settings
 	//
-	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -21264,6 +22122,102 @@ func (r RetryBillingSyncResponse) ContentType() string {
 	return ""
 }
 
+type ListUnratedUsageResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListUnratedUsage
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListUnratedUsageResponse) GetJSON200() *ListUnratedUsage {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListUnratedUsageResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListUnratedUsageResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListUnratedUsageResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListUnratedUsageResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListUnratedUsageResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetUnratedTotalsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *UnratedTotals
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetUnratedTotalsResponse) GetJSON200() *UnratedTotals {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetUnratedTotalsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetUnratedTotalsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetUnratedTotalsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetUnratedTotalsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetUnratedTotalsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListCustomersResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -22001,6 +22955,95 @@ func (r IngestEventsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r IngestEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListEventConflictsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListEventConflict
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListEventConflictsResponse) GetJSON200() *ListEventConflict {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListEventConflictsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListEventConflictsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListEventConflictsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListEventConflictsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListEventConflictsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DismissEventConflictResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DismissEventConflictResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DismissEventConflictResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DismissEventConflictResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DismissEventConflictResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DismissEventConflictResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -25232,7 +26275,7 @@ func (c *ClientWithResponses) EndSessionWithResponse(ctx context.Context, id str
 
 // ListAttentionWithResponse List what needs attention
 //
-// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25247,7 +26290,7 @@ func (c *ClientWithResponses) ListAttentionWithResponse(ctx context.Context, par
 
 // RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync has failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25262,7 +26305,7 @@ func (c *ClientWithResponses) RetryFailedSyncsWithBodyWithResponse(ctx context.C
 
 // RetryFailedSyncsWithResponse Sync every customer whose last sync has failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25890,6 +26933,36 @@ func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, 
 	return ParseRetryBillingSyncResponse(rsp)
 }
 
+// ListUnratedUsageWithResponse List usage that nothing will bill
+//
+// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
+func (c *ClientWithResponses) ListUnratedUsageWithResponse(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*ListUnratedUsageResponse, error) {
+	rsp, err := c.ListUnratedUsage(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListUnratedUsageResponse(rsp)
+}
+
+// GetUnratedTotalsWithResponse Get the total of usage that nothing will bill
+//
+// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
+func (c *ClientWithResponses) GetUnratedTotalsWithResponse(ctx context.Context, params *GetUnratedTotalsParams, reqEditors ...RequestEditorFn) (*GetUnratedTotalsResponse, error) {
+	rsp, err := c.GetUnratedTotals(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetUnratedTotalsResponse(rsp)
+}
+
 // ListCustomersWithResponse List customers
 //
 // In the order in which they were made. Archived ones are left out unless archived=true.
@@ -26117,7 +27190,7 @@ func (c *ClientWithResponses) UpsertCustomerWithResponse(ctx context.Context, ex
 
 // ListEventsWithResponse List events
 //
-// Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+// Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26190,9 +27263,54 @@ func (c *ClientWithResponses) IngestEventsWithResponse(ctx context.Context, body
 	return ParseIngestEventsResponse(rsp)
 }
 
+// ListEventConflictsWithResponse List events that were not counted because of their idempotency key
+//
+// Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/events/conflicts (the `ListEventConflicts` operationId).
+func (c *ClientWithResponses) ListEventConflictsWithResponse(ctx context.Context, params *ListEventConflictsParams, reqEditors ...RequestEditorFn) (*ListEventConflictsResponse, error) {
+	rsp, err := c.ListEventConflicts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListEventConflictsResponse(rsp)
+}
+
+// DismissEventConflictWithBodyWithResponse Dismiss an event conflict
+//
+// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
+func (c *ClientWithResponses) DismissEventConflictWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DismissEventConflictResponse, error) {
+	rsp, err := c.DismissEventConflictWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDismissEventConflictResponse(rsp)
+}
+
+// DismissEventConflictWithResponse Dismiss an event conflict
+//
+// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
+func (c *ClientWithResponses) DismissEventConflictWithResponse(ctx context.Context, id string, body DismissEventConflictJSONRequestBody, reqEditors ...RequestEditorFn) (*DismissEventConflictResponse, error) {
+	rsp, err := c.DismissEventConflict(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDismissEventConflictResponse(rsp)
+}
+
 // GetEventCountsWithResponse Get how many events were accepted, repeated and rejected
 //
-// Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+// Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26447,7 +27565,7 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 
 // UpdateMeterWithBodyWithResponse Update a meter
 //
-// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26462,7 +27580,7 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 
 // UpdateMeterWithResponse Update a meter
 //
-// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26475,15 +27593,30 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 	return ParseUpdateMeterResponse(rsp)
 }
 
-// ArchiveMeterWithResponse Archive a meter
+// ArchiveMeterWithBodyWithResponse Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
-func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error) {
-	rsp, err := c.ArchiveMeter(ctx, slug, reqEditors...)
+func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error) {
+	rsp, err := c.ArchiveMeterWithBody(ctx, slug, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseArchiveMeterResponse(rsp)
+}
+
+// ArchiveMeterWithResponse Archive a meter
+//
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
+func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug string, body ArchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error) {
+	rsp, err := c.ArchiveMeter(ctx, slug, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -26580,15 +27713,30 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 	return ParseWithdrawPricingResponse(rsp)
 }
 
-// UnarchiveMeterWithResponse Unarchive a meter
+// UnarchiveMeterWithBodyWithResponse Unarchive a meter
 //
-// It counts again, what came meanwhile too: its status is backfilling until that is done.
+// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
-func (c *ClientWithResponses) UnarchiveMeterWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error) {
-	rsp, err := c.UnarchiveMeter(ctx, slug, reqEditors...)
+func (c *ClientWithResponses) UnarchiveMeterWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error) {
+	rsp, err := c.UnarchiveMeterWithBody(ctx, slug, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnarchiveMeterResponse(rsp)
+}
+
+// UnarchiveMeterWithResponse Unarchive a meter
+//
+// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
+func (c *ClientWithResponses) UnarchiveMeterWithResponse(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error) {
+	rsp, err := c.UnarchiveMeter(ctx, slug, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -26852,7 +28000,7 @@ func (c *ClientWithResponses) ReceiveProviderEventWithResponse(ctx context.Conte
 
 // GetTenantWithResponse Get the tenant's settings
 //
-// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
+// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26867,7 +28015,7 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEdit
 
 // UpdateTenantWithBodyWithResponse Update the tenant's settings
 //
-// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26882,7 +28030,7 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 
 // UpdateTenantWithResponse Update the tenant's settings
 //
-// What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29036,6 +30184,72 @@ func ParseRetryBillingSyncResponse(rsp *http.Response) (*RetryBillingSyncRespons
 	return response, nil
 }
 
+// ParseListUnratedUsageResponse parses an HTTP response from a ListUnratedUsageWithResponse call
+func ParseListUnratedUsageResponse(rsp *http.Response) (*ListUnratedUsageResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListUnratedUsageResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListUnratedUsage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetUnratedTotalsResponse parses an HTTP response from a GetUnratedTotalsWithResponse call
+func ParseGetUnratedTotalsResponse(rsp *http.Response) (*GetUnratedTotalsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetUnratedTotalsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest UnratedTotals
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseListCustomersResponse parses an HTTP response from a ListCustomersWithResponse call
 func ParseListCustomersResponse(rsp *http.Response) (*ListCustomersResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -29636,6 +30850,68 @@ func ParseIngestEventsResponse(rsp *http.Response) (*IngestEventsResponse, error
 			headers.XRateLimitRemaining = &value
 		}
 		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListEventConflictsResponse parses an HTTP response from a ListEventConflictsWithResponse call
+func ParseListEventConflictsResponse(rsp *http.Response) (*ListEventConflictsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListEventConflictsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListEventConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDismissEventConflictResponse parses an HTTP response from a DismissEventConflictWithResponse call
+func ParseDismissEventConflictResponse(rsp *http.Response) (*DismissEventConflictResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DismissEventConflictResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
 	}
 
 	return response, nil

@@ -132,6 +132,9 @@ func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor m
 
 // archiveMeter archives a meter under the tenant's lock; zero: has it back.
 func archiveMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, slug string, at time.Time) (m metering.Meter, changed bool, err error) {
+	if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+		return m, false, err
+	}
 	if err := lockTenant(ctx, tx, tenant); err != nil {
 		return m, false, err
 	}

@@ -50,27 +50,105 @@ type catalogChange struct {
 	from        time.Time                                       // when the change takes effect
 	prices      func([]billing.Price) []billing.Price           // the versions of meter
 	assignments func([]billing.Assignment) []billing.Assignment // of customer
+
+	scale       *int32               // the usage scale of meter
+	aggregation metering.Aggregation // of meter; "": unchanged
+	timezone    *time.Location       // of the tenant; nil: unchanged
+	recounted   bool                 // meter counts other events, or in another way
+	uncounted   bool                 // the usage that meter will have is not known yet
 }
 
 // PriceImpact computes the impact of setting a price.
 func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, catalogChange{meter: p.MeterID, product: p.ProductID, from: p.EffectiveFrom, prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) }})
+	return l.impactOf(ctx, tenant, now, always(catalogChange{
+		meter: p.MeterID, product: p.ProductID, from: p.EffectiveFrom,
+		prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) },
+	}))
 }
 
 // InForceImpact computes the impact of a price that had been in force from the beginning,
 // in place of every other price of the meter in that product, or of its own.
 func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, catalogChange{meter: p.MeterID, prices: func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) }})
+	return l.impactOf(ctx, tenant, now, always(catalogChange{
+		meter: p.MeterID, prices: func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) },
+	}))
 }
 
 // AssignmentImpact computes the impact of assigning a product to a customer.
 func (l Ledger) AssignmentImpact(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a billing.Assignment, now time.Time) (Impact, error) {
-	return l.impactOf(ctx, tenant, now, catalogChange{customer: customer, from: a.EffectiveFrom, assignments: func(list []billing.Assignment) []billing.Assignment { return withAssignment(list, a) }})
+	return l.impactOf(ctx, tenant, now, always(catalogChange{
+		customer: customer, from: a.EffectiveFrom, assignments: func(list []billing.Assignment) []billing.Assignment { return withAssignment(list, a) },
+	}))
 }
 
-// impactOf computes the impact of a change, each customer's by the rules that charge it.
-func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, change catalogChange) (impact Impact, err error) {
+// MeterImpact computes the impact of changing a meter's definition.
+func (l Ledger) MeterImpact(ctx context.Context, tenant metering.TenantID, slug string, change MeterChange, now time.Time) (Impact, error) {
+	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
+		m, err := meterBySlug(ctx, tx, tenant, slug)
+		if err != nil {
+			return nil, err
+		}
+		latest, err := latestMeterVersion(ctx, tx, tenant, m.ID)
+		if err != nil {
+			return nil, err
+		}
+		c := &catalogChange{meter: m.ID, scale: change.UsageScale}
+		if next := change.appliedTo(latest); next.Aggregation != latest.Aggregation {
+			c.aggregation, c.recounted = next.Aggregation, true
+		}
+		if !c.recounted && (c.scale == nil || *c.scale == m.UsageScale) {
+			return nil, nil //nolint:nilnil // nothing changes
+		}
+		return c, nil
+	})
+}
+
+// ArchiveImpact computes the impact of archiving a meter, which counts no event from then
+// on, or of unarchiving it, which then counts those that came meanwhile too.
+func (l Ledger) ArchiveImpact(ctx context.Context, tenant metering.TenantID, slug string, archive bool, now time.Time) (Impact, error) {
+	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
+		m, err := meterBySlug(ctx, tx, tenant, slug)
+		if err != nil || archive != m.ArchivedAt.IsZero() {
+			return nil, err
+		}
+		return &catalogChange{meter: m.ID, recounted: true, uncounted: !archive}, nil
+	})
+}
+
+// TimezoneImpact computes the impact of another zone of the tenant: billing periods follow
+// its months. Nothing is charged in a zone that does not exist.
+func (l Ledger) TimezoneImpact(ctx context.Context, tenant metering.TenantID, zone string, now time.Time) (Impact, error) {
+	return l.impactOf(ctx, tenant, now, func(tx pgx.Tx) (*catalogChange, error) {
+		var current string
+		if err := tx.QueryRow(ctx, `select timezone from tenants where id = $1`, tenant).Scan(&current); err != nil {
+			return nil, err
+		}
+		_, err := metering.LoadLocation(current)
+		next, nextErr := metering.LoadLocation(zone)
+		if err != nil || nextErr != nil || zone == current {
+			return nil, nil //nolint:nilnil,nilerr // the write refuses the zone, or changes no charge
+		}
+		return &catalogChange{timezone: next}, nil
+	})
+}
+
+// always plans one change, whatever the catalog has.
+func always(c catalogChange) func(pgx.Tx) (*catalogChange, error) {
+	return func(pgx.Tx) (*catalogChange, error) { return &c, nil }
+}
+
+// impactOf computes the impact of the change that is planned at the revision of the
+// impact, each customer's by the rules that charge it. nil: the write changes nothing.
+func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time.Time, plan func(pgx.Tx) (*catalogChange, error)) (impact Impact, err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		impact = Impact{AsOf: metering.Instant(now)}
+		if impact.Revision, err = catalogRevision(ctx, tx, tenant); err != nil {
+			return err
+		}
+		change, err := plan(tx)
+		if err != nil || change == nil {
+			return err
+		}
 		before := &revenueReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), theirs: make(providerPrices), read: l.read}
 		before.months = []time.Time{{}} // all
 		before.only = change.customer
@@ -80,20 +158,12 @@ func (l Ledger) impactOf(ctx context.Context, tenant metering.TenantID, now time
 		if change.meter != 0 {
 			before.meters = slices.DeleteFunc(before.meters, func(m metering.Meter) bool { return m.ID != change.meter })
 		}
-		compared := newCatalogComparison(change, before)
-		if compared.revision, err = catalogRevision(ctx, tx, tenant); err != nil {
-			return err
-		}
-		if compared.isOfLaterPeriods() {
-			impact = compared.impact()
-			return nil
-		}
-		err := before.batches(func(b *openBatch) error {
-			compared.addBatch(b)
-			return nil
-		})
-		if err != nil {
-			return err
+		compared := newCatalogComparison(*change, before)
+		compared.revision = impact.Revision
+		if !compared.isOfLaterPeriods() {
+			if err := before.batches(compared.addBatch); err != nil {
+				return err
+			}
 		}
 		impact = compared.impact()
 		return nil
@@ -137,7 +207,7 @@ func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
 type catalogComparison struct {
 	change   catalogChange
 	before   *revenueReader
-	prices   map[metering.MeterID][]billing.Price // after the change
+	after    *revenueReader // with the changed catalog
 	revision int64
 
 	ranges  map[metering.Range]bool
@@ -148,13 +218,24 @@ type catalogComparison struct {
 
 func newCatalogComparison(change catalogChange, before *revenueReader) *catalogComparison {
 	c := &catalogComparison{
-		change: change, before: before, prices: before.prices,
+		change: change, before: before,
 		ranges: make(map[metering.Range]bool), months: make(map[time.Time]*ChangedMonth), changes: make(map[string]*PriceImpact),
 	}
+	after := *before
 	if change.prices != nil {
-		c.prices = maps.Clone(before.prices)
-		c.prices[change.meter] = change.prices(before.prices[change.meter])
+		after.prices = maps.Clone(before.prices)
+		after.prices[change.meter] = change.prices(before.prices[change.meter])
 	}
+	after.meters = slices.Clone(before.meters)
+	for i := range after.meters {
+		if m := &after.meters[i]; m.ID == change.meter {
+			m.UsageScale = *cmp.Or(change.scale, &m.UsageScale)
+			m.Version.Aggregation = cmp.Or(change.aggregation, m.Version.Aggregation)
+		}
+	}
+	after.recounts = change.aggregation != ""
+	after.timezone = cmp.Or(change.timezone, before.timezone)
+	c.after = &after
 	return c
 }
 
@@ -167,28 +248,40 @@ func (c *catalogComparison) isOfLaterPeriods() bool {
 }
 
 // addBatch compares the customers of a batch.
-func (c *catalogComparison) addBatch(b *openBatch) {
-	streams := b.streamsByCustomer()
-	for _, id := range b.ids {
-		c.add(streams[id])
+func (c *catalogComparison) addBatch(b *openBatch) error {
+	former := b.streamsByCustomer()
+	next := former
+	if c.change.aggregation != "" || c.change.timezone != nil { // usage is read in another way
+		after, err := c.after.batch(metering.CustomerID(b.ids[0]) - 1)
+		if err != nil {
+			return err
+		}
+		next = after.streamsByCustomer()
 	}
+	for _, id := range b.ids {
+		c.add(former[id], next[id])
+	}
+	return nil
 }
 
 // add compares a customer's streams.
-func (c *catalogComparison) add(streams []openStream) {
+func (c *catalogComparison) add(former, next []openStream) {
+	var recounted metering.MeterID
+	if c.change.recounted {
+		recounted = c.change.meter
+	}
 	var changed []billing.Period
 	before, after := make(map[string]metering.Decimal), make(map[string]metering.Decimal)
-	for _, s := range streams {
-		now := *s.facts
+	for i, s := range former {
+		now, then := *s.facts, *next[i].facts
 		now.Meters = c.before.meters
-		then := now
-		then.Prices = c.prices
+		then.Meters, then.Prices = c.after.meters, c.after.prices
 		if c.change.assignments != nil {
 			then.Customer.Products = c.change.assignments(then.Customer.Products)
 		}
-		changed = append(changed, billing.ChangedPeriods(now, then)...)
+		changed = append(changed, billing.ChangedPeriods(now, then, recounted)...)
 		addCharges(before, now, s.periods)
-		addCharges(after, then, s.periods)
+		addCharges(after, then, next[i].periods)
 	}
 	if len(changed) == 0 {
 		return
@@ -263,7 +356,7 @@ func (c *catalogComparison) impact() Impact {
 		impact.Changes = append(impact.Changes, *c.changes[currency])
 	}
 	for _, m := range c.before.meters {
-		if m.Version.Status == metering.Backfilling {
+		if m.Version.Status == metering.Backfilling || c.change.uncounted && m.ID == c.change.meter {
 			impact.Uncounted = append(impact.Uncounted, m.ID)
 		}
 	}

@@ -12,15 +12,17 @@ import (
 // ErrCatalogMoved is returned by AtRevision if another write came first.
 var ErrCatalogMoved = errors.New("the catalog has another revision")
 
-// Catalog holds the stores of prices and plan assignments, within one transaction.
+// Catalog holds the stores with writes that can change charges, within one transaction.
 type Catalog struct {
+	Tenants  Tenants
+	Meters   Meters
 	Prices   Prices
 	Products Products
 }
 
 // AtRevision runs a write of the tenant's catalog in one transaction if the catalog still
 // has that revision, and returns ErrCatalogMoved otherwise. Concurrent writes of one
-// tenant wait for each other. It does not block ingest.
+// tenant wait for each other.
 func (d *DB) AtRevision(ctx context.Context, tenant metering.TenantID, revision int64, write func(within Catalog) error) error {
 	return inTx(ctx, d.pool, func(tx pgx.Tx) error {
 		raised, err := raiseCatalogRevision(ctx, tx, tenant)
@@ -30,11 +32,11 @@ func (d *DB) AtRevision(ctx context.Context, tenant metering.TenantID, revision 
 		if raised != revision+1 {
 			return ErrCatalogMoved
 		}
-		return write(Catalog{Prices{tx}, Products{tx}})
+		return write(Catalog{Tenants{tx}, Meters{tx}, Prices{tx}, Products{tx}})
 	})
 }
 
-// raiseCatalogRevision is the first statement of each write of a price or a plan assignment. It
+// raiseCatalogRevision is the first statement of each write that can change charges. It
 // locks the revision until the end of the transaction, before any other lock.
 func raiseCatalogRevision(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (revision int64, err error) {
 	err = tx.QueryRow(ctx, `

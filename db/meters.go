@@ -193,6 +193,9 @@ type MeterChange struct {
 func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, change MeterChange) (updated metering.Meter, backfilling *metering.MeterVersion, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		backfilling = nil
+		if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+			return err
+		}
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -206,7 +209,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		}
 		former := m
 		former.Version = latest
-		next := applied(change, latest)
+		next := change.appliedTo(latest)
 		if change.Name != nil {
 			m.Name = *change.Name
 		}
@@ -238,20 +241,16 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 	return updated, backfilling, err
 }
 
-func applied(change MeterChange, g metering.MeterVersion) metering.MeterVersion {
-	if change.Aggregation != nil {
-		g.Aggregation = *change.Aggregation
-	}
-	if change.GroupBy != nil {
-		g.GroupBy = *change.GroupBy
-	}
+func (c MeterChange) appliedTo(g metering.MeterVersion) metering.MeterVersion {
+	change(&g.Aggregation, c.Aggregation)
+	change(&g.GroupBy, c.GroupBy)
 	return g
 }
 
 // latestMeterVersion is the one a change starts from: the newest, which may
 // still be backfilling behind the one that is read.
-func latestMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
-	err = tx.QueryRow(ctx, `
+func latestMeterVersion(ctx context.Context, q querier, tenant metering.TenantID, meter metering.MeterID) (g metering.MeterVersion, err error) {
+	err = q.QueryRow(ctx, `
 		select `+meterVersionColumns+` from meter_versions g
 		where g.tenant_id = $1 and g.meter_id = $2
 		order by g.id desc limit 1`, tenant, meter).Scan(meterVersionFields(&g)...)

@@ -118,7 +118,7 @@ func (m Maintenance) chunksBefore(ctx context.Context, edge time.Time) ([]meteri
 // awaitIngest waits until no transaction is left that read the former edge:
 // ingest holds its tenant's lock while it works.
 func (m Maintenance) awaitIngest(ctx context.Context) ([]metering.TenantID, error) {
-	tenants, err := Tenants(m).After(ctx, 0, 1<<31-1)
+	tenants, err := Tenants{m.pool}.After(ctx, 0, 1<<31-1)
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,7 @@ type revenueReader struct {
 	only   metering.CustomerID // 0: all
 
 	periodsOf func(billing.Facts) []billing.Period // that are read; nil: open ones
+	recounts  bool                                 // meters count in another way than the stored one
 
 	timezone *time.Location
 	meters   []metering.Meter

@@ -81,6 +81,9 @@ func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatc
 	if err != nil {
 		return nil, err
 	}
+	for i := range all {
+		all[i].Settings.Timezone = r.timezone
+	}
 	if err := addEarlyEvents(r.ctx, r.tx, r.tenant, all); err != nil {
 		return nil, err
 	}
@@ -92,7 +95,7 @@ func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatc
 		if all[i].streams > 1 {
 			b.several = append(b.several, f.Customer.ID)
 		}
-		f.Now, f.Meters, f.Prices, f.Settings.Timezone = r.now, r.meters, r.prices, r.timezone
+		f.Now, f.Meters, f.Prices = r.now, r.meters, r.prices
 		b.ids = append(b.ids, int64(f.Customer.ID))
 		b.facts[int64(f.Customer.ID)] = f
 	}
@@ -154,7 +157,12 @@ func (b *openBatch) severalStreams() error {
 			for _, p := range b.shown(s.facts) {
 				ranges, b.open[int64(customer)] = append(ranges, p.Range), append(b.open[int64(customer)], p)
 			}
-			if err := s.alsoTotalsOf(ranges...); err != nil {
+			read := s.alsoTotalsOf
+			if b.recounts {
+				s.facts.Meters, s.facts.Usage = b.meters, nil
+				read = func(ranges ...metering.Range) error { return s.totalsOf(ranges) }
+			}
+			if err := read(ranges...); err != nil {
 				return err
 			}
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // Tenants reads and makes tenants.
-type Tenants struct{ pool *pool }
+type Tenants struct{ pool beginner }
 
 const tenantColumns = `t.id, t.name, t.timezone, t.currency, t.grace, t.late_policy, t.requests_per_minute, t.strict, t.idempotency_conflicts, t.v1_bodyless_writes, t.invoice_hold, t.invoice_hold_deadline, t.created_at`
 
@@ -99,6 +99,11 @@ func change[T any](field, to *T) {
 func (s Tenants) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, change TenantChange) (updated metering.Tenant, backfilling []metering.MeterVersionID, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		backfilling = nil
+		if change.Timezone != nil {
+			if _, err := raiseCatalogRevision(ctx, tx, tenant); err != nil {
+				return err
+			}
+		}
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}

@@ -78,7 +78,7 @@ comment on table products is 'Plans: the prices of one hold for the customers wh
 
 create table catalog_revisions (
   tenant_id bigint primary key references tenants,
-  revision  bigint not null -- raised by each write of a price or a plan assignment, which locks this row first
+  revision  bigint not null -- raised by each write that can change charges, which locks this row first
 );
 comment on table catalog_revisions is 'The revision of each tenant''s catalog: a confirmation of a write is for one revision.';
 

@@ -314,7 +314,7 @@ export interface paths {
         };
         /**
          * List what needs attention
-         * @description Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour.
+         * @description Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
          */
         get: operations["list-attention"];
         put?: never;
@@ -336,7 +336,7 @@ export interface paths {
         put?: never;
         /**
          * Sync every customer whose last sync has failed
-         * @description Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them within two minutes, also where this API ends meanwhile.
+         * @description Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
          */
         post: operations["retry-failed-syncs"];
         delete?: never;
@@ -877,6 +877,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/unrated": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List usage that nothing will bill
+         * @description In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+         */
+        get: operations["list-unrated-usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/billing/unrated/totals": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the total of usage that nothing will bill
+         * @description In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+         */
+        get: operations["get-unrated-totals"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/customers": {
         parameters: {
             query?: never;
@@ -1074,7 +1114,7 @@ export interface paths {
         };
         /**
          * List events
-         * @description Newest first by their timestamps, those of the last 24 hours unless start says otherwise, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+         * @description Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
          */
         get: operations["list-events"];
         put?: never;
@@ -1109,6 +1149,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/events/conflicts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List events that were not counted because of their idempotency key
+         * @description Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+         */
+        get: operations["list-event-conflicts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/events/conflicts/{id}/dismiss": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Dismiss an event conflict
+         * @description Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+         */
+        post: operations["dismiss-event-conflict"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events/counts": {
         parameters: {
             query?: never;
@@ -1118,7 +1198,7 @@ export interface paths {
         };
         /**
          * Get how many events were accepted, repeated and rejected
-         * @description Accepted, duplicate and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+         * @description Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
          */
         get: operations["get-event-counts"];
         put?: never;
@@ -1296,7 +1376,7 @@ export interface paths {
         head?: never;
         /**
          * Update a meter
-         * @description Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to.
+         * @description Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
          */
         patch: operations["update-meter"];
         trace?: never;
@@ -1312,7 +1392,7 @@ export interface paths {
         put?: never;
         /**
          * Archive a meter
-         * @description Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted.
+         * @description Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
          */
         post: operations["archive-meter"];
         delete?: never;
@@ -1396,7 +1476,7 @@ export interface paths {
         put?: never;
         /**
          * Unarchive a meter
-         * @description It counts again, what came meanwhile too: its status is backfilling until that is done.
+         * @description It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
          */
         post: operations["unarchive-meter"];
         delete?: never;
@@ -1622,7 +1702,7 @@ export interface paths {
         };
         /**
          * Get the tenant's settings
-         * @description Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers and event types are refused.
+         * @description Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
          */
         get: operations["get-tenant"];
         put?: never;
@@ -1632,7 +1712,7 @@ export interface paths {
         head?: never;
         /**
          * Update the tenant's settings
-         * @description What is absent stays as it is. Another time zone or grace holds for periods that are not closed.
+         * @description What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
          */
         patch: operations["update-tenant"];
         trace?: never;
@@ -2333,9 +2413,9 @@ export interface components {
             token: string;
         };
         AcceptInvitation: {
-            /** @description 12 to 256 characters. Who is a member of other tenants too, and gives the password of there, signs in to all of them with it */
+            /** @description 12 to 256 characters. A member of other tenants gives the password for those, and signs in to all tenants with it */
             password: string;
-            /** @description Of the invitation */
+            /** @description The token of the invitation */
             token: string;
         };
         Adjustment: {
@@ -2417,7 +2497,7 @@ export interface components {
             /** Format: int64 */
             count: number;
             /** @enum {string} */
-            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
             /**
              * Format: date-time
              * @description The oldest item's
@@ -2428,7 +2508,7 @@ export interface components {
             /** Format: int64 */
             count: number;
             /** @enum {string} */
-            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
         };
         AttentionCustomer: {
             external_id: string;
@@ -2443,23 +2523,23 @@ export interface components {
              * @example Fix the cause, then sync the customer again.
              */
             action: string;
-            /** @description The money that it is about: of a failed sync what the reports charge that were not accepted, of a hold the invoice, of a line of the reconciliation our charge for the period */
+            /** @description The charges of reports that were not accepted, for a failed sync; the invoice, for a hold; our charge for the period, for a line of the reconciliation; the estimated charge, for unrated usage */
             amounts: components["schemas"]["Money"][];
             /** @example the webhook answered 400 */
             cause: string;
             customer?: components["schemas"]["AttentionCustomer"];
             /**
-             * @description Of the sync, hold, webhook or meter; of a line of the reconciliation period/meter, of a discrepancy day/customer/meter
+             * @description ID of the sync, hold, webhook, meter or, with conflicts, customer; period/meter for a line of the reconciliation, day/customer/meter for a discrepancy, reason/currency for unrated usage
              * @example hld_42
              */
             id: string;
             /** @enum {string} */
-            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
-            /** @description The invoice at the provider, the meter's slug or the webhook's URL; empty of a sync */
+            kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+            /** @description The invoice at the provider, the meter's slug, the webhook's URL, or the number of customers or events; empty for a sync */
             reference: string;
             /**
              * Format: date-time
-             * @description Of a failed sync: since when all of the customer's have failed
+             * @description When the item began. For a failed sync, the first sync of the customer after which none has succeeded
              */
             since: string;
             /** @description Whether a sync of the customer is open */
@@ -2675,6 +2755,10 @@ export interface components {
              */
             previous_total: string;
         };
+        Confirm: {
+            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            confirm?: string;
+        };
         Confirmation: {
             /**
              * Format: date-time
@@ -2690,7 +2774,7 @@ export interface components {
             customers: number;
             /** @description Those billing periods, by the calendar month in which they begin */
             periods: components["schemas"]["ChangedPeriods"][];
-            /** @description Send it as confirm with the same request to apply the write. It holds until another write of a price or plan assignment, or until billing periods with another start or end begin or close. A customer who begins a period with the same start and end does not invalidate it */
+            /** @description Send it as confirm with the same request to apply the write. It holds until another write of a price, plan assignment, meter definition or timezone, or until billing periods with another start or end begin or close. Another customer's period with the same start and end does not invalidate it */
             token: string;
             /** @description The ids of meters with earlier events that are not counted yet: they are missing in changes */
             uncounted: string[];
@@ -2714,6 +2798,11 @@ export interface components {
              * @description Events stored now or earlier under the same key
              */
             accepted: number;
+            /**
+             * Format: int64
+             * @description Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them
+             */
+            conflicts: number;
             /**
              * Format: int64
              * @description Accepted events whose idempotency_key was known; they add nothing
@@ -3158,6 +3247,28 @@ export interface components {
         } & {
             [key: string]: unknown;
         };
+        EventConflict: {
+            /** @description The customer's external ID */
+            customer_id: string;
+            event_type: string;
+            id: string;
+            idempotency_key: string | null;
+            properties: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: date-time
+             * @description When it was sent first
+             */
+            received_at: string;
+            /** Format: date-time */
+            timestamp: string;
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            value: string;
+        };
         EventCounter: {
             /** @description It came when its billing period was closed: its usage is billed as an adjustment */
             late: boolean;
@@ -3170,6 +3281,11 @@ export interface components {
              * @description Events stored now or earlier under the same key
              */
             accepted: number;
+            /**
+             * Format: int64
+             * @description Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them
+             */
+            conflicts: number;
             /**
              * Format: int64
              * @description Accepted events whose idempotency_key was known; they add nothing
@@ -3413,6 +3529,11 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
+             * @description Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted
+             */
+            conflicts: number;
+            /**
+             * Format: int64
              * @description Accepted events whose idempotency_key was known; they add nothing
              */
             duplicates: number;
@@ -3608,6 +3729,13 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
+        ListEventConflict: {
+            data: components["schemas"]["EventConflict"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
         ListExportedEvent: {
             data: components["schemas"]["ExportedEvent"][];
             /** @description Whether another page follows */
@@ -3687,6 +3815,13 @@ export interface components {
         };
         ListSyncRun: {
             data: components["schemas"]["SyncRun"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description The page_token of the next page; null on the last one */
+            next_page_token: string | null;
+        };
+        ListUnratedUsage: {
+            data: components["schemas"]["UnratedUsage"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -4553,12 +4688,12 @@ export interface components {
         RetriedSyncs: {
             /**
              * Format: int64
-             * @description Of which a sync was requested
+             * @description Number of customers for which a sync was requested
              */
             customers: number;
             /**
              * Format: int64
-             * @description Of them, those with a request that was already waiting: its sync answers this request too
+             * @description Number of those with a request that was already waiting: its sync answers this request too
              */
             joined: number;
             /**
@@ -5245,6 +5380,11 @@ export interface components {
             grace_hours: number;
             /** @example ten_1 */
             id: string;
+            /**
+             * @description accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected
+             * @enum {string}
+             */
+            idempotency_conflicts: "accept" | "reject";
             invoice_hold: components["schemas"]["InvoiceHoldSettings"];
             /**
              * @description Whether usage for a closed period is billed as an adjustment or only shown
@@ -5257,7 +5397,7 @@ export interface components {
              * @description Requests with events
              */
             requests_per_minute: number;
-            /** @description Whether events of customers that do not exist, and of event types that no meter counts, are rejected */
+            /** @description Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected */
             strict: boolean;
             /**
              * @description Days, months and billing periods are its local ones
@@ -5279,6 +5419,81 @@ export interface components {
             total: string;
         };
         Tried: Record<string, never>;
+        UnratedPeriod: {
+            /** Format: date-time */
+            end: string;
+            /** Format: date-time */
+            start: string;
+            /**
+             * @description before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed
+             * @enum {string}
+             */
+            state: "open" | "in_grace" | "closed" | "before";
+        };
+        UnratedTotal: {
+            /**
+             * @description null: of usage without a price
+             * @example USD
+             */
+            currency: string | null;
+            /** Format: int64 */
+            customers: number;
+            /**
+             * Format: decimal
+             * @description The sum of the estimates; null without a currency
+             */
+            estimate: string;
+            /**
+             * Format: int64
+             * @description By customer, meter and period, as in the list
+             */
+            lines: number;
+            /** @enum {string} */
+            reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
+        };
+        UnratedTotals: {
+            caveat: string;
+            /** @description By reason and currency */
+            data: components["schemas"]["UnratedTotal"][];
+            /**
+             * Format: date-time
+             * @description Periods count that ended later
+             */
+            since: string;
+        };
+        UnratedUsage: {
+            /**
+             * @description null: there is no price
+             * @example USD
+             */
+            currency: string | null;
+            customer_id: string;
+            /** @description Empty if it has none */
+            customer_name: string;
+            /** @description Why the provider takes none, in words; empty for the other reasons */
+            detail: string;
+            /**
+             * Format: decimal
+             * @description The charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. null: there is no price
+             */
+            estimate: string;
+            /** Format: int64 */
+            event_count: number;
+            external_id: string;
+            meter_id: string;
+            meter_slug: string;
+            period: components["schemas"]["UnratedPeriod"];
+            /**
+             * @description before_first_period: the usage is older than the customer's first billing period; no_price: neither the meter nor the customer's plan has a price; no_provider: the tenant has no billing provider; no_provider_link: the customer has no billing_provider_id; no_subscription_item: the provider takes no usage of the meter for the customer; before_subscription: the period lies outside the customer's subscription; closed_unbilled: the period closed before a provider had accepted the usage
+             * @enum {string}
+             */
+            reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            usage: string;
+        };
         Unresolved: {
             /**
              * Format: decimal
@@ -5313,6 +5528,8 @@ export interface components {
         UpdateMeter: {
             /** @enum {string} */
             aggregation?: "sum" | "count";
+            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            confirm?: string;
             group_by?: string[];
             name?: string;
             /**
@@ -5322,19 +5539,26 @@ export interface components {
             usage_scale?: number;
         };
         UpdateTenant: {
+            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            confirm?: string;
             /** @description ISO 4217; of prices that do not name their own */
             currency?: string;
             /** Format: int64 */
             grace_hours?: number;
+            /**
+             * @description reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it
+             * @enum {string}
+             */
+            idempotency_conflicts?: "accept" | "reject";
             invoice_hold?: components["schemas"]["InvoiceHoldChange"];
             /** @enum {string} */
             late_policy?: "adjust" | "report";
             name?: string;
             /** Format: int64 */
             requests_per_minute?: number;
-            /** @description true: an event of a customer that does not exist, or of an event type that no meter counts, is rejected. false: it makes the customer, and will be counted when a meter exists */
+            /** @description true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists */
             strict?: boolean;
-            /** @description Every meter is counted anew; until that is done it answers with the former zone's windows. 409 once a customer has a billing period */
+            /** @description Every meter is counted anew; until that is done it answers with windows of the current zone. 409 once a customer has a billing period. If a begun billing period with charges gets another start or end, it returns 409 confirmation_required */
             timezone?: string;
             /** @description true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead */
             v1_bodyless_writes?: boolean;
@@ -5402,7 +5626,7 @@ export interface components {
             };
             /**
              * Format: decimal
-             * @description Of the whole period, whatever the page
+             * @description The total of the whole period, whatever the page
              */
             subtotal: string;
             /** @description In order of time; windows without usage are left out */
@@ -6188,7 +6412,7 @@ export interface operations {
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
-                kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
+                kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
                 /** @description As causes has it */
                 cause?: string;
             };
@@ -7522,6 +7746,92 @@ export interface operations {
             };
         };
     };
+    "list-unrated-usage": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later */
+                months?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListUnratedUsage"];
+                };
+            };
+            /** @description Why the request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-unrated-totals": {
+        parameters: {
+            query?: {
+                /** @description How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later */
+                months?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UnratedTotals"];
+                };
+            };
+            /** @description Why the request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "list-customers": {
         parameters: {
             query?: {
@@ -8032,7 +8342,7 @@ export interface operations {
                 event_type?: string;
                 /** @description The whole key */
                 idempotency_key?: string;
-                /** @description The first instant; when absent, 24 hours before the end, or before now */
+                /** @description The first instant; when absent, with idempotency_key the first from which events are kept, otherwise 24 hours before the end, or before now */
                 start?: string;
                 /** @description The instant after the last; when absent, an hour from now, which no event is after */
                 end?: string;
@@ -8202,6 +8512,91 @@ export interface operations {
                     "X-RateLimit-Limit"?: number;
                     /** @description How many of them are left */
                     "X-RateLimit-Remaining"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-event-conflicts": {
+        parameters: {
+            query?: {
+                /** @description Items per page */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListEventConflict"];
+                };
+            };
+            /** @description Why the request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "dismiss-event-conflict": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Because"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Why the request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
                     [name: string]: unknown;
                 };
                 content: {
@@ -8741,7 +9136,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Confirm"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -8950,7 +9349,11 @@ export interface operations {
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["Confirm"];
+            };
+        };
         responses: {
             /** @description OK */
             200: {
@@ -11264,6 +11667,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "current_total",
   "delta",
   "difference",
+  "estimate",
   "estimated",
   "events",
   "included_units",

@@ -182,4 +182,5 @@ func fillForTheDashboard(t *testing.T, call func(method, path, body string) stri
 		call("POST", "/v1/events", fmt.Sprintf(`{"customer_id":"customer-00","event_type":"call","value":%s,"idempotency_key":%q,"timestamp":%q}`,
 			event.value, key, event.at.Format(time.RFC3339)))
 	}
+	call("POST", "/v1/events", `{"customer_id":"customer-01","event_type":"call","value":7,"idempotency_key":"a"}`) // a conflict
 }

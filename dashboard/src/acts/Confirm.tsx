@@ -13,7 +13,7 @@ interface Props {
   thing?: string;
   needs: string;
   not?: string | undefined;
-  /** Given the reason, or nothing where none is asked. */
+  /** Given the reason where one is asked, or the token where the API wants it confirmed, else nothing. */
   act: Act<string>;
   /** What the reason is for, where one is asked: the API wants it, and the audit log keeps it. */
   asks?: string;
@@ -45,7 +45,7 @@ export function Confirm({ verb, thing, needs, not, act, asks, danger, children }
           submit={whole}
           danger={danger}
           leave={leave}
-          onSubmit={() => act.mutate(reason, { onSuccess: leave })}
+          onSubmit={(token) => act.mutate(token ?? reason, { onSuccess: leave })}
         >
           <div>{children}</div>
           {asks && <Textarea label={asks} required withAsterisk={false} autosize minRows={2} value={reason} error={broken(act.error, "reason")} onChange={(event) => setReason(event.currentTarget.value)} data-autofocus />}

@@ -30,6 +30,7 @@ func (w walk) billing(ctx context.Context) error {
 		{"holds", "/billing/holds", "main h2"},
 		{"reconciliation", "/billing/reconciliation", "main h2"},
 		{"discrepancies", "/billing/discrepancies", "tbody tr"},
+		{"unrated", "/billing/unrated", "main h2, main tbody tr"},
 		{"auto-sync", "/billing/auto-sync", "main form"},
 		{"provider", "/billing/provider", "main dl"},
 		{"states", "/billing/states", "main tbody td"},

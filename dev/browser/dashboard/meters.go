@@ -26,8 +26,10 @@ func (w walk) meters(ctx context.Context) error {
 		w.to("/meters/api-calls/prices"), fill("Base price", "26"), choose("Holds", "From a day on"), set("Day", monthOf(today)), press("Set the price"),
 		see("in billing periods that have begun"), w.refused("/v1/meters/api-calls/pricing"), press("Change the bills"), miss("in billing periods that have begun"), see("26.00"),
 		w.to("/meters/storage/details"), fill("Name", "Storage space"), press("Save the meter"), see("Storage space"),
-		press("Archive"), see("counts no event"), w.judged("meter-archive"), press("Archive"), see("archived"),
-		press("Unarchive"), see("It counts again"), press("Unarchive"), see("counting"),
+		press("Archive"), see("counts no event"), w.judged("meter-archive"), press("Archive"),
+		see("in billing periods that have begun"), w.refused("/v1/meters/storage/archive"), press("Change the bills"), see("archived"),
+		press("Unarchive"), see("It counts again"), press("Unarchive"),
+		see("in billing periods that have begun"), w.refused("/v1/meters/storage/unarchive"), press("Change the bills"), see("counting"),
 	)
 	if err != nil {
 		return fmt.Errorf("change: %w", err)

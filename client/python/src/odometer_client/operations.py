@@ -174,6 +174,8 @@ class Operations:
             "sync_failed",
             "reconciliation_disputed",
             "usage_discrepancy",
+            "unrated_usage",
+            "event_conflict",
             "webhook_disabled",
             "webhook_failing",
             "sync_delayed",
@@ -603,9 +605,9 @@ class Operations:
         answer: schema.Meter = self.call("PATCH", "/v1/meters/{slug}", path_parameters={"slug": slug}, body=body)
         return answer
 
-    def archive_meter(self, slug: str) -> schema.Meter:
+    def archive_meter(self, slug: str, body: schema.Confirm | None = None) -> schema.Meter:
         """Archive a meter."""
-        answer: schema.Meter = self.call("POST", "/v1/meters/{slug}/archive", path_parameters={"slug": slug})
+        answer: schema.Meter = self.call("POST", "/v1/meters/{slug}/archive", path_parameters={"slug": slug}, body=body)
         return answer
 
     def get_pricing(self, slug: str) -> schema.Pricing:
@@ -630,9 +632,9 @@ class Operations:
         )
         return answer
 
-    def unarchive_meter(self, slug: str) -> schema.Meter:
+    def unarchive_meter(self, slug: str, body: schema.Confirm | None = None) -> schema.Meter:
         """Unarchive a meter."""
-        answer: schema.Meter = self.call("POST", "/v1/meters/{slug}/unarchive", path_parameters={"slug": slug})
+        answer: schema.Meter = self.call("POST", "/v1/meters/{slug}/unarchive", path_parameters={"slug": slug}, body=body)
         return answer
 
     def ask_for_reset(self, body: schema.AskForReset) -> schema.ResetAsked:

@@ -63,6 +63,8 @@ class AttentionCause(TypedDict):
         "sync_failed",
         "reconciliation_disputed",
         "usage_discrepancy",
+        "unrated_usage",
+        "event_conflict",
         "webhook_disabled",
         "webhook_failing",
         "sync_delayed",
@@ -78,6 +80,8 @@ class AttentionCount(TypedDict):
         "sync_failed",
         "reconciliation_disputed",
         "usage_discrepancy",
+        "unrated_usage",
+        "event_conflict",
         "webhook_disabled",
         "webhook_failing",
         "sync_delayed",
@@ -139,6 +143,10 @@ class Comparison(TypedDict):
     delta: Decimal
     percent_change: Decimal
     previous_total: Decimal
+
+
+class Confirm(TypedDict):
+    confirm: NotRequired[str]
 
 
 class Connectable(TypedDict):
@@ -1221,12 +1229,14 @@ class UpdateMember(TypedDict):
 
 class UpdateMeter(TypedDict):
     aggregation: NotRequired[Literal["sum", "count"]]
+    confirm: NotRequired[str]
     group_by: NotRequired[list[GroupByItem]]
     name: NotRequired[str]
     usage_scale: NotRequired[int]
 
 
 class UpdateTenant(TypedDict):
+    confirm: NotRequired[str]
     currency: NotRequired[str]
     grace_hours: NotRequired[int]
     idempotency_conflicts: NotRequired[Literal["accept", "reject"]]
@@ -1347,6 +1357,8 @@ class AttentionItem(TypedDict):
         "sync_failed",
         "reconciliation_disputed",
         "usage_discrepancy",
+        "unrated_usage",
+        "event_conflict",
         "webhook_disabled",
         "webhook_failing",
         "sync_delayed",

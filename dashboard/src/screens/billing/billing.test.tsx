@@ -90,3 +90,18 @@ test("where totals and events differ, both are shown", async () => {
   const row = (await screen.findByText("Contoso")).closest("tr") as HTMLElement;
   expect(within(row).getAllByRole("cell").slice(1, 6).map(({ textContent }) => textContent)).toEqual(["Contoso", "2026-11-01", "11.5", "12.5", "11 of 12"]);
 });
+
+test("usage that nothing bills is added up by reason, and listed with its estimate", async () => {
+  const line = { customer_id: "cus_1", external_id: "contoso", customer_name: "Contoso", meter_id: "mtr_1", meter_slug: "calls", detail: "", usage: "60", event_count: 2 };
+  const period = { start: "2026-10-01T00:00:00Z", end: "2026-11-01T00:00:00Z", state: "before" };
+  answers["GET /v1/billing/unrated"] = () => [
+    200,
+    list({ ...line, period, reason: "before_first_period", estimate: "2.15", currency: "USD" }, { ...line, period: { ...period, state: "in_grace" }, reason: "no_price", estimate: null, currency: null }),
+  ];
+  answers["GET /v1/billing/unrated/totals"] = () => [200, { since: "2026-09-01T00:00:00Z", caveat: "", data: [{ reason: "before_first_period", currency: "USD", customers: 1, lines: 1, estimate: "2.15" }] }];
+  open("/billing/unrated");
+  const totals = within(await screen.findByRole("table", { name: "Unrated usage by reason and currency" }));
+  expect(totals.getByText("Before the customer's first billing period").closest("tr")?.textContent).toContain("2.15");
+  await screen.findByText("The meter has no price");
+  expect(screen.getByText("no price").closest("tr")?.textContent).toContain("in grace");
+});

@@ -56,10 +56,10 @@ function One() {
 }
 
 function Archive({ meter: { slug, archived_at, status } }: { meter: Schema<"Meter"> }) {
-  const path = { params: { path: { slug } } };
+  const sent = (confirm: string) => ({ params: { path: { slug } }, ...(confirm && { body: { confirm } }) });
   const changes = [["meters"], ["meter", slug]];
-  const archive = useAct<string>(() => answer(api.POST("/v1/meters/{slug}/archive", path)), { changes });
-  const unarchive = useAct<string>(() => answer(api.POST("/v1/meters/{slug}/unarchive", path)), { changes });
+  const archive = useAct((confirm: string) => answer(api.POST("/v1/meters/{slug}/archive", sent(confirm))), { changes });
+  const unarchive = useAct((confirm: string) => answer(api.POST("/v1/meters/{slug}/unarchive", sent(confirm))), { changes });
   if (archived_at) {
     return (
       <Confirm key="unarchive" verb="Unarchive" thing={`meter ${slug}`} needs="meters:write" act={unarchive}>

@@ -1,6 +1,6 @@
-import { screen } from "@testing-library/react";
+import { screen, waitFor } from "@testing-library/react";
 import { expect, test } from "vitest";
-import { answers, asked, open, press, session, type } from "../../testing";
+import { answers, asked, open, press, problem, sent, session, type } from "../../testing";
 
 const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 
@@ -28,4 +28,21 @@ test("what is changed of a meter is sent, and nothing else; what it will do is s
   press("Save the meter");
   await screen.findByText("backfilling, 0 of 14 days");
   expect(asked.filter(({ name }) => name.startsWith("PATCH")).map(({ body }) => JSON.parse(body))).toEqual([{ aggregation: "sum", group_by: ["model", "region"] }]);
+});
+
+test("a way of counting that changes running bills is saved once somebody has seen which", async () => {
+  details({});
+  await screen.findByLabelText("Name");
+  type("Counts", "count");
+  answers["PATCH /v1/meters/calls"] = (body) => {
+    if (JSON.parse(body).confirm === "token-1") return [200, { ...meter, aggregation: "count" }];
+    const [status, refused] = problem(409, "The meter's definition changes bills");
+    const period = { start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z", customers: 2 };
+    return [status, { ...refused, code: "confirmation_required", confirmation: { token: "token-1", customers: 2, periods: [period], changes: [], uncounted: [], as_of: "2026-11-12T09:30:00Z" } }];
+  };
+  press("Save the meter");
+  await screen.findByText("Change the bills that run");
+  answers["GET /v1/meters/calls"] = () => [200, { ...meter, aggregation: "count" }];
+  press("Change the bills");
+  await waitFor(() => expect(sent("PATCH /v1/meters/calls").at(-1)).toEqual({ aggregation: "count", group_by: [], confirm: "token-1" }));
 });

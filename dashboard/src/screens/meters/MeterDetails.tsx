@@ -80,13 +80,13 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
     ...(counts && next),
     ...(reports && { usage_scale: typed.scale }),
   };
-  const save = useAct(() => answer(api.PATCH("/v1/meters/{slug}", { params: { path: { slug: meter.slug } }, body })), {
+  const save = useAct((confirm: string | undefined) => answer(api.PATCH("/v1/meters/{slug}", { params: { path: { slug: meter.slug } }, body: { ...body, ...(confirm && { confirm }) } })), {
     changes: [["meters"], ["meter", meter.slug]],
     done: (saved) => setTyped(typedOf(saved)),
   });
   const not = Object.keys(body).length === 0 ? "Nothing is changed" : undefined;
   return (
-    <Form act={save} needs="meters:write" submit="Save the meter" not={not} onSubmit={() => save.mutate()}>
+    <Form act={save} needs="meters:write" submit="Save the meter" not={not} onSubmit={(confirm) => save.mutate(confirm)}>
       <MeterFields typed={typed} error={save.error} change={(part) => setTyped({ ...typed, ...part })} />
       <div role="status">
         {meter.status === "backfilling" && <Backfill meter={meter} />}

@@ -57,7 +57,7 @@ const zones = Intl.supportedValuesOf("timeZone");
 function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
   const [typed, setTyped] = useState(() => typedOf(tenant));
   const change = changeOf(tenant, typed);
-  const save = useAct(() => answer(api.PATCH("/v1/tenant", { body: change })), {
+  const save = useAct((confirm: string | undefined) => answer(api.PATCH("/v1/tenant", { body: { ...change, ...(confirm && { confirm }) } })), {
     changes: [["tenant"], ["session"], ["audit-log"], ["meters"]],
     done: (saved) => setTyped(typedOf(saved)),
   });
@@ -79,7 +79,7 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
   const readable = ![typed.graceHours, typed.requestsPerMinute, typed.holdHours].some(wrongWhole);
   const not = Object.keys(change).length === 0 ? "Nothing is changed" : undefined;
   return (
-    <Form act={save} needs="tenant:manage" submit="Save the settings" not={not} onSubmit={() => save.mutate()}>
+    <Form act={save} needs="tenant:manage" submit="Save the settings" not={not} onSubmit={(confirm) => save.mutate(confirm)}>
       <TextInput label="Name" maxLength={255} {...text("name")} error={broken(save.error, "name")} />
       <TextInput label="Timezone" description="Days, months and billing periods are its local ones" list="zones" {...text("timezone")} error={broken(save.error, "timezone")} />
       <datalist id="zones">
@@ -101,6 +101,16 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
       />
       <NumberField label="Requests a minute" description="That bring events; beyond, they are answered with 429" {...whole("requestsPerMinute", "requests_per_minute")} />
       <Checkbox label="Strict" description="Events of customers and event types that are not known, and with unknown fields, are rejected" {...choice("strict")} error={broken(save.error, "strict")} />
+      <NativeSelect
+        label="Events under a key that was used with other content"
+        value={typed.conflicts}
+        error={broken(save.error, "idempotency_conflicts")}
+        onChange={(event) => setTyped({ ...typed, conflicts: event.currentTarget.value === "reject" ? "reject" : "accept" })}
+        data={[
+          { value: "accept", label: "accept: they are not counted, and listed as conflicts" },
+          { value: "reject", label: "reject" },
+        ]}
+      />
       <Checkbox label="v1 writes without a body" description="Requests without a body that are signed in v1 may do more than read" {...choice("v1BodylessWrites")} />
       <Checkbox label="Hold invoices" description="A provider's draft invoices wait until what was reported is counted and compared" {...choice("hold")} error={broken(save.error, "enabled")} />
       <NumberField label="Hold at most, in hours" description="After the grace. Then a held invoice becomes final automatically" {...whole("holdHours", "deadline_hours")} />

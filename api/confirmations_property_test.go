@@ -1,0 +1,136 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/histories"
+)
+
+// write is a request that may change charges.
+type write struct{ method, path, body string }
+
+func drawCatalogWrite(t *rapid.T) write {
+	meter := "/v1/meters/" + rapid.SampledFrom([]string{"calls", "images"}).Draw(t, "meter")
+	price := func(path string) write {
+		terms := rapid.SampledFrom([]string{`"base_price":0`, `"base_price":9`, `"overage_rate":2`, `"base_price":9,"included_units":3,"overage_rate":2`}).Draw(t, "terms")
+		from := rapid.SampledFrom([]string{``, `,"effective_from":"2020-01-01T00:00:00Z"`, `,"effective_from":"2100-01-01T00:00:00Z"`}).Draw(t, "from")
+		return write{"PUT", path, "{" + terms + from + "}"}
+	}
+	switch rapid.SampledFrom([]string{"price", "plan's price", "plan", "aggregation", "definition", "archive", "unarchive", "zone"}).Draw(t, "write") {
+	case "price":
+		return price(meter + "/pricing")
+	case "plan's price":
+		return price("/v1/products/pro/pricing/" + strings.TrimPrefix(meter, "/v1/meters/"))
+	case "plan":
+		return write{"PUT", "/v1/customers/acme/product", `{"product":` + rapid.SampledFrom([]string{`"pro"`, `null`}).Draw(t, "plan") + `,"effective_from":"2020-01-01T00:00:00Z"}`}
+	case "aggregation":
+		return write{"PATCH", meter, fmt.Sprintf(`{"aggregation":%q}`, rapid.SampledFrom([]string{"sum", "count"}).Draw(t, "aggregation"))}
+	case "definition":
+		return write{"PATCH", meter, `{"group_by":["model"],"usage_scale":2,"name":"other"}`}
+	case "archive":
+		return write{"POST", meter + "/archive", ""}
+	case "unarchive":
+		return write{"POST", meter + "/unarchive", ""}
+	}
+	return write{"PATCH", "/v1/tenant", fmt.Sprintf(`{"timezone":%q}`, rapid.SampledFrom([]string{"UTC", "Asia/Kathmandu"}).Draw(t, "zone"))}
+}
+
+// TestPropertyAWriteThatIsNotConfirmedChangesNoCharge, whatever usage follows: of two
+// tenants with one history, only the first makes the last write, and both bill the same.
+func TestPropertyAWriteThatIsNotConfirmedChangesNoCharge(t *testing.T) {
+	t.Parallel()
+	shared := setup(t)
+	accepted, asked := 0, 0
+	histories.Check(t, func(rt *rapid.T) {
+		twins := []*bundle{shared.of(t, dbtest.Tenant(t, shared.store)), shared.of(t, dbtest.Tenant(t, shared.store))}
+		both := func(act func(b *bundle)) {
+			for _, b := range twins {
+				act(b)
+			}
+		}
+		use := func(label string) {
+			var events []string
+			for range rapid.IntRange(1, 6).Draw(rt, label) {
+				events = append(events, fmt.Sprintf(`{"customer_id":%q,"event_type":%q,"value":%d}`, rapid.SampledFrom([]string{"acme", "contoso"}).Draw(rt, "customer"),
+					rapid.SampledFrom([]string{"calls", "images"}).Draw(rt, "type"), rapid.IntRange(0, 9).Draw(rt, "value")))
+			}
+			both(func(b *bundle) { b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`) })
+		}
+		both(func(b *bundle) {
+			for _, slug := range []string{"calls", "images"} {
+				require.Equal(rt, 201, b.send(t, "POST", "/v1/meters", `{"slug":"`+slug+`","event_type":"`+slug+`"}`).status)
+			}
+			for _, name := range []string{"acme", "contoso"} {
+				require.Equal(rt, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"`+name+`"}`).status)
+			}
+			require.Equal(rt, 201, b.send(t, "POST", "/v1/products", `{"slug":"pro"}`).status)
+		})
+		if rapid.Bool().Draw(rt, "used before") {
+			use("events before")
+		}
+		for _, w := range rapid.SliceOfN(rapid.Custom(drawCatalogWrite), 0, 6).Draw(rt, "history") {
+			both(func(b *bundle) {
+				b.confirmed(t, w.method, w.path, w.body)
+				b.countPast(t, rt)
+			})
+		}
+		w := rapid.Custom(drawCatalogWrite).Draw(rt, "last write")
+		switch a := twins[0].send(t, w.method, w.path, w.body); {
+		case strings.Contains(a.body, "confirmation_required"):
+			asked++
+		case a.status < 300:
+			accepted++
+		}
+		twins[0].countPast(t, rt)
+		use("events after")
+		require.Equal(rt, twins[1].charges(t), twins[0].charges(t))
+	})
+	require.Positive(t, accepted)
+	require.Positive(t, asked)
+}
+
+// countPast does the work of the workflows that count the past of meters.
+func (b *bundle) countPast(t testing.TB, rt *rapid.T) {
+	versions, err := b.store.Backfills.Unfinished(t.Context())
+	require.NoError(rt, err)
+	for _, v := range versions {
+		if v.Tenant != b.tenant.ID {
+			continue
+		}
+		days, err := b.store.Backfills.Days(t.Context(), v.Tenant, v.Version)
+		require.NoError(rt, err)
+		for _, day := range days {
+			_, err := b.store.Backfills.CountDay(t.Context(), v.Tenant, v.Version, day)
+			require.NoError(rt, err)
+		}
+		require.NoError(rt, b.store.Backfills.Complete(t.Context(), v.Tenant, v.Version))
+	}
+	for len(b.temporal.started) > 0 {
+		<-b.temporal.started
+	}
+}
+
+// charges lists what customers are charged so far, and no free meter.
+func (b *bundle) charges(t testing.TB) (all []string) {
+	for _, customer := range []string{"acme", "contoso"} {
+		var items []client.PreviewItem
+		a := b.send(t, "GET", "/v1/billing/preview?customer="+customer, "")
+		require.NoError(t, json.Unmarshal([]byte(a.body), &items), a.body)
+		for _, i := range items {
+			if i.Amount != "0" {
+				all = append(all, fmt.Sprint(customer, " ", i.MeterSlug, " ", i.Amount, " ", i.Currency))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -40,9 +40,9 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	}
 	dbtest.Eventually(t, func() error {
 		var n int
-		err := lock.QueryRow(t.Context(), `select count(*) from pg_locks where locktype = 'advisory' and not granted`).Scan(&n)
+		err := lock.QueryRow(t.Context(), `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).Scan(&n)
 		if err == nil && n != 4 {
-			return fmt.Errorf("%d wait for the lock", n)
+			return fmt.Errorf("%d wait for a lock", n)
 		}
 		return err
 	})

@@ -367,3 +367,29 @@ func TestPreviewStatementWorkingAndReportsAgreeOfEachKind(t *testing.T) {
 		require.Positive(t, b.compared[what], "%q is never compared", what)
 	}
 }
+
+// TestTheLinesOfAClosedPeriodHaveOneOrder, in whichever order PostgreSQL finds their rows.
+func TestTheLinesOfAClosedPeriodHaveOneOrder(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, 1)
+	w.use(w.month, 1)
+	w.now = over(w.month)
+	w.close()
+	for _, m := range w.meters[:2] {
+		w.exec(`update billing_period_totals set usage = usage where tenant_id = $1 and meter_id = $2`, w.tenant, m.ID)
+	}
+	scanning := dbtest.As(t, dbtest.URL(t), dbtest.Roles.API)
+	for _, access := range []string{"enable_indexscan", "enable_bitmapscan", "enable_indexonlyscan"} {
+		scanning = dbtest.With(t, scanning, access, "off")
+	}
+	store, err := dbtest.Connect(t.Context(), scanning)
+	require.NoError(t, err)
+	t.Cleanup(store.Close)
+	statement, err := store.Ledger.StatementOf(t.Context(), w.tenant, w.customer.ID, 0, func(p billing.Period) bool { return p.Contains(w.month.Start.AddDate(0, 0, 5)) }, w.now)
+	require.NoError(t, err)
+	var order []metering.MeterID
+	for _, l := range statement.Closed {
+		order = append(order, l.MeterID)
+	}
+	require.Equal(t, []metering.MeterID{w.meters[0].ID, w.meters[1].ID, w.meters[2].ID}, order)
+}

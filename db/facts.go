@@ -164,7 +164,8 @@ const selectClosedLines = `
 	  order by n.period_id, n.meter_id, n.id desc) n on n.period_id = t.period_id and n.meter_id = t.meter_id
 	where p.tenant_id = @tenant
 	  and p.customer_id = @customer
-	  and p.stream = @stream`
+	  and p.stream = @stream
+	order by t.period_id, t.meter_id`
 
 type closedLine struct {
 	period metering.PeriodID

@@ -121,7 +121,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)
-	writer := db.NewWriter(store, db.WriterOptions{})
+	writer := db.NewWriter(store, dbtest.Patient)
 	t.Cleanup(writer.Close)
 	ingestOne := func(hour int, value string) {
 		t.Helper()

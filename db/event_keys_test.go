@@ -91,7 +91,7 @@ func TestClaimsOfKeysReadNoOthers(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `alter table event_keys set (autovacuum_enabled = off)`)
 	require.NoError(t, err)
 	tenant := dbtest.Tenant(t, store).ID
-	w := newWriter(t, store, db.WriterOptions{Lanes: 1})
+	w := newWriter(t, store, db.WriterOptions{Lanes: 1, Deadline: dbtest.Deadline})
 	send := func(groups, events int) {
 		for range groups {
 			sent := make([]metering.Event, events)

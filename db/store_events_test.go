@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -40,7 +39,7 @@ func TestFewAndManyEventsAreStoredAlike(t *testing.T) {
 	stored := func(repeats, most int) []string {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "type 1", "model")
-		w := newWriter(t, store, db.WriterOptions{})
+		w := newWriter(t, store, dbtest.Patient)
 		events := sent(repeats)
 		for len(events) > 0 {
 			n := min(most, len(events))

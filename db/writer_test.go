@@ -43,7 +43,7 @@ func TestAKeyCountsOnceWhoeverSendsItWhenever(t *testing.T) {
 	other, err := dbtest.Connect(t.Context(), dbtest.URL(t))
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
-	writers := []*db.Writer{newWriter(t, store, db.WriterOptions{}), newWriter(t, other, db.WriterOptions{})}
+	writers := []*db.Writer{newWriter(t, store, dbtest.Patient), newWriter(t, other, dbtest.Patient)}
 
 	const batches, keys = 12, 150
 	var senders sync.WaitGroup
@@ -111,11 +111,11 @@ func TestRequestsOfOneTenantShareTransactions(t *testing.T) {
 	}
 
 	t.Run("FarFewerThanThereAreRequests", func(t *testing.T) {
-		require.Less(t, send(t, db.WriterOptions{}), clients*each/5)
+		require.Less(t, send(t, dbtest.Patient), clients*each/5)
 	})
 
 	t.Run("UnlessAGroupHoldsOneEvent", func(t *testing.T) {
-		require.Equal(t, clients*each, send(t, db.WriterOptions{GroupEvents: 1}))
+		require.Equal(t, clients*each, send(t, db.WriterOptions{GroupEvents: 1, Deadline: dbtest.Deadline}))
 	})
 }
 
@@ -176,7 +176,7 @@ func TestAPoisonedRequestHarmsNobodyElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tenant := dbtest.Tenant(t, store).ID
 			dbtest.Meter(t, store, tenant, "calls", "call")
-			w := newWriter(t, store, db.WriterOptions{Lanes: 1})
+			w := newWriter(t, store, db.WriterOptions{Lanes: 1, Deadline: dbtest.Deadline})
 			requests := make([][]metering.Event, 24)
 			for i := range requests {
 				requests[i] = []metering.Event{good(2 * i), good(2*i + 1)}
@@ -261,7 +261,7 @@ func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
-	w := db.NewWriter(store, db.WriterOptions{})
+	w := db.NewWriter(store, dbtest.Patient)
 	event := dbtest.Event(t, "call", "acme", november, "1", "", "")
 	var accepted, refused int
 	var mu sync.Mutex
@@ -300,7 +300,7 @@ func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
 func TestEventsOfAnUnknownTenantAreRefused(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
-	w := newWriter(t, store, db.WriterOptions{})
+	w := newWriter(t, store, dbtest.Patient)
 	_, err := w.Ingest(t.Context(), 1<<60, []metering.Event{dbtest.Event(t, "call", "acme", november, "1", "", "")})
 	require.Error(t, err)
 	require.Equal(t, 0, w.Queued(1<<60))

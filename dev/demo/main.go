@@ -213,7 +213,7 @@ func sendUsage(ctx context.Context, api *client.ClientWithResponses, events []cl
 			return 0, 0, err
 		}
 		result := answer.JSON200
-		if result.Rejected > 0 || len(result.Warnings) > 0 {
+		if result.Rejected > 0 { // part of the month is older than the customers' first billing periods, which is warned about
 			return 0, 0, fmt.Errorf("send usage: %d events were rejected: %v", result.Rejected, result.Warnings)
 		}
 		added += result.Accepted - result.Duplicates

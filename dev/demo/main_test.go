@@ -29,7 +29,7 @@ func TestWhatIsTooMuchForThisMinuteIsSentInTheNext(t *testing.T) {
 			w.WriteHeader(http.StatusTooManyRequests)
 			return
 		}
-		answer(w, `{"accepted":1,"rejected":0,"duplicates":0,"warnings":[],"results":[]}`)
+		answer(w, `{"accepted":1,"rejected":0,"duplicates":0,"conflicts":0,"warnings":[],"results":[]}`)
 	}))
 	t.Cleanup(server.Close)
 	api, err := connect(server.URL, "key")
@@ -69,7 +69,7 @@ func TestOnlyUsageThatIsNotThereIsSent(t *testing.T) {
 			var batch client.EventBatch
 			_ = json.NewDecoder(r.Body).Decode(&batch)
 			sent = append(sent, batch.Events...)
-			answer(w, fmt.Sprintf(`{"accepted":%d,"rejected":0,"duplicates":0,"warnings":[],"results":[]}`, len(batch.Events)))
+			answer(w, fmt.Sprintf(`{"accepted":%d,"rejected":0,"duplicates":0,"conflicts":0,"warnings":[],"results":[]}`, len(batch.Events)))
 		}))
 		api, err := connect(server.URL, "key")
 		require.NoError(t, err)

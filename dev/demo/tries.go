@@ -20,7 +20,7 @@ var tries = []try{
 		`customer=hello-$(date +%s)
 curl -s $ODOMETER_URL/v1/events -H "Authorization: Bearer $ODOMETER_KEY" -H 'Content-Type: application/json' \
   -d '{"customer_id":"'$customer'","event_type":"api_request","value":1250,"idempotency_key":"'$customer'"}'`,
-		`{"accepted":1,"rejected":0,"duplicates":0,"warnings":[],"errors":[]}`,
+		`{"accepted":1,"rejected":0,"duplicates":0,"conflicts":0,"warnings":[],"errors":[]}`,
 	},
 	{
 		"It is in every total already.",

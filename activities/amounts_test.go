@@ -361,7 +361,7 @@ func TestAVoidedLineIsWaivedUntilSomebodyHasItBilledAgain(t *testing.T) {
 func TestPropertyStripeChargesTheAmountsOnce(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
-	writer := db.NewWriter(store, dbtest.Patient)
+	writer := db.NewWriter(store, dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	conn := dbtest.Conn(t)
 	histories.Check(t, func(rt *rapid.T) {

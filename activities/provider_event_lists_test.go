@@ -20,7 +20,7 @@ import (
 func newUnheard(t *testing.T) *subscriber {
 	t.Helper()
 	store := dbtest.Open(t)
-	writer := db.NewWriter(store, dbtest.Patient)
+	writer := db.NewWriter(store, dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	s, stop := newSubscriber(t, store, writer, dbtest.Conn(t))
 	t.Cleanup(stop)

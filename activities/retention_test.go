@@ -17,7 +17,7 @@ func TestEventsAreDroppedOnlyWhereTheDeploymentSaysSo(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	store, _ := dbtest.Fresh(t)
-	writer := db.NewWriter(store, dbtest.Patient)
+	writer := db.NewWriter(store, dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	tenant := dbtest.Tenant(t, store).ID
 	for _, days := range []int{10, 100} {

@@ -110,7 +110,7 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	b.keys, err = api.NewKeys("svc", secret)
 	require.NoError(t, err)
 	b.key = b.newKey(t, metering.ScopeAdmin)
-	b.writer = db.NewWriter(store, dbtest.Patient)
+	b.writer = db.NewWriter(store, dbtest.WriterOptions)
 	t.Cleanup(b.writer.Close)
 	b.counter = db.NewEventCounter(store, func(err error) { t.Log("count events:", err) })
 	t.Cleanup(b.counter.Close)

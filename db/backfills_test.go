@@ -121,7 +121,7 @@ func TestIngestGoesOnWhileABusyDayIsCounted(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
 	k := newKeeperAt(t, store, address)
-	writer := db.NewWriter(store, dbtest.Patient)
+	writer := db.NewWriter(store, dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	ingestOne := func(hour int, value string) {
 		t.Helper()

@@ -40,7 +40,7 @@ func newBiller(t testing.TB) *biller {
 
 func newBillerAt(t testing.TB, store *db.DB, address string) *biller {
 	t.Helper()
-	writer := db.NewWriter(store, dbtest.Patient)
+	writer := db.NewWriter(store, dbtest.WriterOptions)
 	t.Cleanup(writer.Close)
 	tenant := dbtest.Tenant(t, store)
 	b := &biller{TB: t, store: store, address: address, writer: writer, tenant: tenant.ID, now: clock.Now()}

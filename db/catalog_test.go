@@ -33,7 +33,7 @@ func TestACustomerIsMadeOnceHoweverManyEventsNameItFirst(t *testing.T) {
 	dbtest.Meter(t, store, tenant, "calls", "call")
 	var writers []*db.Writer
 	for range 4 {
-		writers = append(writers, newWriter(t, store, dbtest.Patient))
+		writers = append(writers, newWriter(t, store, dbtest.WriterOptions))
 	}
 	require.NoError(t, atOnce(32, func(i int) error {
 		var events []metering.Event

@@ -92,7 +92,7 @@ func TestAtMostTenThousandConflictsOfATenantAreStored(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
-	w := newWriter(t, store, dbtest.Patient)
+	w := newWriter(t, store, dbtest.WriterOptions)
 	_, err := w.Ingest(t.Context(), tenant, []metering.Event{dbtest.Event(t, "call", "acme", november, "0", "k", "")})
 	require.NoError(t, err)
 	const batch = 4000
@@ -129,7 +129,7 @@ func TestConflictsAreExactUnderConcurrency(t *testing.T) {
 	failures := make([]error, senders)
 	var all sync.WaitGroup
 	for n := range senders {
-		w := newWriter(t, store, dbtest.Patient)
+		w := newWriter(t, store, dbtest.WriterOptions)
 		var events []metering.Event
 		for i := range keys * contents * 2 {
 			at := (i*7 + n*3) % (keys * contents)

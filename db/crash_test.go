@@ -213,7 +213,7 @@ func TestDrillWhatWasAnsweredSurvivesACrashOfTheServer(t *testing.T) {
 	t.Cleanup(store.Close)
 	require.NoError(t, store.Migrate(t.Context(), dbtest.Roles))
 	c := newCrowd(t, store)
-	w := newWriter(t, store, dbtest.Patient)
+	w := newWriter(t, store, dbtest.WriterOptions)
 	c.send(16, w)
 	for range 2 {
 		c.await(500)
@@ -234,7 +234,7 @@ func TestDrillABackendThatIsTerminatedDuringItsCommitLosesAndRepeatsNothing(t *t
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	c := newCrowd(t, store)
-	c.send(16, newWriter(t, store, dbtest.Patient))
+	c.send(16, newWriter(t, store, dbtest.WriterOptions))
 	terminate := func(condition string) int {
 		tag, err := conn.Exec(t.Context(), `
 			select pg_terminate_backend(pid) from pg_stat_activity
@@ -323,7 +323,7 @@ func TestAnAnswerThatIsLostOnItsWayIsFoundOut(t *testing.T) {
 	t.Cleanup(store.Close)
 
 	c := newCrowd(t, direct)
-	c.send(16, newWriter(t, store, dbtest.Patient))
+	c.send(16, newWriter(t, store, dbtest.WriterOptions))
 	c.await(1500)
 	conn, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)

@@ -19,7 +19,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 		t.Run(zone, func(t *testing.T) {
 			t.Parallel()
 			store := dbtest.Open(t)
-			writer := db.NewWriter(store, dbtest.Patient)
+			writer := db.NewWriter(store, dbtest.WriterOptions)
 			t.Cleanup(writer.Close)
 			tenant, other := dbtest.Tenant(t, store, zone), dbtest.Tenant(t, store, zone)
 			meter := dbtest.Meter(t, store, tenant.ID, "calls", "call", "region")

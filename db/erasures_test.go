@@ -87,7 +87,7 @@ func TestNothingPersonalIsLeftOfAnErasedCustomer(t *testing.T) {
 		require.NoError(t, err)
 		customer, err := store.Customers.Get(ctx, tenant, "ada@example.com")
 		require.NoError(t, err)
-		writer := db.NewWriter(store, dbtest.Patient)
+		writer := db.NewWriter(store, dbtest.WriterOptions)
 		defer writer.Close()
 		send := func(events ...metering.Event) []db.Outcome {
 			outcomes, err := writer.Ingest(ctx, tenant, events)

@@ -44,7 +44,7 @@ func TestAFoldChangesNoTotal(t *testing.T) {
 			dbtest.Meter(t, store, id, "calls", "call", "model")
 			dbtest.Meter(t, store, id, "all-calls", "call")
 		}
-		w := newWriter(t, store, dbtest.Patient)
+		w := newWriter(t, store, dbtest.WriterOptions)
 		send := func() {
 			for range 3 {
 				_, err := w.Ingest(t.Context(), tenant, someEvents(t, 50))
@@ -109,7 +109,7 @@ func killFolds(t *testing.T, kills int) {
 	victims, err := dbtest.Connect(t.Context(), dbtest.URL(t)+"&application_name=fold-"+fmt.Sprint(int64(tenant)))
 	require.NoError(t, err)
 	t.Cleanup(victims.Close)
-	w := newWriter(t, store, dbtest.Patient)
+	w := newWriter(t, store, dbtest.WriterOptions)
 
 	ctx, stop := context.WithCancel(t.Context())
 	folded := make(chan struct{})
@@ -151,7 +151,7 @@ func TestWhoReadsDuringFoldsFindsEachEventOnce(t *testing.T) {
 	store, _ := dbtest.Fresh(t)
 	tenant := dbtest.Tenant(t, store).ID
 	dbtest.Meter(t, store, tenant, "calls", "call")
-	w := newWriter(t, store, dbtest.Patient)
+	w := newWriter(t, store, dbtest.WriterOptions)
 	folder := db.NewFolder(store, func(err error) { t.Error(err) })
 	t.Cleanup(folder.Close)
 	ctx, stop := context.WithCancel(t.Context())

@@ -79,7 +79,7 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 			}
 		}
 	}
-	_, err = newWriter(t, store, dbtest.Patient).Ingest(t.Context(), tenant.ID, past)
+	_, err = newWriter(t, store, dbtest.WriterOptions).Ingest(t.Context(), tenant.ID, past)
 	require.NoError(t, err)
 	require.NoError(t, store.Folds.All(t.Context()))
 	_, err = store.Ledger.Preview(t.Context(), tenant.ID, acme.ID, now) // the first looks for when the customer began

@@ -39,7 +39,7 @@ func TestFewAndManyEventsAreStoredAlike(t *testing.T) {
 	stored := func(repeats, most int) []string {
 		tenant := dbtest.Tenant(t, store).ID
 		dbtest.Meter(t, store, tenant, "calls", "type 1", "model")
-		w := newWriter(t, store, dbtest.Patient)
+		w := newWriter(t, store, dbtest.WriterOptions)
 		events := sent(repeats)
 		for len(events) > 0 {
 			n := min(most, len(events))

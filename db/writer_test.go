@@ -43,7 +43,7 @@ func TestAKeyCountsOnceWhoeverSendsItWhenever(t *testing.T) {
 	other, err := dbtest.Connect(t.Context(), dbtest.URL(t))
 	require.NoError(t, err)
 	t.Cleanup(other.Close)
-	writers := []*db.Writer{newWriter(t, store, dbtest.Patient), newWriter(t, other, dbtest.Patient)}
+	writers := []*db.Writer{newWriter(t, store, dbtest.WriterOptions), newWriter(t, other, dbtest.WriterOptions)}
 
 	const batches, keys = 12, 150
 	var senders sync.WaitGroup
@@ -111,7 +111,7 @@ func TestRequestsOfOneTenantShareTransactions(t *testing.T) {
 	}
 
 	t.Run("FarFewerThanThereAreRequests", func(t *testing.T) {
-		require.Less(t, send(t, dbtest.Patient), clients*each/5)
+		require.Less(t, send(t, dbtest.WriterOptions), clients*each/5)
 	})
 
 	t.Run("UnlessAGroupHoldsOneEvent", func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
 	t.Parallel()
 	store, conn := dbtest.Open(t), dbtest.Conn(t)
 	tenant := dbtest.Tenant(t, store).ID
-	w := db.NewWriter(store, dbtest.Patient)
+	w := db.NewWriter(store, dbtest.WriterOptions)
 	event := dbtest.Event(t, "call", "acme", november, "1", "", "")
 	var accepted, refused int
 	var mu sync.Mutex
@@ -300,7 +300,7 @@ func TestAWriterThatClosesAnswersWhatItAcceptedAndNoMore(t *testing.T) {
 func TestEventsOfAnUnknownTenantAreRefused(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
-	w := newWriter(t, store, dbtest.Patient)
+	w := newWriter(t, store, dbtest.WriterOptions)
 	_, err := w.Ingest(t.Context(), 1<<60, []metering.Event{dbtest.Event(t, "call", "acme", november, "1", "", "")})
 	require.Error(t, err)
 	require.Equal(t, 0, w.Queued(1<<60))

@@ -52,7 +52,7 @@ func newSystem(t testing.TB) *system {
 	t.Helper()
 	s := &system{TB: t, log: proc.Logger(t), clock: proc.NewClock(t)}
 	s.store, s.database = dbtest.Fresh(t)
-	s.writer = db.NewWriter(s.store, dbtest.Patient)
+	s.writer = db.NewWriter(s.store, dbtest.WriterOptions)
 	t.Cleanup(s.writer.Close)
 	address := temporalAddress(t)
 	s.namespace = proc.Namespace(t, address)

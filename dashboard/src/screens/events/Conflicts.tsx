@@ -17,7 +17,7 @@ import { List } from "../../values/List";
 import { cell } from "../../values/Table";
 import { EventTabs } from "./EventTabs";
 
-const columns = [{ title: "Idempotency key" }, { title: "" }, { title: "Customer" }, { title: "Event type" }, { title: "Properties" }, { title: "Value", number: true }, { title: "Sent", number: true }];
+const columns = [{ title: "Idempotency key" }, { title: "State" }, { title: "Customer" }, { title: "Event type" }, { title: "Properties" }, { title: "Value", number: true }, { title: "Sent", number: true }];
 
 /** Events that were accepted and not counted, each above the event that was stored under its key, once that is searched. */
 export function Conflicts() {
@@ -82,7 +82,7 @@ function Pair({ conflict }: { conflict: Schema<"EventConflict"> }) {
             ) : stored === null ? (
               "The event is not kept any longer."
             ) : (
-              <Button variant="default" size="compact-sm" loading={searched} aria-label={`Find the event that was stored under ${key}`} onClick={() => setSearched(true)}>
+              <Button variant="default" size="compact-sm" loading={searched} aria-label={`Find it: the event that was stored under ${key}`} onClick={() => setSearched(true)}>
                 Find it
               </Button>
             )}

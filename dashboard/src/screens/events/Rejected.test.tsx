@@ -42,7 +42,7 @@ test("a conflict stands above the event that was stored under its key, and is di
   open("/events/conflicts");
   await screen.findByText("bob");
   expect(asked.some(({ name }) => name === "GET /v1/events")).toBe(false);
-  press("Find the event that was stored under order-7");
+  press("Find it: the event that was stored under order-7");
   const rows = () => screen.getAllByRole("row").map(({ textContent }) => textContent ?? "");
   await waitFor(() => expect(rows().some((row) => row.includes("acme"))).toBe(true));
   expect(rows().findIndex((row) => row.includes("bob"))).toBeLessThan(rows().findIndex((row) => row.includes("acme")));

@@ -164,6 +164,9 @@ func (s *server) recentUnrated(ctx context.Context) []db.UnratedTotal {
 		return kept.totals
 	}
 	totals, err := s.Store.Unrated.Totals(ctx, tenant.ID, UnratedMonths{unratedMonths}.since(now, tenant.Location()), now)
+	if ctx.Err() != nil {
+		return nil // nobody waits for the answer
+	}
 	if err != nil {
 		s.Log.WarnContext(ctx, "compute unrated usage", "tenant", tenant.ID, "error", err)
 		totals = []db.UnratedTotal{{Reason: billing.UnratedUnknown, Since: now}}

@@ -1,0 +1,38 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// TestARequestThatIsCancelledLeavesNoUnratedTotals to the next one, and a failure does for a
+// minute.
+func TestARequestThatIsCancelledLeavesNoUnratedTotals(t *testing.T) {
+	t.Parallel()
+	store, _ := dbtest.Fresh(t)
+	c := new(clock)
+	kept, err := lru.New[metering.TenantID, keptUnrated](1)
+	require.NoError(t, err)
+	s := &server{Deps: Deps{Store: store, Now: c.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}, lastUnrated: kept}
+	ctx := context.WithValue(t.Context(), exchangeKey{}, &exchange{principal: Principal{Tenant: dbtest.Tenant(t, store)}})
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	require.Empty(t, s.recentUnrated(cancelled))
+	require.Empty(t, s.recentUnrated(ctx))
+	store.Close()
+	c.advance(unratedKept - time.Second)
+	require.Empty(t, s.recentUnrated(ctx), "what is kept")
+	c.advance(time.Second)
+	failed := s.recentUnrated(ctx)
+	require.Len(t, failed, 1)
+	require.Equal(t, billing.UnratedUnknown, failed[0].Reason)
+}

@@ -31,10 +31,10 @@ func (s *server) archives() {
 		"It is in lists again. Doing so again changes nothing."), s.archiveCustomer(false))
 	huma.Register(s.api, post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
 		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If "+
-			"usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.archiveMeter)
+			"usage of the meter is charged in a begun billing period, "+howToConfirm), s.archiveMeter)
 	huma.Register(s.api, post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
 		"It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing "+
-			"period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.unarchiveMeter)
+			"period, "+howToConfirm), s.unarchiveMeter)
 	huma.Register(s.api, post("archive-product", "/v1/products/{slug}/archive", PricingWrite, "Archive a plan",
 		"Lists leave it out. Who has it keeps it; nobody gets it anew."), s.archiveProduct(true))
 	huma.Register(s.api, post("unarchive-product", "/v1/products/{slug}/unarchive", PricingWrite, "Unarchive a plan",

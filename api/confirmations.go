@@ -15,6 +15,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
+// howToConfirm ends the description of each write that can need a confirmation.
+const howToConfirm = "it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."
+
 // Confirm is in the body of each write that can change the charges of begun billing periods.
 type Confirm struct {
 	Token string `json:"confirm,omitempty" maxLength:"64" doc:"confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way"`

@@ -186,15 +186,14 @@ func (s *server) routes() {
 		"With how far the counting of its past has come, while it is backfilling."), s.getMeter)
 	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
 		"Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. "+
-			"Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set "+
-			"to confirmation.token to apply it."), s.updateMeter)
+			"Closed periods keep what they came to. If it changes the charge of a begun billing period, "+howToConfirm), s.updateMeter)
 	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",
 		"Of the meters that have one of their own, or in a plan, by id, archived ones too."), s.listPricing)
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices",
 		"The price that holds now and all versions: past, present and scheduled ones."), s.getPricing)
 	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",
 		"A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. "+
-			"If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.setPricing)
+			"If it changes the charge of a begun billing period, "+howToConfirm), s.setPricing)
 	huma.Register(s.api, post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview what a price would change",
 		"Nothing is set. It takes the body that sets a price."), s.previewPricing)
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's price that has not begun",
@@ -217,7 +216,7 @@ func (s *server) routes() {
 		"The plan that charges the current billing period, and every assignment in the order in which they hold."), s.getCustomerProduct)
 	huma.Register(s.api, put("assign-product", "/v1/customers/{external_id}/product", PricingWrite, "Assign a plan to a customer",
 		"From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. "+
-			"If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.assignProduct)
+			"If it changes the charge of a begun billing period, "+howToConfirm), s.assignProduct)
 
 	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event",
 		"What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.")), s.ingestEvent)
@@ -390,7 +389,7 @@ func (s *server) routes() {
 		"Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected."), s.getTenant)
 	huma.Register(s.api, patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings",
 		"What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun "+
-			"billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."), s.updateTenant)
+			"billing period, "+howToConfirm), s.updateTenant)
 	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members",
 		"In the order in which they joined."), s.listMembers)
 	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite somebody to become a member",

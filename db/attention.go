@@ -270,10 +270,11 @@ const causesShown = 20
 // tenant's unrated usage, which its caller has read.
 func (s Attention) List(ctx context.Context, tenant metering.TenantID, f AttentionFilter, unrated []UnratedTotal, now time.Time, limit int) (l AttentionList, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		if err := l.count(ctx, tx, attentionArgs(tenant, unrated, now)); err != nil {
+		args := attentionArgs(tenant, unrated, now)
+		if err := l.count(ctx, tx, args); err != nil {
 			return err
 		}
-		l.Items, err = attentionPage(ctx, tx, attentionArgs(tenant, unrated, now), f, limit)
+		l.Items, err = attentionPage(ctx, tx, args, f, limit)
 		return err
 	})
 	if err != nil {

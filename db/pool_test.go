@@ -3,7 +3,6 @@ package db_test
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 	"testing"
 
@@ -69,13 +68,7 @@ func TestTheConnectionsThatTenantsShareAreOpenBeforeTheyAreNeeded(t *testing.T) 
 	defer watching.Close(context.Background())
 	const most = 6
 	named := func(name string) string {
-		u, err := url.Parse(address)
-		require.NoError(t, err)
-		query := u.Query()
-		query.Set("application_name", name)
-		query.Set("pool_max_conns", fmt.Sprint(most))
-		u.RawQuery = query.Encode()
-		return u.String()
+		return dbtest.With(t, dbtest.With(t, address, "application_name", name), "pool_max_conns", fmt.Sprint(most))
 	}
 	awaitOpen := func(name string, want int) {
 		dbtest.Eventually(t, func() error {

@@ -118,7 +118,7 @@ func TestACustomerLinkedInMidPeriodIsBilledFromItsSubscriptionOn(t *testing.T) {
 		}},
 	}))
 	s.link("cus_new")
-	sync := s.synced()
+	sync := s.counted(s.request())
 	require.Equal(t, []string{"delta meter_delta 5/5 counted"}, linesOf(sync))
 	require.Equal(t, "5", s.fake.Quantity("si_new").String())
 	require.True(t, sync.Lines[0].Period.Start.Equal(now.Add(-time.Hour).Truncate(time.Second)))

@@ -94,13 +94,13 @@ func TestAnAccountWithoutDecimalsSaysSoUntilTheMeterHasNone(t *testing.T) {
 	s.work()
 	s.useOf("record", "1.2345")
 	s.useOf("delta", "1.2345")
-	refused := s.await(s.request())
+	refused := s.counted(s.request())
 	require.Equal(t, metering.SyncFailed, refused.Status)
 	require.Equal(t, "Stripe refused a value with decimals with 400; if it takes whole units of this account, "+
 		"set the meter's usage_scale to 0, else see its log", refused.Error)
 	require.Equal(t, []string{"record usage_record 1/1 counted", "delta meter_delta 1.234/1.234 rejected"}, linesOf(refused))
 
 	s.decimals(0, "delta")
-	require.Equal(t, []string{"record usage_record 1/1 counted", "delta meter_delta 1/1 counted"}, linesOf(s.synced()))
+	require.Equal(t, []string{"record usage_record 1/1 counted", "delta meter_delta 1/1 counted"}, linesOf(s.counted(s.request())))
 	require.Equal(t, "1", s.quantity("delta"))
 }

@@ -71,7 +71,7 @@ func TestWhateverStripeAnswersItsTotalIsOurs(t *testing.T) {
 		t.Logf("%+v", b)
 		requireBilled(t, s.fake, billing.Units(want, 0).String())
 	}
-	for _, l := range s.synced().Lines {
+	for _, l := range s.counted(s.request()).Lines {
 		require.Equal(t, "counted", l.State, l.MeterSlug)
 	}
 }
@@ -146,7 +146,7 @@ func TestWhatIsUncertainForADayIsLookedForAndNotSentAgain(t *testing.T) {
 				update billing_reports set first_sent_at = first_sent_at - interval '25 hours', lease_until = null where tenant_id = $1`, s.tenant)
 			require.NoError(t, err)
 			s.work()
-			require.Equal(t, []string{c.line}, linesOf(s.await(id)))
+			require.Equal(t, []string{c.line}, linesOf(s.counted(id)))
 			require.Equal(t, c.quantity, s.quantity("delta"))
 		})
 	}

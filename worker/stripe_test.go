@@ -137,7 +137,7 @@ func TestASyncReportsEachMeterToStripeInItsOwnWay(t *testing.T) {
 	for _, meter := range []string{"record", "delta", "window", "last", "count"} {
 		s.useOf(meter, "40.4")
 	}
-	sync := s.synced()
+	sync := s.counted(s.request())
 	require.Equal(t, []string{
 		"record usage_record 40/40 counted", "delta meter_delta 40/40 counted",
 		"window meter_window 40/40 counted", "last meter_last 40/40 counted",
@@ -153,7 +153,7 @@ func TestASyncReportsEachMeterToStripeInItsOwnWay(t *testing.T) {
 	require.Equal(t, []string{
 		"record usage_record 41/41 counted", "delta meter_delta 1/41 counted",
 		"window meter_window 41/41 counted", "last meter_last 41/41 counted",
-	}, linesOf(s.synced()))
+	}, linesOf(s.counted(s.request())))
 	for _, item := range []string{"record", "delta", "window", "last"} {
 		require.Equal(t, "41", s.quantity(item), item)
 	}
@@ -259,7 +259,7 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	s.subscribeUntil(end, "delta")
 	s.work()
 	s.useOf("delta", "12.25")
-	sync := s.synced()
+	sync := s.counted(s.request())
 	require.Equal(t, []string{"delta meter_delta 12/12 counted"}, linesOf(sync))
 	require.True(t, sync.Lines[0].Period.End.Equal(end), "the period is the subscription's")
 

@@ -42,12 +42,12 @@ func TestAThirdProviderIsAFolderAndALine(t *testing.T) {
 	_, _, err = s.store.Customers.Upsert(t.Context(), s.tenant, metering.Operator,
 		s.customer.ExternalID, db.CustomerChange{Link: true, BillingProviderID: &named}, time.Now())
 	require.NoError(t, err)
-	require.Equal(t, []string{"api-calls sum 1.25/1.25 counted"}, linesOf(s.await(s.request())))
+	require.Equal(t, []string{"api-calls sum 1.25/1.25 counted"}, linesOf(s.counted(s.request())))
 	require.Equal(t, "1.25", far.Total(named, s.meter.Slug).String())
 
 	far.Lose(1)
 	s.use("0.0004")
-	require.Equal(t, []string{"api-calls sum 0.001/1.251 counted"}, linesOf(s.await(s.request())), "1.2508 are 1.251")
+	require.Equal(t, []string{"api-calls sum 0.001/1.251 counted"}, linesOf(s.counted(s.request())), "1.2508 are 1.251")
 	require.Equal(t, "1.251", far.Total(named, s.meter.Slug).String(), "it was sent twice and counted once")
 	require.Equal(t, 2, far.Reports())
 

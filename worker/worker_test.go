@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"google.golang.org/grpc"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
@@ -171,6 +173,25 @@ func (s *system) await(id uuid.UUID) metering.Sync {
 	dbtest.Eventually(s, func() (err error) {
 		if sync, err = s.store.Syncs.Get(s.Context(), s.tenant, id); err == nil && !sync.Status.Done() {
 			err = fmt.Errorf("the sync is %s", sync.Status)
+		}
+		return err
+	})
+	return sync
+}
+
+// counted awaits a sync, and asks for others until the provider's count was read of
+// whatever the first has sent: a pass that cannot read it leaves that to the next.
+func (s *system) counted(id uuid.UUID) metering.Sync {
+	s.Helper()
+	sync := s.await(id)
+	isAccepted := func(l metering.SyncLine) bool { return l.State == string(billing.Accepted) }
+	dbtest.Eventually(s, func() (err error) {
+		if !slices.ContainsFunc(sync.Lines, isAccepted) {
+			return nil
+		}
+		s.await(s.request())
+		if sync, err = s.store.Syncs.Get(s.Context(), s.tenant, id); err == nil {
+			err = fmt.Errorf("the lines are %v", linesOf(sync))
 		}
 		return err
 	})

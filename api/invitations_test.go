@@ -282,10 +282,32 @@ func TestAResetReachesOneTenantAndNeverTheOwner(t *testing.T) {
 
 	path := "/v1/tenant/members/" + owner.ID.String() + "/reset"
 	b.send(t, "POST", path, "").problem(t, 403, "forbidden")
-	require.Equal(t, 200, b.send(t, "POST", path, "", bearer(b.logIn(t, owner.Email).Token)).status)
+	signedIn := bearer(b.logIn(t, owner.Email).Token)
+	own := b.send(t, "POST", path, "", signedIn).invitation(t)
+	link := "/v1/tenant/invitations/" + own.Id
+	b.send(t, "POST", link+"/renew", "").problem(t, 403, "forbidden")
+	b.send(t, "DELETE", link, "").problem(t, 403, "forbidden")
+	require.Equal(t, 200, b.find(t, own.Token).status, "what was refused has changed nothing")
+	b.send(t, "POST", link+"/renew", "", signedIn).invitation(t)
+	require.Equal(t, 200, b.send(t, "DELETE", link, "", signedIn).status)
+
 	gone := b.send(t, "POST", "/v1/tenant/members/"+ada.ID.String()+"/reset", "").invitation(t)
 	require.Equal(t, 200, b.send(t, "DELETE", "/v1/tenant/members/"+ada.ID.String(), "").status)
 	b.accept(t, gone.Token, anotherPassword).problem(t, 404, "not_found")
+}
+
+func TestALinkEndsWhereItsMemberGetsAnotherRole(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
+	path := "/v1/tenant/members/" + ada.ID.String()
+	for _, change := range [][3]string{{"PATCH", "", `{"role":"admin"}`}, {"POST", "/make-owner", ""}} {
+		reset := b.send(t, "POST", path+"/reset", "").invitation(t)
+		require.Equal(t, 200, b.send(t, "PATCH", path, `{"name":"Ada"}`).status)
+		require.Equal(t, 200, b.find(t, reset.Token).status, "a name gives nothing")
+		require.Equal(t, 200, b.send(t, change[0], path+change[1], change[2]).status)
+		b.accept(t, reset.Token, anotherPassword).problem(t, 404, "not_found")
+	}
 }
 
 func TestOneTokenMakesOneMemberHoweverManyUseItAtOnce(t *testing.T) {

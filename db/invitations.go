@@ -63,14 +63,39 @@ func (s Invitations) OfMember(ctx context.Context, tenant metering.TenantID, act
 		if err != nil {
 			return err
 		}
-		if m.Role == metering.RoleOwner && actor != metering.Operator && actor != metering.Actor(member.String()) {
-			return metering.Errorf(metering.CodeForbidden, "only the owner, or whoever runs the odometer command, makes a link with which one signs in as the owner")
-		}
 		i := metering.Invitation{MemberID: &m.ID, Email: m.Email, Name: m.Name, Role: m.Role, LastFour: lastFour}
+		if err := mayHandle(actor, i); err != nil {
+			return err
+		}
 		created, err = invite(ctx, tx, tenant, actor, i, tokenHash, now)
 		return err
 	})
 	return created, err
+}
+
+// mayHandle is the rule for whoever makes, renews or revokes a link: one with which
+// somebody signs in as the owner is the owner's alone, and the operator's.
+func mayHandle(actor metering.Actor, i metering.Invitation) error {
+	if i.MemberID == nil || i.Role != metering.RoleOwner || actor == metering.Operator || actor == metering.Actor(i.MemberID.String()) {
+		return nil
+	}
+	return metering.Errorf(metering.CodeForbidden, "a link with which one signs in as the owner is made, renewed and revoked by the owner alone, or by whoever runs the odometer command")
+}
+
+// endResets ends the pending links of a member who gets another role: whoever made them
+// was allowed to give the former one.
+func endResets(ctx context.Context, tx pgx.Tx, m metering.Member, role metering.Role) error {
+	if role == m.Role {
+		return nil
+	}
+	_, err := tx.Exec(ctx, `
+		update invitations
+		set revoked_at = now()
+		where tenant_id = $1
+		  and member_id = $2
+		  and accepted_at is null
+		  and revoked_at is null`, m.TenantID, m.ID)
+	return err
 }
 
 func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, i metering.Invitation, tokenHash []byte, now time.Time) (created metering.Invitation, err error) {
@@ -155,6 +180,9 @@ func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor 
 		if err != nil {
 			return orNoInvitation(err)
 		}
+		if err := mayHandle(actor, renewed); err != nil {
+			return err
+		}
 		return auditChange(ctx, tx, tenant, actor, "invitation.renew", id.String(), nil, told{"token": secret(true), "expires_at": renewed.ExpiresAt.UTC()})
 	})
 	return renewed, err
@@ -163,13 +191,17 @@ func (s Invitations) Renew(ctx context.Context, tenant metering.TenantID, actor 
 // Revoke ends a pending invitation from the moment it returns.
 func (s Invitations) Revoke(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.InvitationID, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, `update invitations i set revoked_at = $3 where i.tenant_id = $1 and i.id = $2 and `+isPending+`$3`,
-			tenant, id, metering.Instant(now))
+		var revoked metering.Invitation
+		err := tx.QueryRow(ctx, `
+			update invitations i
+			set revoked_at = $3
+			where i.tenant_id = $1 and i.id = $2 and `+isPending+`$3
+			returning `+invitationColumns, tenant, id, metering.Instant(now)).Scan(invitationFields(&revoked)...)
 		if err != nil {
-			return err
+			return orNoInvitation(err)
 		}
-		if tag.RowsAffected() == 0 {
-			return errNoInvitation
+		if err := mayHandle(actor, revoked); err != nil {
+			return err
 		}
 		return auditChange(ctx, tx, tenant, actor, "invitation.revoke", id.String(), told{"revoked": false}, told{"revoked": true})
 	})

@@ -109,6 +109,11 @@ func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor met
 		if change.Role != nil && *change.Role != m.Role && (m.Role == metering.RoleOwner || *change.Role == metering.RoleOwner) {
 			return metering.Errorf(metering.CodeConflict, "ownership changes only by make-owner")
 		}
+		if change.Role != nil {
+			if err := endResets(ctx, tx, m, *change.Role); err != nil {
+				return err
+			}
+		}
 		err = tx.QueryRow(ctx, `
 			update members m
 			set name = coalesce($3, m.name), role = coalesce($4, m.role)
@@ -189,6 +194,9 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 		}
 		former, err := lockMember(ctx, tx, tenant, id)
 		if err != nil {
+			return err
+		}
+		if err := endResets(ctx, tx, former, metering.RoleOwner); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `

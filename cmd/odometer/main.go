@@ -25,6 +25,8 @@ const usage = `odometer meters usage and syncs it to billing providers.
   odometer rotate-secrets   seal every secret under the first of the encryption keys
   odometer audit verify     find out whether audit logs are as they were written
   odometer openapi          print the OpenAPI document
+  odometer ready URL        ask /readyz of the API or worker at URL; succeed if it is ready
+  odometer console          do nothing until it is stopped: a container for the commands above
   odometer version          print what this binary was built from
 
 Environment:
@@ -85,6 +87,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 		return printVersion(out)
 	case is(args, "openapi"):
 		return printDocument(out, args[1:])
+	case len(args) >= 1 && args[0] == "ready":
+		return ready(ctx, args[1:], out)
+	case is(args, "console"):
+		<-ctx.Done()
+		return nil
 	case len(args) >= 2 && args[0] == "audit" && args[1] == "verify":
 		return verifyAudit(ctx, env, args[2:], out)
 	case len(args) >= 2 && args[0] == "temporal" && args[1] == "prepare":

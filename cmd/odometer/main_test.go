@@ -2,10 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"flag"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -60,6 +64,41 @@ func TestTheVersionIsWhatTheBinaryWasBuiltFrom(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), []string{"version"}, nothing, nil, &out))
 	require.Regexp(t, `^odometer (\(devel\)|v\d+\.\d+\.\d+\S*)(, commit [0-9a-f]{40})?, go1\.\d+\S*\n$`, out.String())
+}
+
+func TestReadyFailsUnlessTheProcessSaysThatItIs(t *testing.T) {
+	t.Parallel()
+	var status atomic.Int32
+	routes := http.NewServeMux()
+	routes.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(int(status.Load()))
+		_, _ = io.WriteString(w, "its answer")
+	})
+	process := httptest.NewServer(routes)
+	defer process.Close()
+	var out bytes.Buffer
+	status.Store(http.StatusOK)
+	require.NoError(t, run(t.Context(), []string{"ready", process.URL}, nothing, nil, &out))
+	require.Equal(t, "its answer", out.String())
+	status.Store(http.StatusServiceUnavailable)
+	require.ErrorContains(t, run(t.Context(), []string{"ready", process.URL}, nothing, nil, io.Discard), "/readyz answers 503")
+	process.Close()
+	require.Error(t, run(t.Context(), []string{"ready", process.URL}, nothing, nil, io.Discard))
+	require.ErrorContains(t, run(t.Context(), []string{"ready"}, nothing, nil, io.Discard), "odometer ready http://127.0.0.1:8080")
+}
+
+func TestAConsoleWaitsUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- run(ctx, []string{"console"}, nothing, nil, nil) }()
+	select {
+	case err := <-ended:
+		t.Fatalf("it has ended by itself: %v", err)
+	default:
+	}
+	stop()
+	require.NoError(t, <-ended)
 }
 
 func TestMigrateSaysWhatToDoWithAFormerSchema(t *testing.T) {

@@ -23,11 +23,12 @@ const orders = "ATTACKERS_ORDERS"
 type attackers struct {
 	Target target        `json:"target"`
 	Pause  time.Duration `json:"pause"` // between an attacker's attempts
+	Name   string        `json:"name"`  // of the one attack that they make; "": they make all
 }
 
-// attack begins every attack; end ends them, waits for that, and returns how many attempts there were.
-func (d *drill) attack(pause time.Duration) (end func() (attempts int)) {
-	text, err := json.Marshal(attackers{Target: d.target, Pause: pause})
+// attack begins the attack of a name, or with "" all; end ends them, waits for that, and returns how many attempts there were.
+func (d *drill) attack(name string, pause time.Duration) (end func() (attempts int)) {
+	text, err := json.Marshal(attackers{Target: d.target, Pause: pause, Name: name})
 	require.NoError(d, err)
 	program, err := os.Executable()
 	require.NoError(d, err)
@@ -76,6 +77,9 @@ func (a attackers) run(ctx context.Context) (attempts int64) {
 	var running sync.WaitGroup
 	var made atomic.Int64
 	for _, kind := range attacks {
+		if a.Name != "" && a.Name != kind.name {
+			continue
+		}
 		for n := range kind.times {
 			running.Go(func() {
 				for wait(ctx, a.Pause) {

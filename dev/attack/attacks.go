@@ -13,6 +13,7 @@ import (
 
 // attacker does something over and over until ctx ends.
 type attacker struct {
+	name  string
 	times int // side by side
 	again func(ctx context.Context, g target, n int)
 }
@@ -22,52 +23,52 @@ const (
 	hold        = 5 * time.Second       // for which a socket is kept as it is
 )
 
-// attacks are what was found to stop others, all of it at once.
+// attacks are what was found to stop others. Each is made by itself, and all are made at once.
 var attacks = []attacker{
 	// A stranger.
-	{8, func(ctx context.Context, g target, n int) {
+	{"a stranger's batches that stop before they begin", 8, func(ctx context.Context, g target, n int) {
 		g.stall(ctx, strangerAddress, "POST /v1/events/batch", forged(g.OurID)+"Content-Length: 8388608\r\n", "")
 	}},
-	{16, func(ctx context.Context, g target, n int) {
+	{"a stranger's bodies that stop before their end", 16, func(ctx context.Context, g target, n int) {
 		g.stall(ctx, strangerAddress, "POST /v1/customers", forged(g.OurID)+"Content-Length: 1048576\r\n", strings.Repeat(" ", 1<<20-1))
 	}},
-	{4, func(ctx context.Context, g target, _ int) {
+	{"a stranger's headers without an end", 4, func(ctx context.Context, g target, _ int) {
 		g.stall(ctx, strangerAddress, "GET /openapi.json", "", "")
 	}},
-	{4, func(ctx context.Context, g target, _ int) {
+	{"a stranger's guesses of a password", 4, func(ctx context.Context, g target, _ int) {
 		body := fmt.Sprintf(`{"email":%q,"password":"not the password","tenant_id":%q}`, g.Email, g.OurID)
 		g.try(ctx, tenant{Address: strangerAddress}, "POST", "/v1/auth/login", body)
 	}},
-	{4, func(ctx context.Context, g target, _ int) {
+	{"a stranger's guesses of a key", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, tenant{Address: strangerAddress, Key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
 	}},
 	// Another tenant.
-	{4, func(ctx context.Context, g target, _ int) {
+	{"batches in chunks that stop", 4, func(ctx context.Context, g target, _ int) {
 		chunk := fmt.Sprintf("%x\r\n%s\r\n", 3<<20, strings.Repeat(" ", 3<<20))
 		g.stall(ctx, theirAddress, "POST /v1/events/batch", "Authorization: Bearer "+g.Ingest+"\r\nTransfer-Encoding: chunked\r\n", chunk)
 	}},
-	{40, func(ctx context.Context, g target, n int) {
+	{"definitions of a meter", 40, func(ctx context.Context, g target, n int) {
 		g.try(ctx, g.Theirs, "PATCH", "/v1/meters/calls", fmt.Sprintf(`{"group_by":["p%d"]}`, n%7))
 	}},
-	{8, func(ctx context.Context, g target, _ int) {
+	{"batches of 1,000 events", 8, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "POST", "/v1/events/batch", `{"events":[`+strings.Repeat(event+",", 999)+event+`]}`)
 	}},
-	{4, func(ctx context.Context, g target, _ int) {
+	{"summaries of usage", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "GET", "/v1/usage/summary?customer=acme", "")
 	}},
-	{14, func(ctx context.Context, g target, _ int) {
+	{"exports that nobody reads", 14, func(ctx context.Context, g target, _ int) {
 		g.stall(ctx, theirAddress, "GET /v1/usage/export?customer=acme", "Authorization: Bearer "+g.Theirs.Key+"\r\n", "")
 	}},
-	{10, func(ctx context.Context, g target, _ int) {
+	{"lists that nobody reads", 10, func(ctx context.Context, g target, _ int) {
 		g.stall(ctx, theirAddress, "GET /v1/customers?page_size=1000", "Authorization: Bearer "+g.Theirs.Key+"\r\n", "")
 	}},
-	{4, func(ctx context.Context, g target, n int) {
+	{"invitations", 4, func(ctx context.Context, g target, n int) {
 		g.try(ctx, g.Theirs, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":"%d-%d@example.com","role":"viewer"}`, n, time.Now().UnixNano()))
 	}},
-	{4, func(ctx context.Context, g target, _ int) { // what is hashed here is hashed in the turn of its address
+	{"guesses of a password beside a tenant", 4, func(ctx context.Context, g target, _ int) { // what is hashed here is hashed in the turn of its address
 		g.try(ctx, g.Theirs, "POST", "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":"not the password"}`, g.Email))
 	}},
-	{4, func(ctx context.Context, g target, _ int) {
+	{"tests of a webhook", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
 	}},
 }

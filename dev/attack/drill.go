@@ -62,6 +62,7 @@ type drill struct {
 	target
 
 	api    *proc.Process
+	worker *proc.Process
 	ours   tenant
 	secret string // ours, to sign with
 }
@@ -79,8 +80,7 @@ func newDrill(t testing.TB) *drill {
 	d.ours.ID, d.ours.Key = system.Tenant(t)
 	d.Theirs.ID, d.Theirs.Key = system.LimitedTenant(t, 1000)
 	d.ours.Address, d.Theirs.Address = ourAddress, theirAddress
-	system.Worker(t).Stop(t) // it has prepared the namespace, as that of a deployment is
-	d.api = system.API(t)
+	d.worker, d.api = system.Worker(t), system.API(t)
 	d.URL, d.Address, d.OurID = d.api.URL, d.api.Address, d.ours.ID
 	for _, who := range []tenant{d.ours, d.Theirs} {
 		d.must(who, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count"}`)
@@ -112,6 +112,23 @@ func (d *drill) fill(database string) {
 		where 'ten_' || t.id = $1`} {
 		_, err := conn.Exec(d.Context(), statement, d.Theirs.ID)
 		require.NoError(d, err)
+	}
+}
+
+// What the processes may need under attack, in bytes of RSS.
+const (
+	mostOfAPI    = 150 << 20
+	mostOfWorker = 256 << 20
+)
+
+// requireMemory says how much memory the processes have needed at most, which is an
+// error where that is too much.
+func (d *drill) requireMemory() {
+	_, api := d.api.Memory(d)
+	_, worker := d.worker.Memory(d)
+	fmt.Printf("RSS at most: api %d MiB, worker %d MiB\n", api>>20, worker>>20)
+	if api > mostOfAPI || worker > mostOfWorker {
+		d.Errorf("api may need %d MiB and worker %d MiB", mostOfAPI>>20, mostOfWorker>>20)
 	}
 }
 

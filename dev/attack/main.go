@@ -1,8 +1,8 @@
 // Command attack measures what a well-behaved tenant notices of everything that
-// strangers and another tenant can think of: processes of its own on loopback,
-// ROUNDS rounds of SECONDS seconds alone and as many under attack. It ends with 1
-// where the tenant's requests fail or take much longer than alone, or where the
-// API needs more memory than it may.
+// strangers and another tenant can think of: processes of its own on loopback, each
+// attack by itself for EACH seconds, and then ROUNDS rounds of SECONDS seconds alone and
+// as many under all attacks at once. It ends with 1 where the tenant's requests fail or
+// take much longer than alone, or where a process needs more memory than it may.
 package main
 
 import (
@@ -23,15 +23,19 @@ import (
 const (
 	timesAlone = 5
 	fastEnough = 50 * time.Millisecond
-	mostMemory = 150 << 20
 )
 
 func main() {
 	attackIfOrdered()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	rounds, seconds := number("ROUNDS", 5), number("SECONDS", 60)
-	err := proc.Run(ctx, func(t testing.TB) { measure(t, rounds, time.Duration(seconds)*time.Second) })
+	each, rounds, seconds := number("EACH", 10), number("ROUNDS", 5), number("SECONDS", 60)
+	err := proc.Run(ctx, func(t testing.TB) {
+		d := newDrill(t)
+		d.measureEach(time.Duration(each) * time.Second)
+		d.measureAll(rounds, time.Duration(seconds)*time.Second)
+		d.requireMemory()
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "attack:", err)
 		os.Exit(1)
@@ -46,28 +50,51 @@ func number(name string, absent int) int {
 	return n
 }
 
-func measure(t testing.TB, rounds int, lasts time.Duration) {
-	d := newDrill(t)
+// measureEach makes one attack after the other.
+func (d *drill) measureEach(lasts time.Duration) {
+	alone := d.watch(lasts)
+	fmt.Printf("%-50s p99 %s\n", "alone", shown(alone.p99()))
+	for _, kind := range attacks {
+		end := d.attack(kind.name, atFullSpeed)
+		saw := d.watch(lasts)
+		attempts := end()
+		api, _ := d.api.Memory(d)
+		worker, _ := d.worker.Memory(d)
+		fmt.Printf("%-50s p99 %s, %d failed, %.0f attempts a second; RSS of api %d MiB, of worker %d MiB\n",
+			kind.name, shown(saw.p99()), len(saw.failed), float64(attempts)/lasts.Seconds(), api>>20, worker>>20)
+		d.requireAnswers(kind.name, saw)
+		d.requireFast(kind.name, alone.p99(), saw.p99())
+	}
+}
+
+// measureAll makes all attacks at once.
+func (d *drill) measureAll(rounds int, lasts time.Duration) {
 	var alone, attacked []time.Duration
 	for round := range rounds {
 		calm := d.watch(lasts)
-		end := d.attack(atFullSpeed)
+		end := d.attack("", atFullSpeed)
 		busy := d.watch(lasts)
 		attempts := end()
 		alone, attacked = append(alone, calm.p99()), append(attacked, busy.p99())
-		fmt.Printf("round %d: p99 alone %s, under attack %s, %d requests, %d failed, %.0f attempts a second\n",
+		fmt.Printf("round %d: p99 alone %s, under all attacks %s, %d requests, %d failed, %.0f attempts a second\n",
 			round+1, shown(calm.p99()), shown(busy.p99()), len(calm.took)+len(busy.took), len(calm.failed)+len(busy.failed), float64(attempts)/lasts.Seconds())
-		for _, failure := range slices.Concat(calm.failed, busy.failed, calm.slow, busy.slow) {
-			t.Errorf("round %d: %s", round+1, failure)
+		d.requireAnswers(fmt.Sprintf("round %d", round+1), calm, busy)
+	}
+	fmt.Printf("median p99 alone %s, under all attacks %s\n", shown(median(alone)), shown(median(attacked)))
+	d.requireFast("all at once", median(alone), median(attacked))
+}
+
+func (d *drill) requireAnswers(under string, all ...*seen) {
+	for _, s := range all {
+		for _, failure := range slices.Concat(s.failed, s.slow) {
+			d.Errorf("%s: %s", under, failure)
 		}
 	}
-	_, peak := d.api.Memory(t)
-	fmt.Printf("median p99 alone %s, under attack %s; RSS of api at most %d MiB\n", shown(median(alone)), shown(median(attacked)), peak>>20)
-	if most := max(timesAlone*median(alone), fastEnough); median(attacked) > most {
-		t.Errorf("the median p99 under attack is above %s", shown(most))
-	}
-	if peak > mostMemory {
-		t.Errorf("the RSS of api was above %d MiB", mostMemory>>20)
+}
+
+func (d *drill) requireFast(under string, alone, attacked time.Duration) {
+	if most := max(timesAlone*alone, fastEnough); attacked > most {
+		d.Errorf("%s: the p99 is above %s", under, shown(most))
 	}
 }
 

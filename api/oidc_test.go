@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -517,4 +519,45 @@ func TestAnIssuersSecretIsSealedAndAnIssuerThatIsAwayIsUnavailable(t *testing.T)
 	require.NotContains(t, shown, op.ClientSecret)
 	require.NoError(t, op.Shutdown())
 	b.send(t, "GET", "/v1/auth/oidc/"+b.tenant.ID.String()+"/login", "").problem(t, 503, "unavailable")
+}
+
+func TestAnIssuerThatNeverAnswersLeavesRoomForOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	held, released := make(chan struct{}), make(chan struct{})
+	var silent atomic.Bool
+	var asked atomic.Int32
+	issuer := claimingIssuer(t, func(i string) string {
+		if silent.Load() {
+			asked.Add(1)
+			held <- struct{}{}
+			<-released
+		}
+		return discovery(i, i, i, i)
+	})
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/tenant/oidc", fmt.Sprintf(`{"issuer":%q,"client_id":"x"}`, issuer)).status)
+	silent.Store(true)
+	other, op := b.beside(t), newIssuer(t)
+	other.saveIssuer(t, op)
+
+	login := func(b *bundle) string { return b.url + "/v1/auth/oidc/" + b.tenant.ID.String() + "/login" }
+	var waiting sync.WaitGroup
+	for range 16 {
+		waiting.Go(func() {
+			if response, err := http.Get(login(b)); err == nil {
+				_ = response.Body.Close()
+			}
+		})
+		<-held
+	}
+	b.send(t, "GET", "/v1/auth/oidc/"+b.tenant.ID.String()+"/login", "").problem(t, 503, "unavailable")
+	require.EqualValues(t, 16, asked.Load(), "the issuer is not asked once more")
+	status, onTo := newBrowser(t).open(t, login(other))
+	require.Equal(t, 200, status)
+	require.Contains(t, onTo, op.AuthorizationEndpoint())
+
+	silent.Store(false)
+	close(released)
+	waiting.Wait()
+	require.Equal(t, 200, b.send(t, "GET", "/v1/auth/oidc/"+b.tenant.ID.String()+"/login", "").status)
 }

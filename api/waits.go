@@ -9,6 +9,7 @@ var (
 	processorWait     = 10 * time.Second       // for its turn to decode a body
 	largePageWait     = 10 * time.Second       // for its turn to hold a large page
 	credentialTimeout = 5 * time.Second        // for the database to find a credential
+	issuerTimeout     = 10 * time.Second       // for a tenant's OIDC issuer to answer
 	firstStartWait    = time.Second            // for the database to find where first billing periods begin
 	redisTimeout      = 250 * time.Millisecond // for Redis to count a request
 )

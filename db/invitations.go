@@ -90,7 +90,7 @@ func endResets(ctx context.Context, tx pgx.Tx, m metering.Member, role metering.
 	}
 	_, err := tx.Exec(ctx, `
 		update invitations
-		set revoked_at = now()
+		set revoked_at = coalesce(revoked_at, now())
 		where tenant_id = $1
 		  and member_id = $2
 		  and accepted_at is null

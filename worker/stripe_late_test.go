@@ -172,9 +172,19 @@ func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	s.clock.To(s, end.Add(time.Second))
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
-	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone
+	conn := s.connect()
+	_, err := conn.Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone
 	require.NoError(s, err)
 	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	dbtest.Eventually(t, func() error { // an attempt of before may still be under way
+		var leased int
+		err := conn.QueryRow(s.Context(), `
+			select count(*) from billing_reports where tenant_id = $1 and lease_until is not null`, s.tenant).Scan(&leased)
+		if err == nil && leased > 0 {
+			err = fmt.Errorf("a report is being sent")
+		}
+		return err
+	})
 	s.fake.Behave(stripetest.Behaviour{})
 	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))
 	require.Equal(t, metering.SyncSucceeded, s.await(waiting).Status)

@@ -14,6 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
@@ -211,7 +212,7 @@ func TestAProviderIsDeleted(t *testing.T) {
 
 func TestASyncAnswersWithItsRun(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setup(t).replica(t, func(d *api.Deps) { d.SyncWait = dbtest.Deadline })
 	b.provided(t)
 	go func() { // what a worker does
 		<-b.temporal.started

@@ -1,58 +1,184 @@
 package main_test
 
 import (
+	"fmt"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/providers/stripetest"
 )
+
+// block is a fenced block of a page. Mark is the comment before it: "run" for a shell block to
+// run, "file" for the content of a file. Without a mark, it shows what the block before it prints.
+type block struct{ Mark, Name, Text string }
+
+var fenced = regexp.MustCompile("(?s)(?:<!-- (file|run): (\\S+) -->\n)?```\\w+\n(.*?)```\n")
+
+// blocks returns the fenced blocks of a page that name a language.
+func blocks(t *testing.T, path string) (all []block) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, match := range fenced.FindAllSubmatch(text, -1) {
+		all = append(all, block{string(match[1]), string(match[2]), string(match[3])})
+	}
+	return all
+}
+
+// marked returns the blocks with a mark.
+func marked(all []block, mark string) (found []block) {
+	for _, b := range all {
+		if b.Mark == mark {
+			found = append(found, b)
+		}
+	}
+	return found
+}
+
+// runScript runs a script in a new folder with the files and returns its output.
+func runScript(t *testing.T, script string, files []block, env ...string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for _, file := range files {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, file.Name), []byte(file.Text), 0o600))
+	}
+	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", script)
+	command.Dir = folder
+	command.Env = append(os.Environ(), env...)
+	out, err := command.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+// clients returns a copy of the repository with the clients alone, so that installing one changes
+// nothing in the repository.
+func clients(t *testing.T) string {
+	t.Helper()
+	checkout := t.TempDir()
+	copied, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c",
+		`cd ../.. && git ls-files -coz --exclude-standard client | xargs -0 cp --parents -t "$1"`, "bash", checkout).CombinedOutput()
+	require.NoError(t, err, "%s", copied)
+	return checkout
+}
 
 // TestEachQuickstartEndsWithTheBill runs the blocks of docs/quickstart.md, each
 // language's for a tenant of its own.
 func TestEachQuickstartEndsWithTheBill(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs("../..")
-	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "docs/quickstart.md"))
-	require.NoError(t, err)
-	files := regexp.MustCompile("(?s)<!-- file: (\\S+) -->\n```\\w+\n(.*?)```\n").FindAllSubmatch(text, -1)
-	runs := regexp.MustCompile("(?s)<!-- run: (\\w+) -->\n```sh\n(.*?)```\n").FindAllSubmatch(text, -1)
+	all := blocks(t, "../../docs/quickstart.md")
+	files, runs := marked(all, "file"), marked(all, "run")
 	require.Len(t, files, 3)
 	require.Len(t, runs, 5)
-	shown := regexp.MustCompile("(?m)^```\\w+$").FindAll(text, -1)
-	require.Len(t, shown, len(files)+len(runs), "each block is run")
+	require.Len(t, all, len(files)+len(runs), "each block is run")
 
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
 	address := system.API(t).URL
-	checkout := t.TempDir() // what installing leaves behind is not left in this one
-	copied, err := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c",
-		`cd "$1" && git ls-files -coz --exclude-standard client | xargs -0 cp --parents -t "$2"`, "bash", root, checkout).CombinedOutput()
-	require.NoError(t, err, "%s", copied)
+	checkout := clients(t)
 	for _, run := range runs {
-		t.Run(string(run[1]), func(t *testing.T) {
+		t.Run(run.Name, func(t *testing.T) {
 			t.Parallel()
-			folder := t.TempDir()
-			for _, file := range files {
-				require.NoError(t, os.WriteFile(filepath.Join(folder, string(file[1])), file[2], 0o600))
-			}
 			_, key := system.Tenant(t)
-			command := exec.CommandContext(t.Context(), "bash", "-euc", string(run[2]))
-			command.Dir = folder
-			command.Env = append(os.Environ(), "ODOMETER_URL="+address, "ODOMETER_KEY="+key, "ODOMETER="+checkout, "GOFLAGS=-mod=mod")
-			said, err := command.CombinedOutput()
-			require.NoError(t, err, "%s", said)
-			require.Regexp(t, `total"?:? ?1250\b`, string(said))
-			require.Regexp(t, `amount"?:? ?30\b`, string(said))
-			if string(run[1]) == "strict" {
-				require.Contains(t, string(said), `did you mean \"value\"?`)
+			said := runScript(t, run.Text, files, "ODOMETER_URL="+address, "ODOMETER_KEY="+key, "ODOMETER="+checkout, "GOFLAGS=-mod=mod")
+			require.Regexp(t, `total"?:? ?1250\b`, said)
+			require.Regexp(t, `amount"?:? ?30\b`, said)
+			if run.Name == "strict" {
+				require.Contains(t, said, `did you mean \"value\"?`)
 			}
 		})
 	}
 }
+
+// TestEachGuidePrintsWhatItShows runs the blocks of each page of docs/guides in one shell, in
+// their order, for a tenant of the page's own. The blocks of the index come first: they
+// define the functions that the pages use.
+func TestEachGuidePrintsWhatItShows(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/guides/*.md")
+	require.NoError(t, err)
+	index := slices.IndexFunc(pages, func(path string) bool { return filepath.Base(path) == "README.md" })
+	require.GreaterOrEqual(t, index, 0)
+	setUp := blocks(t, pages[index])
+	require.NotEmpty(t, setUp)
+	pages = slices.Delete(pages, index, index+1)
+	require.NotEmpty(t, pages)
+
+	stripe := httptest.NewServer(stripetest.New(stripetest.Options{}))
+	t.Cleanup(stripe.Close)
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{
+		DatabaseURL: url, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS"), Env: []string{"STRIPE_API_BASE=" + stripe.URL},
+	})
+	api := system.API(t)
+	system.Worker(t)
+	checkout := clients(t)
+	for _, page := range pages {
+		t.Run(strings.TrimSuffix(filepath.Base(page), ".md"), func(t *testing.T) {
+			t.Parallel()
+			all := blocks(t, page)
+			require.NotEmpty(t, marked(all, "run"), "a guide has a block that runs")
+			text, err := os.ReadFile(page)
+			require.NoError(t, err)
+			require.Equal(t, 2*len(all), strings.Count(string(text), "```"), "each block is run, or shows what one prints")
+			_, port, _ := strings.Cut(proc.FreeAddress(t), ":")
+			_, key := system.Tenant(t)
+			all = append(slices.Clone(setUp), all...)
+			printed := runScript(t, guideScript(all), marked(all, "file"),
+				"ODOMETER_URL="+api.URL, "ODOMETER_KEY="+key, "STRIPE_URL="+stripe.URL, "PORT="+port, "ODOMETER="+checkout)
+			requireShown(t, all, printed)
+		})
+	}
+}
+
+// guideScript is the blocks that run, each with its place in front of its output.
+func guideScript(all []block) string {
+	var script strings.Builder
+	for i, b := range all {
+		if b.Mark == "run" {
+			fmt.Fprintf(&script, "echo '--- block %d'\n%s", i, b.Text)
+		}
+	}
+	return script.String()
+}
+
+// requireShown checks that each block without a mark is in the output of the block before it:
+// of its text, "…" stands for anything, and white space does not count. An error of the API is
+// an answer that a page shows.
+func requireShown(t *testing.T, all []block, printed string) {
+	t.Helper()
+	outputs := strings.Split(printed, "--- block ")[1:]
+	for i, b := range all {
+		if b.Mark != "run" {
+			continue
+		}
+		_, output, _ := strings.Cut(outputs[0], "\n")
+		outputs = outputs[1:]
+		var shown string
+		if i+1 < len(all) && all[i+1].Mark == "" {
+			shown = all[i+1].Text
+		}
+		var pattern strings.Builder
+		for piece := range strings.SplitSeq(shown, "…") {
+			if pattern.Len() > 0 {
+				pattern.WriteString(".*")
+			}
+			pattern.WriteString(regexp.QuoteMeta(withoutSpace(piece)))
+		}
+		require.Regexp(t, pattern.String(), withoutSpace(output), "the output of\n%s", b.Text)
+		if !strings.Contains(shown, `"code"`) {
+			require.NotContains(t, output, "/errors/", "the output of\n%s", b.Text)
+		}
+	}
+}
+
+func withoutSpace(text string) string { return strings.Join(strings.Fields(text), "") }

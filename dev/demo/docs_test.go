@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"image/png"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -25,6 +27,55 @@ func TestDocsPicturesAreThereAndSmall(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1280, config.Width, picture[1])
 	}
+}
+
+// TestEachLinkOfTheDocumentsResolves checks relative links, and anchors by GitHub's rule for headings.
+func TestEachLinkOfTheDocumentsResolves(t *testing.T) {
+	t.Parallel()
+	tracked, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-co", "--exclude-standard", "--", "*.md", ":!:*/testdata/*").Output()
+	require.NoError(t, err)
+	links := 0
+	for path := range strings.Lines(string(tracked)) {
+		path = strings.TrimSpace(path)
+		for _, link := range linked.FindAllStringSubmatch(code.ReplaceAllString(read(t, path), ""), -1) {
+			target, anchor, _ := strings.Cut(link[1], "#")
+			if strings.Contains(target, ":") {
+				continue // an address on the web
+			}
+			links++
+			to := path
+			if target != "" {
+				to = filepath.Join(filepath.Dir(path), target)
+				_, err := os.Stat(filepath.Join(root, to))
+				require.NoError(t, err, "%s links to %s", path, link[1])
+			}
+			if anchor != "" {
+				require.Contains(t, anchors(read(t, to)), anchor, "%s links to %s", path, link[1])
+			}
+		}
+	}
+	require.NotZero(t, links)
+}
+
+var (
+	linked  = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	code    = regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]*`")
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	dropped = regexp.MustCompile(`\]\([^)]*\)|[^\p{L}\p{N}_\- ]`) // the target of a link, and punctuation
+)
+
+// anchors returns the anchors of a page's headings. GitHub numbers those that are repeated.
+func anchors(page string) (all []string) {
+	seen := make(map[string]int)
+	for _, found := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+		anchor := strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(found[1]), ""), " ", "-")
+		if seen[anchor]++; seen[anchor] > 1 {
+			anchor = fmt.Sprintf("%s-%d", anchor, seen[anchor]-1)
+		}
+		all = append(all, anchor)
+	}
+	return all
 }
 
 // TestTheTemporalUIOfTheDocumentsAsksWhoItIs reads the nginx configuration of

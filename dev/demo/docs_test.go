@@ -57,6 +57,21 @@ func TestEachLinkOfTheDocumentsResolves(t *testing.T) {
 	require.NotZero(t, links)
 }
 
+func TestContributingNamesFilesAndTestsThatExist(t *testing.T) {
+	t.Parallel()
+	names := regexp.MustCompile("`((?:[\\w.-]+/)+[\\w.-]*|Test\\w+)`").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		if strings.HasPrefix(name[1], "Test") {
+			found, err := exec.CommandContext(t.Context(), "git", "-C", root, "grep", "-l", "--untracked", "func "+name[1]+"(").CombinedOutput()
+			require.NoError(t, err, "%s: %s", name[1], found)
+			continue
+		}
+		_, err := os.Stat(filepath.Join(root, name[1]))
+		require.NoError(t, err)
+	}
+}
+
 var (
 	linked  = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	code    = regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]*`")

@@ -77,6 +77,18 @@ type createMemberInput struct {
 	}
 }
 
+// invitationsOfTenant is how many invitations a tenant makes in a minute: each is a
+// message to up to metering.MaxEndpoints webhooks.
+const invitationsOfTenant = 20
+
+// countInvitation charges a token that is made to the tenant's limit.
+func (s *server) countInvitation(ctx context.Context) error {
+	if a := s.minutes.take(ctx, "invitations:"+principalOf(ctx).Tenant.ID.String(), invitationsOfTenant); !a.allowed {
+		return tooMany(a, "a tenant may make, renew and reset %d invitations a minute", invitationsOfTenant)
+	}
+	return nil
+}
+
 // createMember invites somebody. The answer is the same whatever is known of the
 // e-mail in other tenants: nothing of them is looked at.
 func (s *server) createMember(ctx context.Context, in *createMemberInput) (*createdInvitationOutput, error) {
@@ -86,6 +98,9 @@ func (s *server) createMember(ctx context.Context, in *createMemberInput) (*crea
 	}
 	m := metering.Member{Email: in.Body.Email, Name: in.Body.Name}
 	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	if err := s.countInvitation(ctx); err != nil {
 		return nil, err
 	}
 	token, lastFour, hash := s.invitations.make()
@@ -146,6 +161,9 @@ func (s *server) renewInvitation(ctx context.Context, in *InvitationPath) (*crea
 	if err := mayGive(who, invitation.Role); err != nil {
 		return nil, err
 	}
+	if err := s.countInvitation(ctx); err != nil {
+		return nil, err
+	}
 	token, lastFour, hash := s.invitations.make()
 	renewed, err := s.Store.Invitations.Renew(ctx, who.Tenant.ID, who.Actor, id, lastFour, hash, s.Now())
 	if err != nil {
@@ -180,6 +198,9 @@ func (s *server) resetMember(ctx context.Context, in *MemberPath) (*createdInvit
 	who := principalOf(ctx)
 	id, err := in.member()
 	if err != nil {
+		return nil, err
+	}
+	if err := s.countInvitation(ctx); err != nil {
 		return nil, err
 	}
 	token, lastFour, hash := s.invitations.make()

@@ -52,6 +52,26 @@ func (b *bundle) beside(t testing.TB) *bundle {
 	return other
 }
 
+func TestATenantMakesAFewInvitationsAMinute(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	member := b.member(t, b.tenant.ID, email("reset"), metering.RoleViewer)
+	for n := range 18 {
+		b.invite(t, email(fmt.Sprint("invited", n)), "viewer")
+	}
+	made := b.invite(t, email("renewed"), "viewer")
+	require.Equal(t, 200, b.send(t, "POST", "/v1/tenant/invitations/"+made.Id+"/renew", "").status)
+	for _, path := range []string{"/v1/tenant/invitations/" + made.Id + "/renew", "/v1/tenant/members/" + member.ID.String() + "/reset"} {
+		refused := b.send(t, "POST", path, "")
+		require.Contains(t, refused.problem(t, 429, "rate_limited").Detail, "20 invitations a minute", path)
+		require.NotEmpty(t, refused.header.Get("Retry-After"), path)
+	}
+	require.Equal(t, 429, b.send(t, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer"}`, email("late"))).status)
+	b.beside(t).invite(t, email("beside"), "viewer")
+	b.ahead.Store(int64(time.Minute + time.Second))
+	require.Equal(t, 200, b.send(t, "POST", "/v1/tenant/members/"+member.ID.String()+"/reset", "").status)
+}
+
 func TestWhoAcceptsAnInvitationIsAMember(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -344,13 +344,14 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Rotate a webhook's secret",
 		"The answer shows the new secret. Messages are signed with both for overlap_seconds.")), s.rotateWebhookSecret)
 	huma.Register(s.api, accepted(post("test-webhook", "/v1/webhooks/{id}/test", HooksWrite, "Send a test message to a webhook",
-		"A message of type webhook.test, at most ten times a minute.")), s.testWebhook)
+		"A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.")), s.testWebhook)
 	huma.Register(s.api, get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "List a webhook's deliveries",
 		"Newest first."), s.listDeliveries)
 	huma.Register(s.api, get("get-delivery", "/v1/webhooks/{id}/deliveries/{message}", HooksRead, "Get a delivery with its body and attempts",
 		"The body as it was signed and sent, and every attempt with its answer."), s.getDelivery)
 	huma.Register(s.api, accepted(post("redeliver", "/v1/webhooks/{id}/deliveries/{message}/redeliver", HooksWrite, "Redeliver a message",
-		"The message is sent again at once with the same id and body, so that its receiver can tell that it has it.")), s.redeliver)
+		"The message is sent again at once with the same id and body, so that its receiver can tell that it has it. "+
+			"Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.")), s.redeliver)
 
 	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log",
 		"Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a "+
@@ -394,7 +395,7 @@ func (s *server) routes() {
 		"In the order in which they joined."), s.listMembers)
 	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite somebody to become a member",
 		"They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited "+
-			"receives a message, so that somebody mails a link.")), s.createMember)
+			"receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.")), s.createMember)
 	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Update a member's name or role",
 		"Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone."), s.updateMember)
 	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member",
@@ -403,11 +404,11 @@ func (s *server) routes() {
 		"The owner before becomes an admin."), s.makeOwner)
 	huma.Register(s.api, post("reset-member", "/v1/tenant/members/{id}/reset", TenantManage, "Invite a member to choose another password",
 		"The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this "+
-			"tenant end. The owner's is made by the owner alone."), s.resetMember)
+			"tenant end. The owner's is made by the owner alone. It counts in the limit of create-member."), s.resetMember)
 	huma.Register(s.api, get("list-invitations", "/v1/tenant/invitations", TenantManage, "List pending invitations",
 		"Those that were neither accepted nor revoked and have not expired."), s.listInvitations)
 	huma.Register(s.api, post("renew-invitation", "/v1/tenant/invitations/{id}/renew", TenantManage, "Make another token for an invitation",
-		"The token before is no longer valid, and it can be accepted for seven days again."), s.renewInvitation)
+		"The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member."), s.renewInvitation)
 	huma.Register(s.api, remove("revoke-invitation", "/v1/tenant/invitations/{id}", TenantManage, "Revoke an invitation",
 		"Its link is worth nothing from the moment of the answer."), s.revokeInvitation)
 	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer",

@@ -293,19 +293,20 @@ func (p WebhookPath) sent(message uuid.UUID) *sentOutput {
 	return out
 }
 
-// Tests a minute, so that nobody makes a flood of them.
+// Messages that a tenant may request in a minute, tests and redeliveries together.
 const (
-	testsOfWebhook = 10
-	testsOfTenant  = 60 // also where it makes its webhooks anew
+	requestedOfWebhook = 10
+	requestedOfTenant  = 60 // also where it makes its webhooks anew
 )
 
-func (s *server) countTest(ctx context.Context, id metering.EndpointID) error {
-	tests := "webhook-tests:" + principalOf(ctx).Tenant.ID.String()
-	if a := s.minutes.take(ctx, tests+":"+id.String(), testsOfWebhook); !a.allowed {
-		return tooMany(a, "a webhook may be tested %d times a minute", testsOfWebhook)
+// countRequested charges a message that the caller requests to the webhook's and the tenant's limit.
+func (s *server) countRequested(ctx context.Context, id metering.EndpointID) error {
+	requested := "webhook-messages:" + principalOf(ctx).Tenant.ID.String()
+	if a := s.minutes.take(ctx, requested+":"+id.String(), requestedOfWebhook); !a.allowed {
+		return tooMany(a, "tests and redeliveries of a webhook may be requested %d times a minute", requestedOfWebhook)
 	}
-	if a := s.minutes.take(ctx, tests, testsOfTenant); !a.allowed {
-		return tooMany(a, "webhooks may be tested %d times a minute", testsOfTenant)
+	if a := s.minutes.take(ctx, requested, requestedOfTenant); !a.allowed {
+		return tooMany(a, "tests and redeliveries may be requested %d times a minute", requestedOfTenant)
 	}
 	return nil
 }
@@ -316,7 +317,7 @@ func (s *server) testWebhook(ctx context.Context, in *WebhookPath) (*sentOutput,
 	if err != nil {
 		return nil, err
 	}
-	if err := s.countTest(ctx, id); err != nil {
+	if err := s.countRequested(ctx, id); err != nil {
 		return nil, err
 	}
 	if err := s.auditAsked(ctx, "webhook.test", id.String(), nil); err != nil {
@@ -333,6 +334,9 @@ func (s *server) redeliver(ctx context.Context, in *DeliveryPath) (*sentOutput, 
 	who := principalOf(ctx)
 	endpoint, message, err := in.delivery()
 	if err != nil {
+		return nil, err
+	}
+	if err := s.countRequested(ctx, endpoint); err != nil {
 		return nil, err
 	}
 	if err := s.Store.Deliveries.Redeliver(ctx, who.Tenant.ID, who.Actor, endpoint, message, s.Now()); err != nil {

@@ -213,6 +213,24 @@ func TestAWebhookIsTestedAFewTimesAMinute(t *testing.T) {
 	require.Equal(t, 409, b.send(t, http.MethodPost, "/v1/webhooks", someHook).status)
 }
 
+func TestARedeliveryCountsAsATest(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	hook := b.makeHook(t, someHook)
+	var sent client.Sent
+	require.NoError(t, json.Unmarshal([]byte(b.send(t, http.MethodPost, "/v1/webhooks/"+hook.Id+"/test", "").body), &sent))
+	again := func() answer {
+		return b.send(t, http.MethodPost, "/v1/webhooks/"+hook.Id+"/deliveries/"+sent.Id+"/redeliver", "")
+	}
+	for range 9 {
+		require.Equal(t, 202, again().status)
+	}
+	refused := again()
+	require.Contains(t, refused.problem(t, 429, "rate_limited").Detail, "10 times a minute")
+	require.NotEmpty(t, refused.header.Get("Retry-After"))
+	require.Equal(t, 429, b.send(t, http.MethodPost, "/v1/webhooks/"+hook.Id+"/test", "").status)
+}
+
 func TestAnotherTenantsWebhookIsNotFound(t *testing.T) {
 	t.Parallel()
 	b, other := setup(t), setup(t)

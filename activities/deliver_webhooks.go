@@ -89,11 +89,20 @@ func (a *Activities) SendMessages(ctx context.Context, in SendMessagesInput) (Se
 	return result, err
 }
 
-// sendNext makes one attempt at the message that is due, or none: nil.
+// sendNext makes one attempt at the message that is due, or none: nil. Without budget
+// for it, the run tries again in a second.
 func (a *Activities) sendNext(ctx context.Context, in SendMessagesInput) (*metering.Attempt, error) {
 	claimed, err := a.store.Deliveries.Claim(ctx, in.TenantID, in.EndpointID, a.now(), webhook.Timeout+5*time.Second)
+	if metering.CodeOf(err) == metering.CodeRateLimited {
+		return nil, nil //nolint:nilnil // the message stays due
+	}
 	if err != nil || claimed == nil {
 		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err() // it is due again when the lease ends
+	case <-time.After(claimed.Wait):
 	}
 	began := a.now()
 	answer, err := a.sendMessage(ctx, *claimed)

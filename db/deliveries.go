@@ -53,50 +53,105 @@ func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint
 	return wanted, nil
 }
 
+// Deliveries a second: of a tenant, whatever its webhooks, and to a host, whatever the
+// tenants. After a pause a second's deliveries are sent at once. All workers share them.
+const (
+	deliveriesOfTenant = 20
+	deliveriesToHost   = 50
+)
+
+// budgetAhead is how long a claimed delivery may have to wait for the budget; without
+// budget in that time a message stays due.
+const budgetAhead = 5 * time.Second
+
 // ClaimedDelivery is a message that is the caller's to send until its lease ends.
 type ClaimedDelivery struct {
 	metering.Message
 	Endpoint metering.Endpoint
 	Attempt  int
+	Wait     time.Duration // before it may be sent: the lease begins after it
 }
 
+var errNoBudget = metering.Errorf(metering.CodeRateLimited, "the tenant or the host gets as many deliveries as it may")
+
 // Claim takes the message that has been due the longest, or nil: there is
-// none, the endpoint backs off, or it is disabled.
-func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time, lease time.Duration) (*ClaimedDelivery, error) {
-	c := new(ClaimedDelivery)
-	row := s.pool.QueryRow(ctx, `
-		with next as (
-		  select d.message_id
-		  from webhook_deliveries d
-		  join webhook_endpoints e on e.tenant_id = d.tenant_id and e.id = d.endpoint_id
-		  where d.tenant_id = @tenant
-		    and d.endpoint_id = @endpoint
-		    and d.status = 'pending'
-		    and d.due_at <= @now
-		    and e.disabled_at is null
-		    and coalesce(e.backoff_until, '-infinity') <= @now
-		  order by d.due_at, d.message_id
-		  limit 1
-		  for update of d skip locked)
-		update webhook_deliveries d
-		set attempts = attempts + 1, due_at = @until
-		from next
-		join outbox o on o.tenant_id = @tenant and o.id = next.message_id
-		join webhook_endpoints e on e.tenant_id = @tenant and e.id = @endpoint
-		where d.tenant_id = @tenant
-		  and d.endpoint_id = @endpoint
-		  and d.message_id = next.message_id
-		returning d.attempts, o.id, o.kind, o.created_at, o.payload, `+endpointColumns, pgx.NamedArgs{
-		"tenant": tenant, "endpoint": endpoint, "now": now, "until": now.Add(lease),
+// none, the endpoint backs off, or it is disabled. CodeRateLimited while the budget of the
+// tenant or of the endpoint's host is used up: the message stays due.
+func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, now time.Time, lease time.Duration) (c *ClaimedDelivery, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		c = new(ClaimedDelivery)
+		var host string
+		err := tx.QueryRow(ctx, `
+			select d.message_id, e.host
+			from webhook_deliveries d
+			join webhook_endpoints e on e.tenant_id = d.tenant_id and e.id = d.endpoint_id
+			where d.tenant_id = @tenant
+			  and d.endpoint_id = @endpoint
+			  and d.status = 'pending'
+			  and d.due_at <= @now
+			  and e.disabled_at is null
+			  and coalesce(e.backoff_until, '-infinity') <= @now
+			order by d.due_at, d.message_id
+			limit 1
+			for update of d skip locked`, pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "now": now}).Scan(&c.ID, &host)
+		if errors.Is(err, pgx.ErrNoRows) {
+			c = nil
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if c.Wait, err = spend(ctx, tx, tenant, host); err != nil {
+			return err
+		}
+		row := tx.QueryRow(ctx, `
+			update webhook_deliveries d
+			set attempts = attempts + 1, due_at = @until
+			from outbox o, webhook_endpoints e
+			where d.tenant_id = @tenant
+			  and d.endpoint_id = @endpoint
+			  and d.message_id = @message
+			  and o.tenant_id = @tenant
+			  and o.id = @message
+			  and e.tenant_id = @tenant
+			  and e.id = @endpoint
+			returning d.attempts, o.kind, o.created_at, o.payload, `+endpointColumns, pgx.NamedArgs{
+			"tenant": tenant, "endpoint": endpoint, "message": c.ID, "until": now.Add(c.Wait + lease),
+		})
+		return row.Scan(append([]any{&c.Attempt, &c.Kind, &c.At, &c.Data}, endpointFields(&c.Endpoint)...)...)
 	})
-	err := row.Scan(append([]any{&c.Attempt, &c.ID, &c.Kind, &c.At, &c.Data}, endpointFields(&c.Endpoint)...)...)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, nil //nolint:nilnil // nothing to do is no failure
-	}
 	if err != nil {
-		return nil, fmt.Errorf("claim delivery: %w", coded(err))
+		return nil, fmt.Errorf("claim delivery: %w", err)
 	}
 	return c, nil
+}
+
+// spend takes one delivery from both budgets, the tenant's first, so that two who spend
+// never wait for each other. It returns how long the delivery waits for them.
+func spend(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, host string) (wait time.Duration, err error) {
+	for _, budget := range []struct {
+		target    string
+		perSecond int
+	}{{tenant.String(), deliveriesOfTenant}, {"host " + host, deliveriesToHost}} {
+		var until time.Duration
+		err := tx.QueryRow(ctx, `
+			insert into webhook_budgets as b (target, spent)
+			values (@target, clock_timestamp() + @each)
+			on conflict (target) do update
+			set spent = greatest(b.spent, clock_timestamp()) + @each
+			where b.spent < clock_timestamp() + interval '1 second' + @ahead
+			returning greatest(spent - @each - interval '1 second' - clock_timestamp(), interval '0')`, pgx.NamedArgs{
+			"target": budget.target, "each": time.Second / time.Duration(budget.perSecond), "ahead": budgetAhead,
+		}).Scan(&until)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return 0, errNoBudget
+		}
+		if err != nil {
+			return 0, err
+		}
+		wait = max(wait, until)
+	}
+	return wait, nil
 }
 
 // Settle keeps what came of an attempt. One in vain is due again later, at the
@@ -420,6 +475,9 @@ func (s Deliveries) Sweep(ctx context.Context, before time.Time, limit int) (int
 		  and o.id = old.id`, before, limit)
 	if err != nil {
 		return 0, fmt.Errorf("forget messages: %w", coded(err))
+	}
+	if _, err := s.pool.Exec(ctx, `delete from webhook_budgets where spent < now() - interval '1 hour'`); err != nil {
+		return 0, fmt.Errorf("forget budgets: %w", coded(err))
 	}
 	return int(tag.RowsAffected()), nil
 }

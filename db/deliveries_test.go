@@ -148,3 +148,62 @@ func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
 	require.NoError(t, <-disabled)
 	require.Equal(t, metering.DeliveryFailed, h.deliveries()[0].Status)
 }
+
+func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	h.happen("")
+	conn, err := pgx.Connect(t.Context(), h.address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	before := h.deliveries()[0]
+	for _, target := range []string{h.tenant.String(), "host example.com"} {
+		_, err := conn.Exec(t.Context(), `
+			insert into webhook_budgets values ($1, now() + interval '1 day')
+			on conflict (target) do update set spent = excluded.spent`, target)
+		require.NoError(t, err)
+		_, err = h.store.Deliveries.Claim(t.Context(), h.tenant, h.hook.ID, h.now, time.Minute)
+		require.Equal(t, metering.CodeRateLimited, metering.CodeOf(err), target)
+		require.Equal(t, before, h.deliveries()[0], target)
+		waiting := h.waiting()
+		require.Equal(t, 1, waiting.Messages)
+		require.True(t, before.DueAt.Equal(*waiting.Next))
+		_, err = conn.Exec(t.Context(), `delete from webhook_budgets`)
+		require.NoError(t, err)
+	}
+	h.attempt(200, 0)
+	require.Equal(t, metering.DeliveryDelivered, h.deliveries()[0].Status)
+}
+
+// Another tenant reaches the same machine, however it writes its name and whatever the port.
+func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.BillingSynced)
+	conn, err := pgx.Connect(t.Context(), h.address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	spent := func(target string) (at time.Time) {
+		require.NoError(t, conn.QueryRow(t.Context(), `select spent from webhook_budgets where target = $1`, target).Scan(&at))
+		return at
+	}
+	h.happen("")
+	h.claim()
+	_, err = conn.Exec(t.Context(), `update webhook_budgets set spent = now() + interval '3 seconds'`)
+	require.NoError(t, err)
+	full := spent("host example.com")
+
+	other := dbtest.Tenant(t, h.store).ID
+	for n, url := range []string{"https://EXAMPLE.com/x", "https://example.com:8443/x", "https://example.com./x"} {
+		hook, err := h.store.Webhooks.Create(t.Context(), other, metering.Operator, metering.Endpoint{
+			URL: url, EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
+		}, h.now)
+		require.NoError(t, err)
+		_, err = h.store.Deliveries.Test(t.Context(), other, hook.ID, h.now)
+		require.NoError(t, err)
+		c, err := h.store.Deliveries.Claim(t.Context(), other, hook.ID, h.now, time.Minute)
+		require.NoError(t, err)
+		require.Positive(t, c.Wait, url)
+		require.Equal(t, time.Duration(n+1)*time.Second/50, spent("host example.com").Sub(full), url)
+	}
+	require.True(t, full.Equal(spent(h.tenant.String())), "what the other tenant spends is not this one's")
+}

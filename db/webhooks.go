@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,10 +52,10 @@ func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor me
 			return metering.Errorf(metering.CodeConflict, "there are %d webhooks already: delete one first", have)
 		}
 		err := tx.QueryRow(ctx, `
-			insert into webhook_endpoints as e (tenant_id, url, description, event_types, secret, secret_last_four, created_at, created_by)
-			values (@tenant, @url, @description, @event_types, @secret, @last_four, @now, @actor)
+			insert into webhook_endpoints as e (tenant_id, url, host, description, event_types, secret, secret_last_four, created_at, created_by)
+			values (@tenant, @url, @host, @description, @event_types, @secret, @last_four, @now, @actor)
 			returning `+endpointColumns, pgx.NamedArgs{
-			"tenant": tenant, "url": e.URL, "description": e.Description, "event_types": e.EventTypes, "secret": e.Sealed,
+			"tenant": tenant, "url": e.URL, "host": hostOf(e.URL), "description": e.Description, "event_types": e.EventTypes, "secret": e.Sealed,
 			"last_four": e.LastFour, "now": metering.Instant(now), "actor": actor,
 		}).Scan(endpointFields(&made)...)
 		if err != nil {
@@ -112,6 +115,27 @@ type EndpointChange struct {
 	Enabled     *bool
 }
 
+func (c EndpointChange) host() *string {
+	if c.URL == nil {
+		return nil
+	}
+	return new(hostOf(*c.URL))
+}
+
+// hostOf returns the host of a URL, the same for every spelling of it. The port is no
+// part of it: a machine is one machine.
+func hostOf(address string) string {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return "" // no endpoint has such a URL
+	}
+	host := strings.ToLower(strings.TrimSuffix(parsed.Hostname(), "."))
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().WithZone("").String()
+	}
+	return host
+}
+
 // Update changes an endpoint. Disabling it gives up what waits for it; another
 // URL, or enabling it, gives it a new start.
 func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.EndpointID, change EndpointChange, now time.Time) (changed metering.Endpoint, err error) {
@@ -122,10 +146,10 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 		}
 		_, err = tx.Exec(ctx, `
 			update webhook_endpoints
-			set url = coalesce(@url, url), description = coalesce(@description, description), event_types = coalesce(@event_types, event_types)
+			set url = coalesce(@url, url), host = coalesce(@host, host), description = coalesce(@description, description), event_types = coalesce(@event_types, event_types)
 			where tenant_id = @tenant
 			  and id = @id`, pgx.NamedArgs{
-			"tenant": tenant, "id": id, "url": change.URL, "description": change.Description, "event_types": change.EventTypes,
+			"tenant": tenant, "id": id, "url": change.URL, "host": change.host(), "description": change.Description, "event_types": change.EventTypes,
 		})
 		if err == nil && change.Enabled != nil && !*change.Enabled {
 			err = disable(ctx, tx, tenant, id, metering.DisabledByTenant, now)

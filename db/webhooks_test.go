@@ -334,8 +334,9 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 				h := *h
 				h.now = clock.Now().Add(time.Hour) // whatever backs off has done so
 				c, err := h.store.Deliveries.Claim(t.Context(), h.tenant, h.hook.ID, h.now, 0)
+				waits := metering.CodeOf(err) == metering.CodeRateLimited
 				switch {
-				case err != nil:
+				case err != nil && !waits:
 					t.Error(err)
 					return
 				case c == nil:

@@ -18,6 +18,7 @@ create table webhook_endpoints (
   tenant_id        bigint not null references tenants,
   id               bigint generated always as identity unique,
   url              text not null,
+  host             text collate "C" not null, -- of the URL: its budget is shared by all tenants
   description      text not null,
   event_types      text[] not null,
   secret           bytea not null, -- sealed
@@ -70,7 +71,15 @@ create table webhook_attempts (
 );
 comment on table webhook_attempts is 'Each try to deliver a message to an endpoint.';
 
+-- Every worker takes from the same rows, by the database's clock.
+create table webhook_budgets (
+  target text collate "C" primary key, -- a tenant's id or a host
+  spent  timestamptz not null -- until when the deliveries that were granted use the budget up
+);
+comment on table webhook_budgets is 'How many deliveries may be sent for a tenant, and to a host, whoever it is for.';
+
 -- +goose Down
+drop table webhook_budgets;
 drop table webhook_attempts;
 drop table webhook_deliveries;
 drop table webhook_endpoints;

@@ -30,7 +30,7 @@ func (s *server) archives() {
 	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",
 		"It is in lists again. Doing so again changes nothing."), s.archiveCustomer(false))
 	huma.Register(s.api, post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
-		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If "+
+		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If "+
 			"usage of the meter is charged in a begun billing period, "+howToConfirm), s.archiveMeter)
 	huma.Register(s.api, post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
 		"It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing "+

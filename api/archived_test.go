@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 func TestWhatIsArchivedIsLeftOutOfLists(t *testing.T) {
@@ -56,8 +58,37 @@ func TestAnArchivedMeterCountsNoFurtherEvents(t *testing.T) {
 	b.send(t, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme"}`).problem(t, 422, "invalid")
 	b.send(t, "PATCH", "/v1/tenant", `{"strict":false}`)
 	require.Contains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"status":"backfilling"`)
-	b.send(t, "POST", "/v1/meters/calls/archive", "").problem(t, 409, "conflict")
-	require.Contains(t, b.send(t, "GET", "/v1/meters/calls", "").body, `"archived_at":null`)
+}
+
+// A meter whose past is being counted is archived as any other, and its backfill ends. What was
+// not read yet is not read afterwards either: it is counted anew once the meter is unarchived.
+func TestAMeterIsArchivedWhileItsPastIsCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":5}`)
+	b.meter(t, "calls", "call")
+	meter, err := b.store.Meters.Get(t.Context(), b.tenant.ID, "calls")
+	require.NoError(t, err)
+	require.Equal(t, metering.Backfilling, meter.Version.Status)
+	archived := b.send(t, "POST", "/v1/meters/calls/archive", "")
+	require.Contains(t, archived.body, `"status":"complete"`)
+	require.NotContains(t, archived.body, `"archived_at":null`)
+	require.Equal(t, `{"total":0}`, b.total(t, "acme"))
+	require.Contains(t, b.send(t, "GET", "/v1/usage/summary?customer=acme&start=2020-01-01T00:00:30Z", "").body, `"total_usage":0`, "where hours are cut too")
+	require.NoError(t, b.store.Backfills.Complete(t.Context(), b.tenant.ID, meter.Version.ID), "its run ends without an error")
+	require.Equal(t, `{"total":0}`, b.total(t, "acme"))
+
+	require.Contains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"status":"backfilling"`)
+	b.countPast(t, t)
+	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
+
+	require.Contains(t, b.send(t, "PATCH", "/v1/meters/calls", `{"aggregation":"count"}`).body, `"status":"backfilling"`)
+	archived = b.send(t, "POST", "/v1/meters/calls/archive", "")
+	require.Contains(t, archived.body, `"status":"complete"`)
+	require.Equal(t, `{"total":5}`, b.total(t, "acme"), "as the version that was read has counted")
+	require.Contains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"aggregation":"count"`)
+	b.countPast(t, t)
+	require.Equal(t, `{"total":1}`, b.total(t, "acme"))
 }
 
 func TestAnArchivedCustomersEventHasItBack(t *testing.T) {

@@ -99,7 +99,7 @@ func TestPropertyAWriteThatIsNotConfirmedChangesNoCharge(t *testing.T) {
 }
 
 // countPast does the work of the workflows that count the past of meters.
-func (b *bundle) countPast(t testing.TB, rt *rapid.T) {
+func (b *bundle) countPast(t testing.TB, rt require.TestingT) {
 	versions, err := b.store.Backfills.Unfinished(t.Context())
 	require.NoError(rt, err)
 	for _, v := range versions {

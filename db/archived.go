@@ -83,29 +83,54 @@ func (s Products) Archive(ctx context.Context, tenant metering.TenantID, actor m
 }
 
 // Archive has the meter count no event that comes from now on, and leaves it out
-// of lists. What it has counted stays. CodeConflict while its past is being counted.
+// of lists. What it has counted stays. A backfill of the meter ends; if it was the
+// meter's first, the meter has counted nothing.
 func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, slug string, now time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		m, changed, err := archiveMeter(ctx, tx, tenant, slug, metering.Instant(now))
 		if err != nil || !changed {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `select from meter_versions where tenant_id = $1 and meter_id = $2 and status = 'backfilling'`, tenant, m.ID)
+		if m.Version.Status == metering.Backfilling {
+			err = countNothing(ctx, tx, tenant, m.Version)
+		} else {
+			err = stopCounting(ctx, tx, tenant, m.Version)
+		}
 		if err != nil {
-			return err
-		}
-		if tag.RowsAffected() > 0 {
-			return metering.Errorf(metering.CodeConflict, "the meter's past is being counted; archive it once its status is complete")
-		}
-		epoch, err := raiseEpoch(ctx, tx, tenant)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, `update meter_versions set until_epoch = $3 where tenant_id = $1 and id = $2`, tenant, m.Version.ID, epoch); err != nil {
 			return err
 		}
 		return auditArchived(ctx, tx, tenant, actor, "meter", m.ID.String(), now)
 	})
+}
+
+// stopCounting has the version that is read count no event that comes from now on, and
+// retires the one that is being backfilled.
+func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
+	epoch, err := raiseEpoch(ctx, tx, tenant)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, `update meter_versions set until_epoch = $3 where tenant_id = $1 and id = $2`, tenant, g.ID, epoch); err != nil {
+		return err
+	}
+	return retireOthers(ctx, tx, tenant, g.MeterID, g.ID)
+}
+
+// countNothing replaces a version that nobody has read with one that has counted nothing.
+func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
+	published, err := publishMeterVersion(ctx, tx, tenant, g)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		update meter_versions
+		set status = 'complete', completed_at = now(), until_epoch = 0
+		where tenant_id = $1
+		  and id = $2`, tenant, published.ID)
+	if err != nil {
+		return err
+	}
+	return adopt(ctx, tx, tenant, published)
 }
 
 // Unarchive has the meter count again, what came meanwhile too: as one that
@@ -119,7 +144,11 @@ func (s Meters) Unarchive(ctx context.Context, tenant metering.TenantID, actor m
 		if err := roomForMeter(ctx, tx, tenant, m.EventType, m.ID); err != nil {
 			return err
 		}
-		if backfilling, err = regroup(ctx, tx, tenant, m.Version); err != nil {
+		latest, err := latestMeterVersion(ctx, tx, tenant, m.ID)
+		if err != nil {
+			return err
+		}
+		if backfilling, err = regroup(ctx, tx, tenant, latest); err != nil {
 			return err
 		}
 		return auditArchived(ctx, tx, tenant, actor, "meter", m.ID.String(), time.Time{})

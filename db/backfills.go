@@ -20,10 +20,22 @@ type BackfillingMeterVersion struct {
 	Version metering.MeterVersionID
 }
 
-// Unfinished returns every tenant's unfinished meter versions, for the worker to
-// resume after a restart.
+// backfillsAtOnce is how many backfills of a tenant are under way, the oldest first.
+// The others wait as rows.
+const backfillsAtOnce = 10
+
+// Unfinished returns the meter versions of every tenant whose backfills should be under
+// way, for the worker to start or resume.
 func (s Backfills) Unfinished(ctx context.Context) ([]BackfillingMeterVersion, error) {
-	rows, err := s.pool.Query(ctx, `select tenant_id, id from meter_versions where status = 'backfilling' order by id`)
+	rows, err := s.pool.Query(ctx, `
+		select tenant_id, id
+		from (
+		  select tenant_id, id, interruptions, row_number() over (partition by tenant_id, interruptions >= $2 order by id) as place
+		  from meter_versions
+		  where status = 'backfilling') g
+		where place <= $1
+		   or interruptions >= $2
+		order by id`, backfillsAtOnce, interruptionsAtMost)
 	if err != nil {
 		return nil, coded(err)
 	}
@@ -31,20 +43,43 @@ func (s Backfills) Unfinished(ctx context.Context) ([]BackfillingMeterVersion, e
 	return backfilling, coded(err)
 }
 
+// Plan returns the days that Days returns, and notes how many there are for Progress.
+func (s Backfills) Plan(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) ([]time.Time, error) {
+	days, err := s.Days(ctx, tenant, version)
+	if err != nil {
+		return nil, err
+	}
+	_, err = s.pool.Exec(ctx, `
+		update meter_versions
+		set planned_days = $3 + (select count(*) from backfill_days where tenant_id = $1 and meter_version_id = $2)
+		where tenant_id = $1
+		  and id = $2`, tenant, version, len(days))
+	return days, coded(err)
+}
+
 // Days returns the UTC days that may hold events of the meter version's past and
-// are not counted yet, oldest first. Every event of the past is committed by the time a meter version
-// can be seen, so no day is ever added.
+// are not counted yet, oldest first: those of the chunks that hold events of the tenant.
+// Every event of the past is committed by the time a meter version can be seen, so no
+// day is ever added.
 func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) ([]time.Time, error) {
 	rows, err := s.pool.Query(ctx, `
-		select distinct held.day
-		from meter_versions g,
-		  timescaledb_information.chunks c,
-		  lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as held (day)
-		where g.tenant_id = $1 and g.id = $2
-		  and c.hypertable_schema = current_schema and c.hypertable_name = 'events'
+		select held.day
+		from meter_versions g
+		cross join timescaledb_information.chunks c
+		cross join lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as held (day)
+		where g.tenant_id = $1
+		  and g.id = $2
+		  and g.status = 'backfilling'
+		  and c.hypertable_schema = current_schema
+		  and c.hypertable_name = 'events'
+		  and exists (select from events e where e.tenant_id = $1 and e.ts >= c.range_start and e.ts < c.range_end)
 		  and held.day >= coalesce(g.counted_from, '-infinity')
-		  and not exists (select from backfill_days b
-		    where b.tenant_id = $1 and b.meter_version_id = $2 and b.day = (held.day at time zone 'UTC')::date)
+		  and not exists (
+		    select
+		    from backfill_days b
+		    where b.tenant_id = $1
+		      and b.meter_version_id = $2
+		      and b.day = (held.day at time zone 'UTC')::date)
 		order by held.day`, tenant, version)
 	if err != nil {
 		return nil, coded(err)
@@ -57,24 +92,18 @@ func (s Backfills) Days(ctx context.Context, tenant metering.TenantID, version m
 }
 
 // BackfillProgress is how many of the days that may hold a meter version's past
-// are counted, and how many there are.
+// are counted, and how many there are; 0 of 0 before its backfill begins.
 type BackfillProgress struct{ Counted, Days int }
 
 // Progress returns how far the tenant's backfills are.
 func (s Backfills) Progress(ctx context.Context, tenant metering.TenantID) (map[metering.MeterVersionID]BackfillProgress, error) {
 	progress := make(map[metering.MeterVersionID]BackfillProgress)
 	rows, err := s.pool.Query(ctx, `
-		select g.id, count(b.day), count(*)
+		select g.id, coalesce(least(b.counted, g.planned_days), 0), coalesce(g.planned_days, 0)
 		from meter_versions g
-		cross join timescaledb_information.chunks c
-		cross join lateral generate_series(c.range_start, c.range_end - interval '1 day', interval '1 day') as held (day)
-		left join backfill_days b on b.tenant_id = $1 and b.meter_version_id = g.id and b.day = (held.day at time zone 'UTC')::date
+		cross join lateral (select count(*) as counted from backfill_days b where b.tenant_id = $1 and b.meter_version_id = g.id) b
 		where g.tenant_id = $1
-		  and g.status = 'backfilling'
-		  and c.hypertable_schema = current_schema
-		  and c.hypertable_name = 'events'
-		  and held.day >= coalesce(g.counted_from, '-infinity')
-		group by g.id`, tenant)
+		  and g.status = 'backfilling'`, tenant)
 	if err != nil {
 		return nil, coded(err)
 	}

@@ -174,7 +174,7 @@ func adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.
 
 func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, keep ...metering.MeterVersionID) error {
 	_, err := tx.Exec(ctx, `
-		update meter_versions set status = 'retired'
+		update meter_versions set status = 'retired', retired_at = now()
 		where tenant_id = $1 and meter_id = $2 and id <> all($3) and status <> 'retired'`, tenant, meter, keep)
 	return err
 }
@@ -260,6 +260,9 @@ func latestMeterVersion(ctx context.Context, q querier, tenant metering.TenantID
 // regroup publishes next. Only the meter version that is read stays beside it: a
 // former one that was still backfilling will never be read.
 func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next metering.MeterVersion) (*metering.MeterVersion, error) {
+	if err := roomForVersion(ctx, tx, tenant, next.MeterID); err != nil {
+		return nil, err
+	}
 	published, err := publishMeterVersion(ctx, tx, tenant, next)
 	if err != nil {
 		return nil, err

@@ -54,11 +54,16 @@ create table meter_versions (
   until_epoch    bigint, -- the meter is archived: events with this epoch or a higher one are not counted
   created_at     timestamptz not null default now(),
   completed_at   timestamptz,
+  planned_days   int, -- days that may hold its past; null: its backfill has not begun
+  interruptions  int not null default 0, -- attempts in a row to count a day that ended without an answer; the last may still be under way
+  retired_at     timestamptz,
+  dropped_at     timestamptz, -- when the rollups of the retired version were dropped
   primary key (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id) deferrable initially deferred
 );
 comment on table meter_versions is 'The ways in which a meter has counted; rollups belong to one of them.';
 create index on meter_versions (tenant_id, event_type) where status <> 'retired';
+create index meter_versions_kept on meter_versions (retired_at) where status = 'retired' and dropped_at is null;
 
 alter table meters add foreign key (tenant_id, meter_version_id)
   references meter_versions (tenant_id, id) deferrable initially deferred; -- the two name each other

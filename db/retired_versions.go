@@ -1,0 +1,142 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// A retired meter version is read by nothing: usage and billing read the one that its
+// meter names, and a closed period keeps its own totals. So its rollups are dropped, once
+// every request and count that began before it was retired has ended.
+const (
+	retiredVersionsKept = 10        // of a meter, whose rollups are not dropped yet
+	retiredFor          = time.Hour // before its rollups are dropped: longer than anything that may still use it
+)
+
+// roomForVersion refuses to count a meter in another way while the rollups of too many of
+// its retired versions are stored.
+func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
+	var kept int
+	var slug string
+	err := tx.QueryRow(ctx, `
+		select m.slug, (
+		  select count(*)
+		  from meter_versions g
+		  where g.tenant_id = m.tenant_id
+		    and g.meter_id = m.id
+		    and g.status = 'retired'
+		    and g.dropped_at is null)
+		from meters m
+		where m.tenant_id = $1
+		  and m.id = $2`, tenant, meter).Scan(&slug, &kept)
+	if err != nil || kept < retiredVersionsKept {
+		return err
+	}
+	refused := metering.Errorf(metering.CodeRateLimited, "the meter %s has counted in %d ways whose totals are still stored, which is the most. "+
+		"They are dropped within two hours of their replacement: try again then", slug, kept)
+	refused.RetryAfter = retiredFor
+	return refused
+}
+
+// retiredVersion names a meter version whose rollups are to be dropped.
+type retiredVersion struct {
+	Tenant  metering.TenantID
+	Version metering.MeterVersionID
+}
+
+// DropRetired drops the rollups of up to most versions that were retired long enough ago,
+// and returns how many versions those were.
+func (m Maintenance) DropRetired(ctx context.Context, most int) (int, error) {
+	rows, err := m.pool.Query(ctx, `
+		select tenant_id, id
+		from meter_versions
+		where status = 'retired'
+		  and dropped_at is null
+		  and retired_at < now() - $1::interval
+		order by retired_at
+		limit $2`, retiredFor, most)
+	if err != nil {
+		return 0, fmt.Errorf("find retired meter versions: %w", coded(err))
+	}
+	retired, err := pgx.CollectRows(rows, pgx.RowToStructByPos[retiredVersion])
+	if err != nil {
+		return 0, fmt.Errorf("find retired meter versions: %w", coded(err))
+	}
+	for n, g := range retired {
+		if err := m.dropRollups(ctx, g); err != nil {
+			return n, fmt.Errorf("drop rollups of a retired meter version: %w", err)
+		}
+	}
+	return len(retired), nil
+}
+
+// customersDropped is the number of customers whose rollups one transaction drops.
+const customersDropped = 100
+
+func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion) error {
+	// Nothing is added to the version any more.
+	err := inTx(ctx, m.pool, func(tx pgx.Tx) error {
+		if err := lockTenant(ctx, tx, g.Tenant); err != nil {
+			return err
+		}
+		return foldAll(ctx, tx, g.Tenant)
+	})
+	if err != nil {
+		return err
+	}
+	for after := metering.CustomerID(-1); ; {
+		rows, err := m.pool.Query(ctx, `
+			select id
+			from (select 0 as id union all select id from customers where tenant_id = $1) c
+			where id > $2
+			order by id
+			limit $3`, g.Tenant, after, customersDropped)
+		if err != nil {
+			return coded(err)
+		}
+		customers, err := pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID])
+		if err != nil {
+			return coded(err)
+		}
+		if len(customers) == 0 {
+			break
+		}
+		if err := m.dropRollupsOf(ctx, g, customers); err != nil {
+			return err
+		}
+		after = customers[len(customers)-1]
+	}
+	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
+		for _, statement := range []string{
+			`delete from usage_groups where tenant_id = $1 and meter_version_id = $2`,
+			`delete from backfill_hours where tenant_id = $1 and meter_version_id = $2`,
+			`delete from backfill_days where tenant_id = $1 and meter_version_id = $2`,
+			`update meter_versions set dropped_at = now() where tenant_id = $1 and id = $2`,
+		} {
+			if _, err := tx.Exec(ctx, statement, g.Tenant, g.Version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (m Maintenance) dropRollupsOf(ctx context.Context, g retiredVersion, customers []metering.CustomerID) error {
+	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+			return err
+		}
+		for _, table := range []string{"usage_hourly", "usage_monthly"} {
+			if _, err := tx.Exec(ctx, `delete from `+table+` where tenant_id = $1 and customer_id = any($2) and meter_version_id = $3`,
+				g.Tenant, customers, g.Version); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

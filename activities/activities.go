@@ -29,6 +29,7 @@ type Activities struct {
 	metrics   Metrics
 	now       func() time.Time
 	base      string
+	heavy     *db.Shares[metering.TenantID]
 }
 
 // Config is what the activities of a worker reach.
@@ -50,7 +51,21 @@ type deliverer interface {
 
 // New makes the activities of a worker.
 func New(c Config) *Activities {
-	return &Activities{c.Store, c.Keyring, c.Webhook, c.Providers, c.Retention, c.Metrics, c.Now, c.BaseURL}
+	return &Activities{c.Store, c.Keyring, c.Webhook, c.Providers, c.Retention, c.Metrics, c.Now, c.BaseURL, db.NewShares[metering.TenantID](heavyAtOnce)}
+}
+
+// heavyAtOnce is how many parts of heavy work a worker does at once: days that are counted
+// and events that are erased. A tenant has one of them.
+const heavyAtOnce = 2
+
+// inTurn does a part of heavy work in the tenant's turn, so that a tenant with much of it
+// delays another one by a part of it alone.
+func (a *Activities) inTurn(ctx context.Context, tenant metering.TenantID, part func() error) error {
+	if err := a.heavy.Wait(ctx, tenant); err != nil {
+		return err
+	}
+	defer a.heavy.Give(tenant, 1)
+	return part()
 }
 
 // pageOf is where a browser finds the customer in the API; "" where the worker

@@ -2,10 +2,12 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/activity"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -23,48 +25,78 @@ type PlanBackfillResult struct {
 // PlanBackfill finds the days that may hold events and are not counted yet.
 func (a *Activities) PlanBackfill(ctx context.Context, in BackfillInput) (PlanBackfillResult, error) {
 	defer alive(ctx)()
-	days, err := a.store.Backfills.Days(ctx, in.TenantID, in.MeterVersionID)
+	days, err := a.store.Backfills.Plan(ctx, in.TenantID, in.MeterVersionID)
 	return PlanBackfillResult{days}, err
 }
 
-// CountDaysInput is a chunk of a backfill's days.
+// CountDaysInput is a chunk of a backfill's days. Resumed: an operator has resumed the
+// paused backfill.
 type CountDaysInput struct {
 	BackfillInput
-	Days []time.Time `json:"days"`
+	Days    []time.Time `json:"days"`
+	Resumed bool        `json:"resumed,omitempty"`
 }
 
-// CountDaysResult is what a chunk added.
+// CountDaysResult is what a chunk added. Paused: workers have died again and again while
+// they counted the day after those that are done.
 type CountDaysResult struct {
-	Events int64 `json:"events"`
-}
-
-// countProgress is the heartbeat of CountDays: where another attempt goes on.
-type countProgress struct {
 	Done   int   `json:"done"` // days
 	Events int64 `json:"events"`
+	Paused bool  `json:"paused,omitempty"`
 }
 
-// CountDays adds the events of each day to the meter version's usage. A repeat
-// goes on after the last day that was reported, and counts no day twice.
+// countFor is how long days are counted before the run goes on with the rest.
+const countFor = time.Minute
+
+// CountDays adds the events of each day to the meter version's usage, each day in the
+// tenant's turn. A repeat goes on after the last day that was reported, and counts no day
+// twice.
 func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDaysResult, error) {
-	var progress countProgress
+	var progress CountDaysResult
 	if activity.HasHeartbeatDetails(ctx) {
 		if err := activity.GetHeartbeatDetails(ctx, &progress); err != nil {
-			progress = countProgress{}
+			progress = CountDaysResult{}
 		}
 	}
-	for _, day := range in.Days[min(progress.Done, len(in.Days)):] {
+	if in.Resumed && progress.Done == 0 {
+		if err := a.store.Backfills.Answered(ctx, in.TenantID, in.MeterVersionID); err != nil {
+			return CountDaysResult{}, err
+		}
+	}
+	for until := a.now().Add(countFor); progress.Done < len(in.Days) && a.now().Before(until); {
 		stop := alive(ctx, progress)
-		events, err := a.store.Backfills.CountDay(ctx, in.TenantID, in.MeterVersionID, day)
+		events, state, err := a.countDay(ctx, in.BackfillInput, in.Days[progress.Done])
 		stop()
 		if err != nil {
 			return CountDaysResult{}, err
+		}
+		switch state {
+		case db.BackfillPaused:
+			progress.Paused = true
+			return progress, nil
+		case db.BackfillEnded:
+			progress.Done = len(in.Days)
+			return progress, nil
+		case db.BackfillRuns:
 		}
 		progress.Done++
 		progress.Events += events
 		activity.RecordHeartbeat(ctx, progress)
 	}
-	return CountDaysResult{progress.Events}, nil
+	return progress, nil
+}
+
+// countDay counts one day, if the backfill goes on.
+func (a *Activities) countDay(ctx context.Context, in BackfillInput, day time.Time) (events int64, state db.BackfillState, err error) {
+	err = a.inTurn(ctx, in.TenantID, func() error {
+		state, err = a.store.Backfills.Begin(ctx, in.TenantID, in.MeterVersionID)
+		if err != nil || state != db.BackfillRuns {
+			return err
+		}
+		events, err = a.store.Backfills.CountDay(ctx, in.TenantID, in.MeterVersionID, day)
+		return errors.Join(err, a.store.Backfills.Answered(context.WithoutCancel(ctx), in.TenantID, in.MeterVersionID))
+	})
+	return events, state, err
 }
 
 // CompleteMeterVersion makes reads and billing use the meter version.

@@ -54,8 +54,42 @@ func TestABackfillGoesOnWhereTheWorkerDied(t *testing.T) {
 		BackfillInput: activities.BackfillInput{TenantID: b.tenant, MeterVersionID: meter.Version.ID}, Days: days,
 	})
 	require.EqualValues(t, 40, counted.Events)
+	require.Equal(t, len(days), counted.Done)
 	var marked int
 	row := dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from backfill_days where tenant_id = $1`, b.tenant)
 	require.NoError(t, row.Scan(&marked))
 	require.Equal(t, 1, marked)
+}
+
+// Each attempt notes that it begins, as those do whose worker is killed, and the fourth
+// counts nothing. Once it is resumed, the day is counted.
+func TestABackfillIsPausedWhereWorkersWereKilled(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	writer := db.NewWriter(b.store, dbtest.WriterOptions)
+	t.Cleanup(writer.Close)
+	_, err := writer.Ingest(t.Context(), b.tenant, []metering.Event{dbtest.Event(t, "stored", "acme", b.now, "1", "", "")})
+	require.NoError(t, err)
+	version := dbtest.Meter(t, b.store, b.tenant, "storage", "stored").Version.ID
+	for range 3 {
+		state, err := b.store.Backfills.Begin(t.Context(), b.tenant, version)
+		require.NoError(t, err)
+		require.Equal(t, db.BackfillRuns, state)
+	}
+	in := activities.CountDaysInput{BackfillInput: activities.BackfillInput{TenantID: b.tenant, MeterVersionID: version}, Days: []time.Time{b.now, b.now.AddDate(0, 0, 1)}}
+	require.Equal(t, activities.CountDaysResult{Paused: true}, run[activities.CountDaysResult](t, b, b.do.CountDays, in))
+	needs, err := b.store.Attention.List(t.Context(), b.tenant, db.AttentionFilter{Kind: "backfill_stuck"}, nil, b.now, 10)
+	require.NoError(t, err)
+	require.Len(t, needs.Items, 1)
+	require.Contains(t, needs.Items[0].Cause, "paused")
+
+	in.Resumed = true
+	require.Equal(t, activities.CountDaysResult{Done: 2, Events: 1}, run[activities.CountDaysResult](t, b, b.do.CountDays, in))
+	for range 4 { // an answer is an answer
+		in.Days = []time.Time{b.now}
+		in.Resumed = false
+		require.False(t, run[activities.CountDaysResult](t, b, b.do.CountDays, in).Paused)
+	}
+	require.NoError(t, b.store.Meters.Archive(t.Context(), b.tenant, metering.Operator, "storage", b.now))
+	require.Equal(t, activities.CountDaysResult{Done: 1}, run[activities.CountDaysResult](t, b, b.do.CountDays, in), "it ends")
 }

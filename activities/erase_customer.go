@@ -19,7 +19,8 @@ type EraseGroupsResult struct {
 // EraseGroups gives the groups that only the customer has used keys that say nothing.
 func (a *Activities) EraseGroups(ctx context.Context, in CustomerInput) (EraseGroupsResult, error) {
 	defer alive(ctx)()
-	return EraseGroupsResult{a.pageOf(in.CustomerID)}, a.store.Erasures.Groups(ctx, in.TenantID, in.CustomerID)
+	err := a.inTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Groups(ctx, in.TenantID, in.CustomerID) })
+	return EraseGroupsResult{a.pageOf(in.CustomerID)}, err
 }
 
 // EraseEvents erases what the customer's events say. Where it is cut short, the
@@ -31,12 +32,14 @@ func (a *Activities) EraseEvents(ctx context.Context, in CustomerInput) error {
 	}
 	for !after.Done {
 		stop := alive(ctx, after)
-		last, err := a.store.Erasures.Events(ctx, in.TenantID, in.CustomerID, after, eventsErased)
+		err := a.inTurn(ctx, in.TenantID, func() (err error) {
+			after, err = a.store.Erasures.Events(ctx, in.TenantID, in.CustomerID, after, eventsErased)
+			return err
+		})
 		stop()
 		if err != nil {
 			return err
 		}
-		after = last
 		activity.RecordHeartbeat(ctx, after)
 	}
 	return nil
@@ -45,7 +48,7 @@ func (a *Activities) EraseEvents(ctx context.Context, in CustomerInput) error {
 // EraseMessages erases the customer's name from reports, messages and answers.
 func (a *Activities) EraseMessages(ctx context.Context, in CustomerInput) error {
 	defer alive(ctx)()
-	return a.store.Erasures.Messages(ctx, in.TenantID, in.CustomerID)
+	return a.inTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Messages(ctx, in.TenantID, in.CustomerID) })
 }
 
 // FinishErasure notes that nothing personal of the customer is left.

@@ -77,3 +77,12 @@ func (a *Activities) DropEvents(ctx context.Context) (DropEventsResult, error) {
 	dropped, err := a.store.Maintenance.Retain(ctx, a.keep.Cutoff(now), now)
 	return DropEventsResult{dropped}, err
 }
+
+// versionsDropped is how many retired meter versions one query finds.
+const versionsDropped = 100
+
+// DropRetired drops the rollups of meter versions that others have replaced.
+func (a *Activities) DropRetired(ctx context.Context) error {
+	defer alive(ctx)()
+	return inParts(versionsDropped, func(most int) (int, error) { return a.store.Maintenance.DropRetired(ctx, most) })
+}

@@ -187,22 +187,25 @@ var attentionSources = []attentionSource{
 		    order by s.customer_id, s.requested_at) s`,
 	},
 	{
-		kind:   "backfill_stuck",
-		action: "See whether workers run and the database answers. The meter's usage is not answered until its past is counted.",
+		kind: "backfill_stuck",
+		action: "If it is paused, give the workers more memory and resume its run, archive the meter or have it count in another way. " +
+			"Otherwise see whether workers run and the database answers. The meter's usage is not answered until its past is counted.",
 		items: `
-		  select 'mtr_' || m.id, m.slug, 0, 'nothing of its past was counted for an hour', g.since, null::timestamptz, '/v1/meters/' || m.slug
+		  select 'mtr_' || m.id, m.slug, 0,
+		    case when g.paused then 'paused: workers were killed while they counted its past' else 'nothing of its past was counted for an hour' end,
+		    g.since, null::timestamptz, '/v1/meters/' || m.slug
 		  from meters m
 		  join lateral (
-		    select greatest(g.created_at, max(h.counted_at)) as since
+		    select greatest(g.created_at, max(h.counted_at)) as since, g.interruptions >= @interruptions as paused
 		    from meter_versions g
 		    left join backfill_hours h on h.tenant_id = g.tenant_id and h.meter_version_id = g.id
 		    where g.tenant_id = m.tenant_id
 		      and g.meter_id = m.id
 		      and g.status = 'backfilling'
-		    group by g.id, g.created_at) g on true
+		    group by g.id, g.created_at, g.interruptions) g on true
 		  where m.tenant_id = @tenant
 		    and m.archived_at is null
-		    and g.since < @stuck`,
+		    and (g.since < @stuck or g.paused)`,
 	},
 }
 
@@ -303,7 +306,7 @@ func attentionArgs(tenant metering.TenantID, unrated []UnratedTotal, now time.Ti
 		amounts, currencies = append(amounts, u.Estimate.String()), append(currencies, u.Currency)
 	}
 	return pgx.NamedArgs{
-		"tenant": tenant, "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter),
+		"tenant": tenant, "delayed": now.Add(-SyncDelayedAfter), "stuck": now.Add(-BackfillStuckAfter), "interruptions": interruptionsAtMost,
 		"unrated": ids, "unrated_customers": customers, "unrated_causes": causes, "unrated_since": since, "unrated_amounts": amounts, "unrated_currencies": currencies,
 	}
 }

@@ -1,5 +1,5 @@
 // Package worker runs the workflows and their activities: it registers them,
-// polls both task queues, starts again what nobody is working on, and stops
+// polls the task queues, starts again what nobody is working on, and stops
 // without losing anything. It owns no rule of what happens.
 package worker
 
@@ -37,7 +37,7 @@ type Config struct {
 	Log                    *slog.Logger
 	Metrics                prometheus.Registerer // may be nil
 	Now                    func() time.Time      // nil: time.Now
-	Started                func()                // called once both task queues are polled; may be nil
+	Started                func()                // called once the task queues are polled; may be nil
 }
 
 // stopTimeout is how long running activities may go on after a stop: longer
@@ -61,7 +61,7 @@ func Run(ctx context.Context, config Config) error {
 	if config.Metrics != nil {
 		config.Metrics.MustRegister(&state{config.Store, config.Log, config.Now})
 	}
-	fatal := make(chan error, 2)
+	fatal := make(chan error, 3)
 	options := worker.Options{
 		WorkerStopTimeout: stopTimeout,
 		OnFatalError:      func(err error) { fatal <- err },
@@ -76,17 +76,23 @@ func Run(ctx context.Context, config Config) error {
 	}
 	main.RegisterActivity(do)
 
-	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond
 	options.DisableWorkflowWorker = true
+	heavy := worker.New(config.Temporal, workflows.HeavyTaskQueue, options)
+	for _, work := range []any{do.CountDays, do.EraseGroups, do.EraseEvents, do.EraseMessages, do.FinishErasure} {
+		heavy.RegisterActivity(work)
+	}
+
+	options.TaskQueueActivitiesPerSecond = config.ProviderCallsPerSecond
 	calls := worker.New(config.Temporal, workflows.ProviderTaskQueue, options)
 	for _, call := range []any{do.ReadProvider, do.SendReport, do.SyncBatch, do.ReadInvoice, do.LookAtHold, do.ListEvents, do.ListInvoices, do.SendMessages} {
 		calls.RegisterActivity(call)
 	}
 
-	if err := errors.Join(main.Start(), calls.Start()); err != nil {
+	if err := errors.Join(main.Start(), calls.Start(), heavy.Start()); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
 	// Workflows stop being driven first; what they have started may still end.
+	defer heavy.Stop()
 	defer calls.Stop()
 	defer main.Stop()
 	if config.Started != nil {

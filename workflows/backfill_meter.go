@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,6 +21,7 @@ const daysPerStep = 30
 type BackfillMeterInput struct {
 	TenantID       metering.TenantID       `json:"tenant_id"`
 	MeterVersionID metering.MeterVersionID `json:"meter_version_id"`
+	Paused         bool                    `json:"paused,omitempty"` // as an earlier part of the run was
 }
 
 // BackfillMeterResult is what was counted.
@@ -29,31 +31,82 @@ type BackfillMeterResult struct {
 }
 
 // BackfillMeter counts the events that came before a meter version was published,
-// day by day, and then makes reads and billing use it.
+// day by day, and then makes reads and billing use it. When workers die again and again
+// while they count a day, it is paused until an operator resumes it. Archiving the meter,
+// or counting it in another way, ends it.
 func BackfillMeter(ctx workflow.Context, in BackfillMeterInput) (BackfillMeterResult, error) {
-	var result BackfillMeterResult
-	version := activities.BackfillInput{TenantID: in.TenantID, MeterVersionID: in.MeterVersionID}
+	b := backfillMeter{version: activities.BackfillInput{TenantID: in.TenantID, MeterVersionID: in.MeterVersionID}}
+	b.paused = in.Paused
+	if err := b.heed(ctx, in.TenantID); err != nil {
+		return b.result, err
+	}
+	err := b.run(ctx)
+	err = answered(ctx, err)
+	if errors.Is(err, errLongHistory) {
+		in.Paused = b.paused
+		return b.result, workflow.NewContinueAsNewError(ctx, BackfillMeter, in)
+	}
+	return b.result, err
+}
+
+type backfillMeter struct {
+	operators
+	version activities.BackfillInput
+	total   int // days
+	result  BackfillMeterResult
+}
+
+func (b *backfillMeter) run(ctx workflow.Context) error {
 	var plan activities.PlanBackfillResult
-	err := workflow.ExecuteActivity(storing(ctx, "find the days to count"), do.PlanBackfill, version).Get(ctx, &plan)
+	err := workflow.ExecuteActivity(storing(ctx, "find the days to count"), do.PlanBackfill, b.version).Get(ctx, &plan)
 	if err != nil {
-		return result, err
+		return err
 	}
-	for total := len(plan.Days); len(plan.Days) > 0; {
-		step := plan.Days[:min(daysPerStep, len(plan.Days))]
-		plan.Days = plan.Days[len(step):]
-		summary := fmt.Sprintf("count %s to %s", step[0].Format(time.DateOnly), step[len(step)-1].Format(time.DateOnly))
-		var counted activities.CountDaysResult
-		err := workflow.ExecuteActivity(counting(ctx, summary), do.CountDays,
-			activities.CountDaysInput{BackfillInput: version, Days: step}).Get(ctx, &counted)
+	b.total = len(plan.Days)
+	for interrupted := false; len(plan.Days) > 0; {
+		resumed, err := b.rest(ctx, interrupted)
 		if err != nil {
-			return result, err
+			return err
 		}
-		result.Days += len(step)
-		result.Events += counted.Events
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d of %d days counted, %d events", result.Days, total, result.Events))
+		counted, err := b.count(ctx, plan.Days[:min(daysPerStep, len(plan.Days))], resumed)
+		if err != nil {
+			return err
+		}
+		plan.Days, interrupted = plan.Days[counted.Done:], counted.Paused
 	}
-	err = workflow.ExecuteActivity(storing(ctx, "switch reads and billing"), do.CompleteMeterVersion, version).Get(ctx, nil)
-	return result, err
+	return workflow.ExecuteActivity(storing(ctx, "switch reads and billing"), do.CompleteMeterVersion, b.version).Get(ctx, nil)
+}
+
+func (b *backfillMeter) count(ctx workflow.Context, days []time.Time, resumed bool) (counted activities.CountDaysResult, err error) {
+	summary := fmt.Sprintf("count %s to %s", days[0].Format(time.DateOnly), days[len(days)-1].Format(time.DateOnly))
+	err = workflow.ExecuteActivity(heavy(ctx, summary), do.CountDays,
+		activities.CountDaysInput{BackfillInput: b.version, Days: days, Resumed: resumed}).Get(ctx, &counted)
+	b.result.Days += counted.Done
+	b.result.Events += counted.Events
+	b.show(ctx, "")
+	return counted, err
+}
+
+// rest waits while the backfill is paused, and reports whether it was and is resumed.
+// Interrupted: workers were killed again and again while they counted the next day.
+func (b *backfillMeter) rest(ctx workflow.Context, interrupted bool) (resumed bool, err error) {
+	if longHistory(ctx) {
+		return false, errLongHistory
+	}
+	b.paused = b.paused || interrupted
+	switch {
+	case interrupted:
+		b.show(ctx, "Paused: workers were killed again and again while they counted the next day. "+
+			"Give the workers more memory and resume the backfill, archive the meter, or have it count in another way.")
+	case b.paused:
+		b.show(ctx, "Paused by an operator.")
+	}
+	resumed = b.paused
+	return resumed, b.awaitResume(ctx)
+}
+
+func (b *backfillMeter) show(ctx workflow.Context, state string) {
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d of %d days counted, %d events. %s", b.result.Days, b.total, b.result.Events, state))
 }
 
 // BackfillMeterID is the workflow id of a meter version's backfill.

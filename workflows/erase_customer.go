@@ -38,7 +38,7 @@ func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
 		{"note that it is done", do.FinishErasure, nil},
 	} {
 		show("Next: " + step.summary)
-		if err := workflow.ExecuteActivity(counting(ctx, step.summary), step.activity, customer).Get(ctx, step.result); err != nil {
+		if err := workflow.ExecuteActivity(heavy(ctx, step.summary), step.activity, customer).Get(ctx, step.result); err != nil {
 			return forOperators(err)
 		}
 	}

@@ -24,6 +24,7 @@ func Maintain(ctx workflow.Context) (MaintainResult, error) {
 		workflow.ExecuteActivity(maintenance(storing(ctx, "forget old counts of events")), do.SweepEventCounts).Get(ctx, nil),
 		workflow.ExecuteActivity(maintenance(counting(ctx, "refresh the independent count, compress old events")), do.RefreshDaily).Get(ctx, nil),
 		workflow.ExecuteActivity(maintenance(counting(ctx, "make the digests of closed periods")), do.DigestPeriods).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(counting(ctx, "drop the totals of replaced meter versions")), do.DropRetired).Get(ctx, nil),
 		workflow.ExecuteActivity(maintenance(counting(ctx, "drop events that need not be kept")), do.DropEvents).Get(ctx, &dropped),
 	)
 	return MaintainResult{dropped.Chunks}, err

@@ -14,10 +14,13 @@ import (
 	"github.com/odometer-metering/odometer/activities"
 )
 
-// Task queues: calls to providers have one of their own, with a rate limit.
+// Task queues: calls to providers have one of their own, with a rate limit, and so has
+// heavy work of tenants, which waits for its turn in the worker and would take the places
+// of everything else.
 const (
 	TaskQueue         = "odometer"
 	ProviderTaskQueue = "odometer-providers"
+	HeavyTaskQueue    = "odometer-heavy"
 )
 
 // All are the workflows that a worker runs.
@@ -45,6 +48,11 @@ func storing(ctx workflow.Context, summary string) workflow.Context {
 // counting is for a long step in the database that reports its progress.
 func counting(ctx workflow.Context, summary string) workflow.Context {
 	return step(ctx, untilStored, workflow.ActivityOptions{StartToCloseTimeout: 2 * time.Hour, Summary: summary})
+}
+
+// heavy is for a long step in the database for one tenant.
+func heavy(ctx workflow.Context, summary string) workflow.Context {
+	return workflow.WithTaskQueue(counting(ctx, summary), HeavyTaskQueue)
 }
 
 // maintenance makes a step one that the next hour would do as well.

@@ -63,7 +63,7 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 			return CountDaysResult{}, err
 		}
 	}
-	for until := a.now().Add(countFor); progress.Done < len(in.Days) && a.now().Before(until); {
+	for until := a.now().Add(countFor); progress.Done < len(in.Days) && (progress.Done == 0 || a.now().Before(until)); {
 		stop := alive(ctx, progress)
 		events, state, err := a.countDay(ctx, in.BackfillInput, in.Days[progress.Done])
 		stop()

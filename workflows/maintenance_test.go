@@ -101,7 +101,7 @@ func TestABackfillThatCannotGoOnSaysWhy(t *testing.T) {
 			}
 			f := newFleet(t, 0)
 			f.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{Days: []time.Time{f.Now()}}, fail("plan"))
-			f.OnActivity(do.CountDays, mock.Anything, mock.Anything).Return(activities.CountDaysResult{Events: 3}, fail("count")).Maybe()
+			f.OnActivity(do.CountDays, mock.Anything, mock.Anything).Return(activities.CountDaysResult{Done: 1, Events: 3}, fail("count")).Maybe()
 			f.OnActivity(do.CompleteMeterVersion, mock.Anything, mock.Anything).Return(fail("switch")).Maybe()
 			f.ExecuteWorkflow(workflows.BackfillMeter, workflows.BackfillMeterInput{TenantID: 1, MeterVersionID: 3})
 			require.ErrorContains(t, f.GetWorkflowError(), "somebody has to look")

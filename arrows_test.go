@@ -160,7 +160,7 @@ var rollups = map[string][]string{
 	"db/chunks.go":          {"usage_hourly"},                                                                  // makes their chunks ahead
 	"db/migrate.go":         {"usage_daily"},                                                                   // makes it as the edition of TimescaleDB allows
 	"db/maintenance.go":     {"usage_daily"},                                                                   // refreshes it
-	"db/grants.go":          {"usage_hourly", "usage_added"},                                                   // lets chunks be made
+	"db/grants.go":          {"usage_hourly", "usage_monthly", "usage_added"},                                  // lets chunks be made
 }
 
 func TestUsageIsReadInOnePlace(t *testing.T) {

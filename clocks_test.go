@@ -37,6 +37,8 @@ var clocksAllowed = map[string]string{
 	"set withdrawn_at = now()":                       "versions of prices",
 	"returning last_id - $2, mac, clock_timestamp()": "entries of the audit log",
 	"updated_at = now(), updated_by":                 "the issuer of sign-ins",
+	"select clock_timestamp()":                       "how much of a budget is spent that all workers share",
+	"retired_at = now()":                             "when a meter version was replaced, which no total depends on",
 	"completed_at = now()":                           "a meter whose past is counted",
 	"case when past.found then null else now() end,": "the same, without a past",
 	"timestamptz not null default now()":             "a column of a migration: none that a rule reads",

@@ -84,5 +84,5 @@ const versionsDropped = 100
 // DropRetired drops the rollups of meter versions that others have replaced.
 func (a *Activities) DropRetired(ctx context.Context) error {
 	defer alive(ctx)()
-	return inParts(versionsDropped, func(most int) (int, error) { return a.store.Maintenance.DropRetired(ctx, most) })
+	return inParts(versionsDropped, func(most int) (int, error) { return a.store.Maintenance.DropRetired(ctx, a.now(), most) })
 }

@@ -8029,7 +8029,7 @@ type ClientInterface interface {
 
 	// ArchiveMeterWithBody Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8038,7 +8038,7 @@ type ClientInterface interface {
 
 	// ArchiveMeter Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8293,7 +8293,7 @@ type ClientInterface interface {
 
 	// RenewInvitation Make another token for an invitation
 	//
-	// The token before is no longer valid, and it can be accepted for seven days again.
+	// The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
 	//
 	// Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
 	RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8307,7 +8307,7 @@ type ClientInterface interface {
 
 	// CreateMemberWithBody Invite somebody to become a member
 	//
-	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8316,7 +8316,7 @@ type ClientInterface interface {
 
 	// CreateMember Invite somebody to become a member
 	//
-	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8357,7 +8357,7 @@ type ClientInterface interface {
 
 	// ResetMember Invite a member to choose another password
 	//
-	// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+	// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/reset (the `ResetMember` operationId).
 	ResetMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8509,7 +8509,7 @@ type ClientInterface interface {
 
 	// Redeliver Redeliver a message
 	//
-	// The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
+	// The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8534,7 +8534,7 @@ type ClientInterface interface {
 
 	// TestWebhook Send a test message to a webhook
 	//
-	// A message of type webhook.test, at most ten times a minute.
+	// A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10502,7 +10502,7 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 
 // ArchiveMeterWithBody Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10521,7 +10521,7 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 
 // ArchiveMeter Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11086,7 +11086,7 @@ func (c *Client) RevokeInvitation(ctx context.Context, id string, reqEditors ...
 
 // RenewInvitation Make another token for an invitation
 //
-// The token before is no longer valid, and it can be accepted for seven days again.
+// The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
 //
 // Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
 func (c *Client) RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11120,7 +11120,7 @@ func (c *Client) ListMembers(ctx context.Context, params *ListMembersParams, req
 
 // CreateMemberWithBody Invite somebody to become a member
 //
-// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11139,7 +11139,7 @@ func (c *Client) CreateMemberWithBody(ctx context.Context, params *CreateMemberP
 
 // CreateMember Invite somebody to become a member
 //
-// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11230,7 +11230,7 @@ func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...Request
 
 // ResetMember Invite a member to choose another password
 //
-// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
 //
 // Corresponds with POST /v1/tenant/members/{id}/reset (the `ResetMember` operationId).
 func (c *Client) ResetMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11582,7 +11582,7 @@ func (c *Client) GetDelivery(ctx context.Context, id string, message string, req
 
 // Redeliver Redeliver a message
 //
-// The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
+// The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
 //
 // Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11637,7 +11637,7 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *Rot
 
 // TestWebhook Send a test message to a webhook
 //
-// A message of type webhook.test, at most ten times a minute.
+// A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
 //
 // Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 func (c *Client) TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -19274,7 +19274,7 @@ type ClientWithResponsesInterface interface {
 
 	// ArchiveMeterWithBodyWithResponse Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19283,7 +19283,7 @@ type ClientWithResponsesInterface interface {
 
 	// ArchiveMeterWithResponse Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19562,7 +19562,7 @@ type ClientWithResponsesInterface interface {
 
 	// RenewInvitationWithResponse Make another token for an invitation
 	//
-	// The token before is no longer valid, and it can be accepted for seven days again.
+	// The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19580,7 +19580,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateMemberWithBodyWithResponse Invite somebody to become a member
 	//
-	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19589,7 +19589,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateMemberWithResponse Invite somebody to become a member
 	//
-	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19634,7 +19634,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResetMemberWithResponse Invite a member to choose another password
 	//
-	// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+	// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19814,7 +19814,7 @@ type ClientWithResponsesInterface interface {
 
 	// RedeliverWithResponse Redeliver a message
 	//
-	// The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
+	// The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19841,7 +19841,7 @@ type ClientWithResponsesInterface interface {
 
 	// TestWebhookWithResponse Send a test message to a webhook
 	//
-	// A message of type webhook.test, at most ten times a minute.
+	// A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27595,7 +27595,7 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 
 // ArchiveMeterWithBodyWithResponse Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27610,7 +27610,7 @@ func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Conte
 
 // ArchiveMeterWithResponse Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28075,7 +28075,7 @@ func (c *ClientWithResponses) RevokeInvitationWithResponse(ctx context.Context, 
 
 // RenewInvitationWithResponse Make another token for an invitation
 //
-// The token before is no longer valid, and it can be accepted for seven days again.
+// The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28105,7 +28105,7 @@ func (c *ClientWithResponses) ListMembersWithResponse(ctx context.Context, param
 
 // CreateMemberWithBodyWithResponse Invite somebody to become a member
 //
-// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28120,7 +28120,7 @@ func (c *ClientWithResponses) CreateMemberWithBodyWithResponse(ctx context.Conte
 
 // CreateMemberWithResponse Invite somebody to become a member
 //
-// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28195,7 +28195,7 @@ func (c *ClientWithResponses) MakeOwnerWithResponse(ctx context.Context, id stri
 
 // ResetMemberWithResponse Invite a member to choose another password
 //
-// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28495,7 +28495,7 @@ func (c *ClientWithResponses) GetDeliveryWithResponse(ctx context.Context, id st
 
 // RedeliverWithResponse Redeliver a message
 //
-// The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
+// The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28540,7 +28540,7 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 
 // TestWebhookWithResponse Send a test message to a webhook
 //
-// A message of type webhook.test, at most ten times a minute.
+// A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -127,29 +127,34 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 }
 
 // spend takes one delivery from both budgets, the tenant's first, so that two who spend
-// never wait for each other. It returns how long the delivery waits for them.
+// never wait for each other. It returns how long the delivery waits for them. The clock is
+// the database's, which all workers share.
 func spend(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, host string) (wait time.Duration, err error) {
+	var at time.Time
+	if err := tx.QueryRow(ctx, `select clock_timestamp()`).Scan(&at); err != nil {
+		return 0, err
+	}
 	for _, budget := range []struct {
 		target    string
-		perSecond int
+		perSecond time.Duration
 	}{{tenant.String(), deliveriesOfTenant}, {"host " + host, deliveriesToHost}} {
-		var until time.Duration
+		var spent time.Time
 		err := tx.QueryRow(ctx, `
 			insert into webhook_budgets as b (target, spent)
-			values (@target, clock_timestamp() + @each)
+			values (@target, @at::timestamptz + @each::interval)
 			on conflict (target) do update
-			set spent = greatest(b.spent, clock_timestamp()) + @each
-			where b.spent < clock_timestamp() + interval '1 second' + @ahead
-			returning greatest(spent - @each - interval '1 second' - clock_timestamp(), interval '0')`, pgx.NamedArgs{
-			"target": budget.target, "each": time.Second / time.Duration(budget.perSecond), "ahead": budgetAhead,
-		}).Scan(&until)
+			set spent = greatest(b.spent, @at) + @each
+			where b.spent < @latest
+			returning spent`, pgx.NamedArgs{
+			"target": budget.target, "at": at, "each": time.Second / budget.perSecond, "latest": at.Add(time.Second + budgetAhead),
+		}).Scan(&spent)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return 0, errNoBudget
 		}
 		if err != nil {
 			return 0, err
 		}
-		wait = max(wait, until)
+		wait = max(wait, spent.Sub(at)-time.Second/budget.perSecond-time.Second)
 	}
 	return wait, nil
 }
@@ -476,7 +481,7 @@ func (s Deliveries) Sweep(ctx context.Context, before time.Time, limit int) (int
 	if err != nil {
 		return 0, fmt.Errorf("forget messages: %w", coded(err))
 	}
-	if _, err := s.pool.Exec(ctx, `delete from webhook_budgets where spent < now() - interval '1 hour'`); err != nil {
+	if _, err := s.pool.Exec(ctx, `delete from webhook_budgets where spent < $1`, before); err != nil {
 		return 0, fmt.Errorf("forget budgets: %w", coded(err))
 	}
 	return int(tag.RowsAffected()), nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -159,8 +160,8 @@ func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
 	before := h.deliveries()[0]
 	for _, target := range []string{h.tenant.String(), "host example.com"} {
 		_, err := conn.Exec(t.Context(), `
-			insert into webhook_budgets values ($1, now() + interval '1 day')
-			on conflict (target) do update set spent = excluded.spent`, target)
+			insert into webhook_budgets values ($1, $2)
+			on conflict (target) do update set spent = excluded.spent`, target, clock.Now().AddDate(0, 0, 1))
 		require.NoError(t, err)
 		_, err = h.store.Deliveries.Claim(t.Context(), h.tenant, h.hook.ID, h.now, time.Minute)
 		require.Equal(t, metering.CodeRateLimited, metering.CodeOf(err), target)
@@ -188,7 +189,7 @@ func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 	}
 	h.happen("")
 	h.claim()
-	_, err = conn.Exec(t.Context(), `update webhook_budgets set spent = now() + interval '3 seconds'`)
+	_, err = conn.Exec(t.Context(), `update webhook_budgets set spent = $1`, clock.Now().Add(4*time.Second))
 	require.NoError(t, err)
 	full := spent("host example.com")
 

@@ -51,15 +51,15 @@ type retiredVersion struct {
 
 // DropRetired drops the rollups of up to most versions that were retired long enough ago,
 // and returns how many versions those were.
-func (m Maintenance) DropRetired(ctx context.Context, most int) (int, error) {
+func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (int, error) {
 	rows, err := m.pool.Query(ctx, `
 		select tenant_id, id
 		from meter_versions
 		where status = 'retired'
 		  and dropped_at is null
-		  and retired_at < now() - $1::interval
+		  and retired_at < $1
 		order by retired_at
-		limit $2`, retiredFor, most)
+		limit $2`, now.Add(-retiredFor), most)
 	if err != nil {
 		return 0, fmt.Errorf("find retired meter versions: %w", coded(err))
 	}
@@ -68,7 +68,7 @@ func (m Maintenance) DropRetired(ctx context.Context, most int) (int, error) {
 		return 0, fmt.Errorf("find retired meter versions: %w", coded(err))
 	}
 	for n, g := range retired {
-		if err := m.dropRollups(ctx, g); err != nil {
+		if err := m.dropRollups(ctx, g, now); err != nil {
 			return n, fmt.Errorf("drop rollups of a retired meter version: %w", err)
 		}
 	}
@@ -78,7 +78,7 @@ func (m Maintenance) DropRetired(ctx context.Context, most int) (int, error) {
 // customersDropped is the number of customers whose rollups one transaction drops.
 const customersDropped = 100
 
-func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion) error {
+func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion, now time.Time) error {
 	// Nothing is added to the version any more.
 	err := inTx(ctx, m.pool, func(tx pgx.Tx) error {
 		if err := lockTenant(ctx, tx, g.Tenant); err != nil {
@@ -106,7 +106,7 @@ func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion) error {
 		if len(customers) == 0 {
 			break
 		}
-		if err := m.dropRollupsOf(ctx, g, customers); err != nil {
+		if err := inTx(ctx, m.pool, func(tx pgx.Tx) error { return deleteRollups(ctx, tx, g.Tenant, g.Version, customers) }); err != nil {
 			return err
 		}
 		after = customers[len(customers)-1]
@@ -116,27 +116,12 @@ func (m Maintenance) dropRollups(ctx context.Context, g retiredVersion) error {
 			`delete from usage_groups where tenant_id = $1 and meter_version_id = $2`,
 			`delete from backfill_hours where tenant_id = $1 and meter_version_id = $2`,
 			`delete from backfill_days where tenant_id = $1 and meter_version_id = $2`,
-			`update meter_versions set dropped_at = now() where tenant_id = $1 and id = $2`,
 		} {
 			if _, err := tx.Exec(ctx, statement, g.Tenant, g.Version); err != nil {
 				return err
 			}
 		}
-		return nil
-	})
-}
-
-func (m Maintenance) dropRollupsOf(ctx context.Context, g retiredVersion, customers []metering.CustomerID) error {
-	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
-			return err
-		}
-		for _, table := range []string{"usage_hourly", "usage_monthly"} {
-			if _, err := tx.Exec(ctx, `delete from `+table+` where tenant_id = $1 and customer_id = any($2) and meter_version_id = $3`,
-				g.Tenant, customers, g.Version); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := tx.Exec(ctx, `update meter_versions set dropped_at = $3 where tenant_id = $1 and id = $2`, g.Tenant, g.Version, metering.Instant(now))
+		return err
 	})
 }

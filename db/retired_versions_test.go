@@ -12,14 +12,15 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestDroppingRetiredVersionsChangesNoUsage lets a meter count in other ways between events,
+// TestPropertyDroppingRetiredVersionsChangesNoUsage lets a meter count in other ways between events,
 // late ones too, and compares all usage before and after the rollups of retired versions are
 // dropped, and with a recount.
-func TestDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
+func TestPropertyDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t) // versions are dropped over all tenants
 	conn, err := pgx.Connect(t.Context(), address)
@@ -61,7 +62,7 @@ func TestDroppingRetiredVersionsChangesNoUsage(t *testing.T) {
 		before := usageOf(t, store, tenant, month)
 		_, err = conn.Exec(t.Context(), `update meter_versions set retired_at = retired_at - interval '2 hours' where tenant_id = $1`, tenant)
 		require.NoError(rt, err)
-		_, err = store.Maintenance.DropRetired(t.Context(), 100)
+		_, err = store.Maintenance.DropRetired(t.Context(), clock.Now(), 100)
 		require.NoError(rt, err)
 		require.Equal(rt, before, usageOf(t, store, tenant, month))
 		requireRollupsEqualARecount(t, conn, tenant)
@@ -116,12 +117,12 @@ func TestAMeterCountsInAFewOtherWaysUntilTheyAreDropped(t *testing.T) {
 	_, err = store.Meters.Unarchive(t.Context(), tenant, metering.Operator, "calls")
 	require.Equal(t, metering.CodeRateLimited, metering.CodeOf(err))
 
-	_, err = store.Maintenance.DropRetired(t.Context(), 100)
+	_, err = store.Maintenance.DropRetired(t.Context(), clock.Now(), 100)
 	require.NoError(t, err)
 	require.Error(t, change(10), "they were retired just now")
 	_, err = conn.Exec(t.Context(), `update meter_versions set retired_at = retired_at - interval '2 hours'`)
 	require.NoError(t, err)
-	dropped, err := store.Maintenance.DropRetired(t.Context(), 100)
+	dropped, err := store.Maintenance.DropRetired(t.Context(), clock.Now(), 100)
 	require.NoError(t, err)
 	require.Equal(t, 11, dropped)
 	_, err = store.Meters.Unarchive(t.Context(), tenant, metering.Operator, "calls")

@@ -170,3 +170,17 @@ const (
 	regroupMonths = `update usage_monthly ` + setGroup
 	setGroup      = `set group_id = @next where tenant_id = @tenant and meter_version_id = @version and group_id = @former`
 )
+
+// deleteRollups deletes what a meter version has counted of some customers.
+func deleteRollups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersionID, customers []metering.CustomerID) error {
+	if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+		return err
+	}
+	for _, table := range []string{"usage_hourly", "usage_monthly"} {
+		_, err := tx.Exec(ctx, `delete from `+table+` where tenant_id = $1 and customer_id = any($2) and meter_version_id = $3`, tenant, customers, version)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1392,7 +1392,7 @@ export interface paths {
         put?: never;
         /**
          * Archive a meter
-         * @description Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. 409 while its past is being counted. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+         * @description Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
          */
         post: operations["archive-meter"];
         delete?: never;
@@ -1768,7 +1768,7 @@ export interface paths {
         put?: never;
         /**
          * Make another token for an invitation
-         * @description The token before is no longer valid, and it can be accepted for seven days again.
+         * @description The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
          */
         post: operations["renew-invitation"];
         delete?: never;
@@ -1792,7 +1792,7 @@ export interface paths {
         put?: never;
         /**
          * Invite somebody to become a member
-         * @description They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link.
+         * @description They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
          */
         post: operations["create-member"];
         delete?: never;
@@ -1856,7 +1856,7 @@ export interface paths {
         put?: never;
         /**
          * Invite a member to choose another password
-         * @description The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone.
+         * @description The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
          */
         post: operations["reset-member"];
         delete?: never;
@@ -2116,7 +2116,7 @@ export interface paths {
         put?: never;
         /**
          * Redeliver a message
-         * @description The message is sent again at once with the same id and body, so that its receiver can tell that it has it.
+         * @description The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
          */
         post: operations["redeliver"];
         delete?: never;
@@ -2156,7 +2156,7 @@ export interface paths {
         put?: never;
         /**
          * Send a test message to a webhook
-         * @description A message of type webhook.test, at most ten times a minute.
+         * @description A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
          */
         post: operations["test-webhook"];
         delete?: never;

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -64,6 +65,20 @@ var attacks = []attacker{
 	}},
 	{"invitations", 4, func(ctx context.Context, g target, n int) {
 		g.try(ctx, g.Theirs, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":"%d-%d@example.com","role":"viewer"}`, n, time.Now().UnixNano()))
+	}},
+	{"redeliveries of a webhook", 4, func(ctx context.Context, g target, _ int) {
+		_, text, err := g.send(ctx, g.Theirs, "GET", "/v1/webhooks/"+g.Hook+"/deliveries?page_size=1", "")
+		var list struct{ Items []made }
+		if err != nil || json.Unmarshal(text, &list) != nil || len(list.Items) == 0 {
+			g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
+			return
+		}
+		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/deliveries/"+list.Items[0].ID+"/redeliver", "")
+	}},
+	{"backfills of meters", 4, func(ctx context.Context, g target, n int) {
+		slug := fmt.Sprintf("attack-%d-%d", n, time.Now().UnixNano())
+		g.try(ctx, g.Theirs, "POST", "/v1/meters", fmt.Sprintf(`{"slug":%q,"event_type":"call","aggregation":"count","group_by":["p"]}`, slug))
+		g.try(ctx, g.Theirs, "POST", "/v1/meters/"+slug+"/archive", "")
 	}},
 	{"guesses of a password beside a tenant", 4, func(ctx context.Context, g target, _ int) { // what is hashed here is hashed in the turn of its address
 		g.try(ctx, g.Theirs, "POST", "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":"not the password"}`, g.Email))

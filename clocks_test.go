@@ -33,7 +33,6 @@ var clocksAllowed = map[string]string{
 	"revoked_at = coalesce(revoked_at, now())":       "API keys, HMAC secrets",
 	"set ended_at = now()":                           "sessions",
 	"set removed_at = now()":                         "members",
-	"set retired_at = now()":                         "billing providers",
 	"set withdrawn_at = now()":                       "versions of prices",
 	"returning last_id - $2, mac, clock_timestamp()": "entries of the audit log",
 	"updated_at = now(), updated_by":                 "the issuer of sign-ins",

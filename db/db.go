@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -180,6 +181,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		conn.TypeMap().RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: unmarshal}})
 		return nil
 	}
+	config.AfterRelease = isWritable
 	opened, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", err)
@@ -230,16 +232,14 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 	}, nil
 }
 
+// isWritable reports whether a connection may be used again. One whose server is read-only
+// may not: after a failover another server accepts writes, and a new connection finds it.
+func isWritable(conn *pgx.Conn) bool {
+	return conn.PgConn().ParameterStatus("in_hot_standby") != "on" && conn.PgConn().ParameterStatus("default_transaction_read_only") != "on"
+}
+
 // Close waits for the connections in use and closes all.
 func (d *DB) Close() { d.pool.Close() }
-
-// Ping says whether the database answers.
-func (d *DB) Ping(ctx context.Context) error {
-	if err := d.pool.Ping(ctx); err != nil {
-		return metering.Errorf(metering.CodeUnavailable, "the database does not answer").Because(err)
-	}
-	return nil
-}
 
 // beginner is a pool, or a transaction, in which another is a savepoint.
 type beginner interface {
@@ -280,21 +280,27 @@ func raiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch
 
 // SQLSTATEs that the program acts on (PostgreSQL documentation, appendix A).
 const (
-	stateUniqueViolation     = "23505"
-	stateLockNotAvailable    = "55P03"
-	stateQueryCanceled       = "57014"
-	stateAdminShutdown       = "57P01"
-	stateCrashShutdown       = "57P02"
-	stateDeadlock            = "40P01"
-	stateSerialization       = "40001"
-	stateTooManyConnections  = "53300"
-	stateIdleTransaction     = "25P03"
-	stateCannotConnectNow    = "57P03"
-	stateFeatureNotSupported = "0A000"
-	stateInternal            = "XX000"
-
+	stateUniqueViolation       = "23505"
+	stateReadOnly              = "25006"
+	stateSerialization         = "40001"
+	stateDeadlock              = "40P01"
 	stateInsufficientPrivilege = "42501"
+	stateLockNotAvailable      = "55P03"
+	stateDiskFull              = "53100"
+	stateQueryCanceled         = "57014"
+	stateInternal              = "XX000"
 )
+
+// faultClasses are the classes of SQLSTATEs by which the server reports a fault of its own,
+// which another request would meet too.
+var faultClasses = []string{
+	"08", // connection exception
+	"53", // insufficient resources: a full disk, no memory, too many connections
+	"57", // operator intervention: a shutdown
+	"58", // system error: a file cannot be read or written
+	"F0", // configuration file error
+	"XX", // internal error: corrupted data
+}
 
 func sqlState(err error) string {
 	var pg *pgconn.PgError
@@ -326,8 +332,8 @@ func coded(err error) error {
 	switch sqlState(err) {
 	case stateLockNotAvailable, stateQueryCanceled, stateDeadlock, stateSerialization:
 		return metering.Errorf(metering.CodeOverloaded, "the database is busy; try again").Because(err)
-	case stateTooManyConnections:
-		return metering.Errorf(metering.CodeUnavailable, "the database is not available; try again").Because(err)
+	case stateReadOnly:
+		return metering.Errorf(metering.CodeUnavailable, "the database accepts no writes; try again").Because(err)
 	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return metering.Errorf(metering.CodeNotFound, "not found").Because(err)
@@ -335,22 +341,32 @@ func coded(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return metering.Errorf(metering.CodeUnavailable, "the database did not answer in time; try again").Because(err)
 	}
-	if disconnected(err) {
+	if isServerFault(err) {
 		return metering.Errorf(metering.CodeUnavailable, "the database is not available; try again").Because(err)
 	}
 	return err
 }
 
-// disconnected says whether err means that the connection was lost or never made.
-func disconnected(err error) bool {
-	switch sqlState(err) {
-	case stateAdminShutdown, stateCrashShutdown, stateCannotConnectNow, stateTooManyConnections, stateIdleTransaction:
-		return true
-	case "":
-		var network net.Error
-		var connect *pgconn.ConnectError
-		return errors.As(err, &connect) || errors.As(err, &network) || pgconn.SafeToRetry(err) ||
-			errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+// isServerFault reports whether err is a fault of the database server and not of the request.
+func isServerFault(err error) bool {
+	state := sqlState(err)
+	if len(state) != 5 {
+		return disconnected(err)
 	}
-	return false
+	return disconnected(err) || state == stateReadOnly || state != stateQueryCanceled && slices.Contains(faultClasses, state[:2])
+}
+
+// disconnected reports whether err means that the connection was lost or never made.
+func disconnected(err error) bool {
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC"
+	}
+	var network net.Error
+	return errors.As(err, &network) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }

@@ -94,10 +94,10 @@ func (w *Writer) resolveCustomers(ctx context.Context, tenant metering.TenantID,
 	return nil
 }
 
-// repeatable says whether the attempt rolled back for a reason that may be gone.
+// repeatable reports whether the attempt rolled back for a reason that may be gone.
 func repeatable(err error) bool {
 	state := sqlState(err)
-	return errors.Is(err, errErased) || state == stateDeadlock || state == stateSerialization || claimedMeanwhile(err) || overtakenByDrop(err) || disconnected(err)
+	return errors.Is(err, errErased) || state == stateDeadlock || state == stateSerialization || claimedMeanwhile(err) || isServerFault(err)
 }
 
 // claimedMeanwhile says whether another transaction has claimed one of the keys since

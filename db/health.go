@@ -1,0 +1,65 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Health is whether the database can serve requests.
+type Health string
+
+// The states of the database.
+const (
+	Healthy     Health = "ok"
+	Unavailable Health = "unavailable"  // it does not answer, or reports a fault of its own
+	NotMigrated Health = "not_migrated" // its schema lacks a migration
+	ReadOnly    Health = "read_only"    // it refuses writes, as after a failover
+	Full        Health = "full"         // its disk is
+)
+
+// Health probes the database with a small write. err is why it is not healthy.
+func (d *DB) Health(ctx context.Context) (h Health, err error) {
+	migrated, err := d.Migrated(ctx)
+	if err == nil && !migrated {
+		return NotMigrated, errors.New("the schema lacks a migration of this binary")
+	}
+	if err == nil {
+		err = inTx(ctx, d.pool, func(tx pgx.Tx) error { return probeWrites(ctx, tx) })
+	}
+	switch {
+	case err == nil:
+		return Healthy, nil
+	case sqlState(err) == stateReadOnly:
+		return ReadOnly, err
+	case sqlState(err) == stateDiskFull:
+		return Full, err
+	}
+	return Unavailable, err
+}
+
+// probeWrites allocates disk space, which a write into a page that exists does not, and
+// locks a row, which commits a record to the write-ahead log. It leaves no data behind.
+func probeWrites(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `select from tenants order by id limit 1 for key share skip locked`)
+	if err != nil {
+		return err
+	}
+	// The CTE exceeds work_mem, so it is spilled to a temporary file of 4 MiB on the
+	// database's own disk.
+	_, err = tx.Exec(ctx, `select set_config('work_mem', '64kB', true), set_config('temp_tablespaces', '', true)`)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, `
+		with spilled as materialized (select repeat('0', 1048576) as part from generate_series(1, 4))
+		select sum(length(part)) from spilled`)
+	return err
+}
+
+// ReadClock returns the database's time.
+func (d *DB) ReadClock(ctx context.Context) (now time.Time, err error) {
+	return now, coded(d.pool.QueryRow(ctx, `select clock_timestamp()`).Scan(&now))
+}

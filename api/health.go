@@ -2,9 +2,15 @@ package api
 
 import (
 	"context"
+	"net/http"
+	"sync"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.temporal.io/sdk/client"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 type healthOutput struct {
@@ -15,37 +21,148 @@ type healthOutput struct {
 
 func (s *server) health(context.Context, *struct{}) (*healthOutput, error) {
 	out := new(healthOutput)
-	out.Body.Status = "ok"
+	out.Body.Status = healthy
 	return out, nil
+}
+
+// Readiness has the state of every check: healthy, or what is wrong.
+type Readiness struct {
+	Status   string `json:"status" enum:"ok,unavailable"`
+	Database string `json:"database" enum:"ok,unavailable,not_migrated,read_only,full" doc:"Whether a small write is stored"`
+	Clock    string `json:"clock" enum:"ok,unknown,wrong" doc:"Whether the process's clock agrees with the database's within 5 seconds"`
+	Temporal string `json:"temporal" enum:"ok,unavailable" doc:"Ingest and queries go on without it"`
+}
+
+const healthy = "ok"
+
+// check is a condition that readiness reports.
+type check struct {
+	name     string
+	required bool // the process is not ready without it
+	state    *string
+	probe    func(context.Context) (state string, err error)
+}
+
+// checks are all checks; their states are written to r.
+func (s *server) checks(r *Readiness) []check {
+	return []check{
+		{"database", true, &r.Database, s.checkDatabase},
+		{"clock", true, &r.Clock, s.checkClock},
+		{"temporal", false, &r.Temporal, s.checkTemporal},
+	}
+}
+
+func (s *server) checkDatabase(ctx context.Context) (string, error) {
+	state, err := s.Store.Health(ctx)
+	return string(state), err
+}
+
+func (s *server) checkClock(context.Context) (string, error) {
+	if s.ClockOffset == nil {
+		return healthy, nil
+	}
+	if _, known := s.ClockOffset(); !known {
+		return "unknown", s.ClockOffset.Check(metering.ClockWarning)
+	}
+	if err := s.ClockOffset.Check(metering.ClockWarning); err != nil {
+		return "wrong", err
+	}
+	return healthy, nil
+}
+
+func (s *server) checkTemporal(ctx context.Context) (string, error) {
+	if _, err := s.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
+		return "unavailable", err
+	}
+	return healthy, nil
+}
+
+// Any caller may ask for readiness, so checks run at most once a second.
+const (
+	checkEvery   = time.Second
+	checkTimeout = 3 * time.Second
+)
+
+// lastChecks are the results of the checks when they ran last.
+type lastChecks struct {
+	mu     sync.Mutex
+	at     time.Time // zero: never
+	result Readiness
+}
+
+// check runs the checks, unless they ran within checkEvery.
+func (s *server) check() Readiness {
+	s.checked.mu.Lock()
+	defer s.checked.mu.Unlock()
+	if !s.checked.at.IsZero() && time.Since(s.checked.at) < checkEvery {
+		return s.checked.result
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), checkTimeout)
+	defer cancel()
+	before := s.checked.result
+	now := Readiness{Status: healthy}
+	states := s.checks(&before)
+	for i, c := range s.checks(&now) {
+		var err error
+		if *c.state, err = c.probe(ctx); c.required && *c.state != healthy {
+			now.Status = "unavailable"
+		}
+		if *c.state != *states[i].state && (err != nil || *states[i].state != "") {
+			s.Log.WarnContext(ctx, "a check of readiness has changed", "check", c.name, "state", *c.state, "error", err)
+		}
+	}
+	s.checked.result, s.checked.at = now, time.Now()
+	return now
 }
 
 type readinessOutput struct {
 	Status int
-	Body   struct {
-		Status   string `json:"status" enum:"ok,unavailable"`
-		Database string `json:"database" enum:"ok,unavailable,not_migrated"`
-		Temporal string `json:"temporal" enum:"ok,unavailable" doc:"Ingest and queries go on without it"`
+	Body   Readiness
+}
+
+// readiness fails if events cannot be stored or usage cannot be read.
+func (s *server) readiness(context.Context, *struct{}) (*readinessOutput, error) {
+	out := &readinessOutput{Status: http.StatusOK, Body: s.check()}
+	if out.Body.Status != healthy {
+		out.Status = http.StatusServiceUnavailable
+	}
+	return out, nil
+}
+
+// checkMetrics shows Prometheus which checks fail, whether or not another caller asks.
+type checkMetrics struct{ *server }
+
+var checkFailing = prometheus.NewDesc("odometer_check_failing", "1 while a check of GET /readyz fails, 0 while it does not.", []string{"check"}, nil)
+
+func (checkMetrics) Describe(all chan<- *prometheus.Desc) { all <- checkFailing }
+
+func (m checkMetrics) Collect(all chan<- prometheus.Metric) {
+	result := m.check()
+	for _, c := range m.checks(&result) {
+		failing := 0.0
+		if *c.state != healthy {
+			failing = 1
+		}
+		all <- prometheus.MustNewConstMetric(checkFailing, prometheus.GaugeValue, failing, c.name)
 	}
 }
 
-// readiness fails when events could not be stored or usage not be read.
-func (s *server) readiness(ctx context.Context, _ *struct{}) (*readinessOutput, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	out := &readinessOutput{Status: 200}
-	out.Body.Status, out.Body.Database, out.Body.Temporal = "ok", "ok", "ok"
-	migrated, err := s.Store.Migrated(ctx)
-	switch {
-	case err != nil:
-		out.Body.Database = "unavailable"
-	case !migrated:
-		out.Body.Database = "not_migrated"
+// refuseWrites keeps an operation that writes from running while this process's clock is
+// wrong: what it stores is dated, charged and deleted by it.
+func (s *server) refuseWrites(ctx huma.Context, next func(huma.Context)) {
+	if op := ctx.Operation(); op.Method == http.MethodGet && op.Metadata["writes"] != true {
+		next(ctx)
+		return
 	}
-	if out.Body.Database != "ok" {
-		out.Status, out.Body.Status = 503, "unavailable"
+	if err := s.ClockOffset.Check(metering.ClockLimit); err != nil {
+		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		return
 	}
-	if _, err := s.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
-		out.Body.Temporal = "unavailable"
-	}
-	return out, nil
+	next(ctx)
+}
+
+// writing marks an operation that stores something although its method is GET.
+func writing(op huma.Operation) huma.Operation {
+	op.Metadata["writes"] = true
+	return op
 }

@@ -58,6 +58,7 @@ type Deps struct {
 	AnswerTime        time.Duration  // for a client to take an answer, or a part of an export; 0: 30 s
 	SearchTime        time.Duration  // for which a page of events is looked for; 0: 2 s
 	Now               func() time.Time
+	ClockOffset       metering.ClockOffset // of Now; while it is beyond metering.ClockLimit, nothing is written
 	Log               *slog.Logger
 	Metrics           prometheus.Registerer
 }
@@ -91,6 +92,7 @@ type server struct {
 	pageKey     []byte
 	requestKey  []byte // under which repeatable requests are hashed
 	metrics     metrics
+	checked     lastChecks
 
 	confirmationKey []byte // signs the tokens of confirmations
 }
@@ -118,6 +120,9 @@ func New(deps Deps) (http.Handler, error) {
 	s.exports, s.largePages = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](maxLargePages)
 	s.processors = newProcessors()
 	s.metrics = newMetrics(deps.Metrics)
+	if deps.Metrics != nil {
+		deps.Metrics.MustRegister(checkMetrics{s})
+	}
 	s.apiKeys = &coalescer[string, *db.Credential]{run: deps.Credentials.APIKeys.Credentials, timeout: credentialTimeout}
 	s.signers = &coalescer[metering.TenantID, db.Signers]{run: deps.Credentials.HMACSecrets.Signers, timeout: credentialTimeout}
 	s.uses = &coalescer[db.KeyUse, struct{}]{run: s.noteUses, timeout: credentialTimeout}
@@ -150,7 +155,7 @@ func newServer(deps Deps) *server {
 	adaptHuma()
 	mux := http.NewServeMux()
 	s := &server{Deps: deps, mux: mux, api: humago.New(mux, document())}
-	s.api.UseMiddleware(s.authorize, s.refuseUnknown, s.chooseNumbers)
+	s.api.UseMiddleware(s.refuseWrites, s.authorize, s.refuseUnknown, s.chooseNumbers)
 	s.routes()
 	return s
 }
@@ -380,10 +385,10 @@ func (s *server) routes() {
 		"The tenant, who asks, and what they may do."), s.getSession)
 	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change your password",
 		"It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer."), s.setPassword)
-	huma.Register(s.api, addedTo(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer",
-		"A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.")), s.beginOIDC)
-	huma.Register(s.api, s.leadingOn(addedTo(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer",
-		"The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.")))), s.finishOIDC)
+	huma.Register(s.api, addedTo(writing(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer",
+		"A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes."))), s.beginOIDC)
+	huma.Register(s.api, s.leadingOn(addedTo(writing(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer",
+		"The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once."))))), s.finishOIDC)
 	s.describeSignInPages()
 
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings",
@@ -421,7 +426,8 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-health", "/healthz", Public, "Check that the process runs",
 		"Says only that the process answers: it asks neither the database nor Temporal."), s.health)
 	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Check that requests can be served",
-		"503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it."), s.readiness)
+		"503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. "+
+			"While Temporal is unavailable it is 200 and says so: ingest and queries go on without it."), s.readiness)
 
 	s.serveDashboard()
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)

@@ -1395,19 +1395,46 @@ func (e ProviderType) Valid() bool {
 	}
 }
 
+// Defines values for ReadinessClock.
+const (
+	ReadinessClockOk      ReadinessClock = "ok"
+	ReadinessClockUnknown ReadinessClock = "unknown"
+	ReadinessClockWrong   ReadinessClock = "wrong"
+)
+
+// Valid indicates whether the value is a known member of the ReadinessClock enum.
+func (e ReadinessClock) Valid() bool {
+	switch e {
+	case ReadinessClockOk:
+		return true
+	case ReadinessClockUnknown:
+		return true
+	case ReadinessClockWrong:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadinessDatabase.
 const (
+	ReadinessDatabaseFull        ReadinessDatabase = "full"
 	ReadinessDatabaseNotMigrated ReadinessDatabase = "not_migrated"
 	ReadinessDatabaseOk          ReadinessDatabase = "ok"
+	ReadinessDatabaseReadOnly    ReadinessDatabase = "read_only"
 	ReadinessDatabaseUnavailable ReadinessDatabase = "unavailable"
 )
 
 // Valid indicates whether the value is a known member of the ReadinessDatabase enum.
 func (e ReadinessDatabase) Valid() bool {
 	switch e {
+	case ReadinessDatabaseFull:
+		return true
 	case ReadinessDatabaseNotMigrated:
 		return true
 	case ReadinessDatabaseOk:
+		return true
+	case ReadinessDatabaseReadOnly:
 		return true
 	case ReadinessDatabaseUnavailable:
 		return true
@@ -4831,6 +4858,10 @@ type ProviderSecret struct {
 
 // Readiness defines model for Readiness.
 type Readiness struct {
+	// Clock Whether the process's clock agrees with the database's within 5 seconds
+	Clock ReadinessClock `json:"clock"`
+
+	// Database Whether a small write is stored
 	Database ReadinessDatabase `json:"database"`
 	Status   ReadinessStatus   `json:"status"`
 
@@ -4838,7 +4869,10 @@ type Readiness struct {
 	Temporal ReadinessTemporal `json:"temporal"`
 }
 
-// ReadinessDatabase defines model for Readiness.Database.
+// ReadinessClock Whether the process's clock agrees with the database's within 5 seconds
+type ReadinessClock string
+
+// ReadinessDatabase Whether a small write is stored
 type ReadinessDatabase string
 
 // ReadinessStatus defines model for Readiness.Status.
@@ -7156,7 +7190,7 @@ type ClientInterface interface {
 
 	// GetReadiness Check that requests can be served
 	//
-	// 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
+	// 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8559,7 +8593,7 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 // GetReadiness Check that requests can be served
 //
-// 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
+// 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
 //
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -18311,7 +18345,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetReadinessWithResponse Check that requests can be served
 	//
-	// 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
+	// 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25990,7 +26024,7 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 
 // GetReadinessWithResponse Check that requests can be served
 //
-// 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
+// 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -8,28 +8,31 @@ import (
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/odometer-metering/odometer/activities"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // failures is the one place where an activity's error is logged with its
 // causes and turned into what Temporal may keep.
 type failures struct {
 	interceptor.WorkerInterceptorBase
-	log *slog.Logger
+	log   *slog.Logger
+	clock metering.ClockOffset
 }
 
 func (f *failures) InterceptActivity(_ context.Context, next interceptor.ActivityInboundInterceptor) interceptor.ActivityInboundInterceptor {
-	inbound := &failingActivity{log: f.log}
+	inbound := &failingActivity{log: f.log, clock: f.clock}
 	inbound.Next = next
 	return inbound
 }
 
 type failingActivity struct {
 	interceptor.ActivityInboundInterceptorBase
-	log *slog.Logger
+	log   *slog.Logger
+	clock metering.ClockOffset
 }
 
 func (a *failingActivity) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
-	result, err := a.Next.ExecuteActivity(ctx, in)
+	result, err := a.execute(ctx, in)
 	if err == nil {
 		return result, nil
 	}
@@ -37,4 +40,13 @@ func (a *failingActivity) ExecuteActivity(ctx context.Context, in *interceptor.E
 	a.log.WarnContext(ctx, "activity failed", "activity", info.ActivityType.Name, "workflow_id", info.WorkflowExecution.ID,
 		"run_id", info.WorkflowExecution.RunID, "attempt", info.Attempt, "error", err)
 	return result, activities.Failure(err)
+}
+
+// execute runs the activity, unless this worker's clock is wrong: activities close periods,
+// delete events, and date and sign messages by it.
+func (a *failingActivity) execute(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
+	if err := a.clock.Check(metering.ClockLimit); err != nil {
+		return nil, err
+	}
+	return a.Next.ExecuteActivity(ctx, in)
 }

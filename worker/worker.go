@@ -37,6 +37,7 @@ type Config struct {
 	Log                    *slog.Logger
 	Metrics                prometheus.Registerer // may be nil
 	Now                    func() time.Time      // nil: time.Now
+	ClockOffset            metering.ClockOffset  // of Now; no activity runs while it is beyond metering.ClockLimit
 	Started                func()                // called once the task queues are polled; may be nil
 }
 
@@ -65,7 +66,7 @@ func Run(ctx context.Context, config Config) error {
 	options := worker.Options{
 		WorkerStopTimeout: stopTimeout,
 		OnFatalError:      func(err error) { fatal <- err },
-		Interceptors:      []interceptor.WorkerInterceptor{&failures{log: config.Log}},
+		Interceptors:      []interceptor.WorkerInterceptor{&failures{log: config.Log, clock: config.ClockOffset}},
 		// The SDK would hold beats back for 0.8 of their timeout: one that is
 		// late on a busy machine would be the end of an attempt that works.
 		MaxHeartbeatThrottleInterval: activities.Beat,

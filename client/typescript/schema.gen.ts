@@ -30,7 +30,7 @@ export interface paths {
         };
         /**
          * Check that requests can be served
-         * @description 503 where events could not be stored or usage not be read. While Temporal is away it is 200 and says so: ingest and queries go on without it.
+         * @description 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
          */
         get: operations["get-readiness"];
         put?: never;
@@ -4481,8 +4481,16 @@ export interface components {
             secret: string;
         };
         Readiness: {
-            /** @enum {string} */
-            database: "ok" | "unavailable" | "not_migrated";
+            /**
+             * @description Whether the process's clock agrees with the database's within 5 seconds
+             * @enum {string}
+             */
+            clock: "ok" | "unknown" | "wrong";
+            /**
+             * @description Whether a small write is stored
+             * @enum {string}
+             */
+            database: "ok" | "unavailable" | "not_migrated" | "read_only" | "full";
             /** @enum {string} */
             status: "ok" | "unavailable";
             /**

@@ -84,10 +84,11 @@ func serveAPI(ctx context.Context, env *environment) error {
 	defer folder.Close()
 
 	metrics := newRegistry()
+	clock := watchClock(ctx, credentials, log, metrics)
 	handler, err := api.New(api.Deps{
 		Store: store, Credentials: credentials, Writer: writer, EventCounter: counter, Temporal: temporal, Guard: guard, Providers: all,
 		Keyring: keyring, Keys: keys, Secret: secret, Retention: retention, BaseURL: base, WorkflowsURL: workflowsURL, ErrorDocsBase: errorDocs, Redis: shared,
-		CallsPerMinute: calls, TrustedProxies: proxies, Now: now, Log: log, Metrics: metrics, Stopping: ctx.Done(),
+		CallsPerMinute: calls, TrustedProxies: proxies, Now: now, ClockOffset: clock.offset, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err

@@ -6,3 +6,6 @@ import "time"
 
 // now is the time.
 func now() time.Time { return time.Now() }
+
+// aheadOf returns how far now is ahead of the database's time.
+func aheadOf(database time.Time) time.Duration { return now().Sub(database) }

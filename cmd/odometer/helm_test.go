@@ -395,7 +395,7 @@ func TestChartProbesWhatIsServed(t *testing.T) {
 				var started atomic.Bool
 				started.Store(true)
 				answer := httptest.NewRecorder()
-				workerRoutes(&started, prometheus.NewRegistry()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, get.Path, nil))
+				workerRoutes(&started, nil, prometheus.NewRegistry()).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, get.Path, nil))
 				require.Equal(t, http.StatusOK, answer.Code)
 			}
 			address, _ := c.value("METRICS_ADDRESS")

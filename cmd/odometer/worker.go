@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers"
 	"github.com/odometer-metering/odometer/providers/registry"
 	"github.com/odometer-metering/odometer/worker"
@@ -37,6 +38,7 @@ func runWorker(ctx context.Context, env *environment) error {
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	clock := watchClock(ctx, store, log, metrics)
 	var started atomic.Bool
 	served := make(chan error, 1)
 	go func() {
@@ -46,24 +48,25 @@ func runWorker(ctx context.Context, env *environment) error {
 			served <- nil
 			return
 		}
-		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, metrics)})
+		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, clock.offset, metrics)})
 	}()
 	err = worker.Run(ctx, worker.Config{
-		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: all, Retention: retention, BaseURL: base, Log: log, Metrics: metrics, Now: now,
+		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: all, Retention: retention, BaseURL: base, Log: log, Metrics: metrics, Now: now, ClockOffset: clock.offset,
 		Started: func() { started.Store(true) },
 	})
 	cancel()
 	return errors.Join(err, <-served)
 }
 
-// workerRoutes answers for a worker: ready means that it polls its task queues.
-func workerRoutes(started *atomic.Bool, registry *prometheus.Registry) http.Handler {
+// workerRoutes answers for a worker: ready means that it polls its task queues and that its
+// clock is right.
+func workerRoutes(started *atomic.Bool, clock metering.ClockOffset, registry *prometheus.Registry) http.Handler {
 	mux := metricsRoutes(registry)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusOK)
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !started.Load() {
+		if !started.Load() || clock.Check(metering.ClockWarning) != nil {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})

@@ -900,7 +900,8 @@ class ProviderSecret(TypedDict):
 
 
 class Readiness(TypedDict):
-    database: Literal["ok", "unavailable", "not_migrated"]
+    clock: Literal["ok", "unknown", "wrong"]
+    database: Literal["ok", "unavailable", "not_migrated", "read_only", "full"]
     status: Literal["ok", "unavailable"]
     temporal: Literal["ok", "unavailable"]
 

@@ -1,0 +1,64 @@
+package api_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// awaitReadiness waits until GET /readyz answers with a status and a body.
+func (b *bundle) awaitReadiness(t *testing.T, status int, body string) {
+	t.Helper()
+	dbtest.Eventually(t, func() error {
+		a := b.send(t, "GET", "/readyz", "")
+		if a.status != status {
+			return fmt.Errorf("/readyz answers %d: %s", a.status, a.body)
+		}
+		if strings.TrimSpace(a.body) != body {
+			return fmt.Errorf("/readyz answers %s", a.body)
+		}
+		return nil
+	})
+}
+
+func TestAProcessWithAWrongClockWritesNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var offset atomic.Int64
+	b.deps.ClockOffset = func() (time.Duration, bool) { return time.Duration(offset.Load()), offset.Load() != 1 }
+	b.deps.Metrics = nil
+	b.serve(t)
+	event := `{"event_type":"call","customer_id":"acme"}`
+	for _, c := range []struct {
+		offset time.Duration
+		write  int
+		ready  int
+		clock  string
+	}{
+		{0, 200, 200, "ok"},
+		{1, 503, 503, "unknown"},
+		{10 * time.Second, 200, 503, "wrong"},
+		{40 * 24 * time.Hour, 503, 503, "wrong"},
+		{-40 * 24 * time.Hour, 503, 503, "wrong"},
+		{time.Second, 200, 200, "ok"},
+	} {
+		offset.Store(int64(c.offset))
+		a := b.send(t, "POST", "/v1/events", event)
+		require.Equal(t, c.write, a.status, "%s: %s", c.offset, a.body)
+		if c.write == 503 {
+			a.problem(t, 503, string(metering.CodeUnavailable))
+			require.NotEmpty(t, a.header.Get("Retry-After"))
+			require.Equal(t, 503, b.send(t, "GET", "/v1/auth/oidc/"+b.tenant.ID.String()+"/login", "").status, "a sign-in writes")
+		}
+		require.Equal(t, 200, b.send(t, "GET", "/v1/usage/total?customer=acme", "").status)
+		state := map[int]string{200: "ok", 503: "unavailable"}[c.ready]
+		b.awaitReadiness(t, c.ready, fmt.Sprintf(`{"status":%q,"database":"ok","clock":%q,"temporal":"ok"}`, state, c.clock))
+	}
+}

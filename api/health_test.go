@@ -1,12 +1,14 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -61,4 +63,39 @@ func TestAProcessWithAWrongClockWritesNothing(t *testing.T) {
 		state := map[int]string{200: "ok", 503: "unavailable"}[c.ready]
 		b.awaitReadiness(t, c.ready, fmt.Sprintf(`{"status":%q,"database":"ok","clock":%q,"temporal":"ok"}`, state, c.clock))
 	}
+}
+
+func TestEveryOperationAnswersThatAReadOnlyDatabaseIsUnavailable(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := setupAt(t, store)
+	calls := b.calls(t)
+	owner, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { owner.Close(context.Background()) })
+	for _, statement := range []string{
+		`do $$ begin execute format('alter database %I set default_transaction_read_only = on', current_database()); end $$`,
+		`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and usename <> current_user`,
+	} {
+		_, err := owner.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	refused := 0
+	for _, c := range calls {
+		if c.session {
+			continue
+		}
+		a := b.send(t, c.method, c.path, c.body)
+		require.NotEqual(t, 500, a.status, "%s: %s", c.id, a.body)
+		if a.status == 503 {
+			a.problem(t, 503, string(metering.CodeUnavailable))
+			require.NotEmpty(t, a.header.Get("Retry-After"), c.id)
+			refused++
+		}
+	}
+	require.Greater(t, refused, 10)
+	b.awaitReadiness(t, 503, `{"status":"unavailable","database":"read_only","clock":"ok","temporal":"ok"}`)
+	_, err = owner.Exec(t.Context(), `do $$ begin execute format('alter database %I reset default_transaction_read_only', current_database()); end $$`)
+	require.NoError(t, err)
+	b.awaitReadiness(t, 200, `{"status":"ok","database":"ok","clock":"ok","temporal":"ok"}`)
 }

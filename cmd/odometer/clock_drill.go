@@ -11,21 +11,19 @@ import (
 // now is the time, ahead by the duration in the file that CLOCK_AHEAD_FILE names.
 // Months pass for a binary with this tag, which tests build for themselves; no
 // other binary has it.
-func now() time.Time { return time.Now().Add(aheadIn("CLOCK_AHEAD_FILE")) }
+func now() time.Time { return time.Now().Add(ahead()) }
 
-// aheadOf returns how far now is ahead of the database's time. Where DATABASE_CLOCK_AHEAD_FILE
-// names the file that CLOCK_AHEAD_FILE does, months pass for the database too; it is read once,
-// because it may change at any moment.
+// aheadOf returns how far now is ahead of the database's time. With DATABASE_CLOCK_FOLLOWS=true
+// months pass for the database too.
 func aheadOf(database time.Time) time.Duration {
-	wrong := aheadIn("CLOCK_AHEAD_FILE")
-	if os.Getenv("DATABASE_CLOCK_AHEAD_FILE") == os.Getenv("CLOCK_AHEAD_FILE") {
-		wrong = 0
+	if os.Getenv("DATABASE_CLOCK_FOLLOWS") == "true" {
+		return time.Since(database)
 	}
-	return time.Since(database) + wrong
+	return now().Sub(database)
 }
 
-func aheadIn(variable string) time.Duration {
-	text, err := os.ReadFile(os.Getenv(variable))
+func ahead() time.Duration {
+	text, err := os.ReadFile(os.Getenv("CLOCK_AHEAD_FILE"))
 	if err != nil {
 		panic(err)
 	}

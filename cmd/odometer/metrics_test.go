@@ -27,8 +27,13 @@ type watched struct {
 }
 
 func watch(t *testing.T, zone string, env ...string) *watched {
+	return watchAt(t, zone, nil, env...)
+}
+
+// watchAt is watch with processes whose clock the test sets.
+func watchAt(t *testing.T, zone string, clock *proc.Clock, env ...string) *watched {
 	_, address := dbtest.Fresh(t)
-	system := proc.New(t, proc.Config{DatabaseURL: address, TemporalAddress: temporalAddress(t), Env: env})
+	system := proc.New(t, proc.Config{DatabaseURL: address, TemporalAddress: temporalAddress(t), Clock: clock, Env: env})
 	_, key := system.Tenant(t)
 	w := &watched{T: t, key: key, api: system.API(t), worker: system.Worker(t)}
 	var err error

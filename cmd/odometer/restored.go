@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/odometer-metering/odometer/db"
 )
@@ -21,7 +20,11 @@ func restored(ctx context.Context, env *environment, out io.Writer) error {
 		return err
 	}
 	defer store.Close()
-	r, err := store.Restores.Raise(ctx, time.Now())
+	now, err := store.ReadClock(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := store.Restores.Raise(ctx, now)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,19 @@ func (c *Clock) To(t testing.TB, at time.Time) {
 	defer c.mu.Unlock()
 	ahead := time.Until(at)
 	require.GreaterOrEqual(t, ahead, c.ahead, "time never goes back")
+	c.set(t, ahead)
+}
+
+// Correct makes the clock show the real time again, as NTP corrects a wrong clock.
+func (c *Clock) Correct(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.set(t, 0)
+}
+
+func (c *Clock) set(t testing.TB, ahead time.Duration) {
+	t.Helper()
 	next := c.path + ".next"
 	require.NoError(t, os.WriteFile(next, []byte(ahead.String()), 0o600))
 	require.NoError(t, os.Rename(next, c.path), "so that no process reads half of it")

@@ -48,7 +48,7 @@ func New(t testing.TB, config Config) *System {
 	t.Helper()
 	tags, env := "", config.Env
 	if config.Clock != nil {
-		tags, env = "drill", append(slices.Clip(env), "CLOCK_AHEAD_FILE="+config.Clock.path, "DATABASE_CLOCK_AHEAD_FILE="+config.Clock.path)
+		tags, env = "drill", append([]string{"CLOCK_AHEAD_FILE=" + config.Clock.path, "DATABASE_CLOCK_FOLLOWS=true"}, env...)
 	}
 	s := &System{Namespace: Namespace(t, config.TemporalAddress), binary: build(t, tags), database: config.DatabaseURL}
 	s.env = append([]string{

@@ -27,7 +27,7 @@ var clocksAllowed = map[string]string{
 	"began := time.Now()":                             "how long something takes is measured, not judged",
 	"time.Since(began)":                               "the same",
 	"time.Now().UnixNano()":                           "a name or a seed that is not used twice",
-	"`select clock_timestamp()`).Scan(&now)":         "processes compare their clocks with it",
+	"`select clock_timestamp()`).Scan(&now)":          "processes compare their clocks with it",
 	"select epoch, erasures, idempotency_conflicts, ": "compared with when the server's own process started",
 
 	// When a row was changed, for people to read: rules ask only whether it is null.

@@ -29,12 +29,12 @@ func (s *server) archives() {
 		"Lists leave it out. What it uses is counted and billed as ever, and its next event has it back."), s.archiveCustomer(true))
 	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",
 		"It is in lists again. Doing so again changes nothing."), s.archiveCustomer(false))
-	huma.Register(s.api, post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
+	huma.Register(s.api, heavy(post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
 		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If "+
-			"usage of the meter is charged in a begun billing period, "+howToConfirm), s.archiveMeter)
-	huma.Register(s.api, post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
+			"usage of the meter is charged in a begun billing period, "+howToConfirm)), s.archiveMeter)
+	huma.Register(s.api, heavy(post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
 		"It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing "+
-			"period, "+howToConfirm), s.unarchiveMeter)
+			"period, "+howToConfirm)), s.unarchiveMeter)
 	huma.Register(s.api, post("archive-product", "/v1/products/{slug}/archive", PricingWrite, "Archive a plan",
 		"Lists leave it out. Who has it keeps it; nobody gets it anew."), s.archiveProduct(true))
 	huma.Register(s.api, post("unarchive-product", "/v1/products/{slug}/unarchive", PricingWrite, "Unarchive a plan",

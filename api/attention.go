@@ -14,14 +14,14 @@ import (
 
 func (s *server) attention() {
 	const path = "/v1/billing/attention"
-	huma.Register(s.api, get("list-attention", path, BillingRead, "List what needs attention",
+	huma.Register(s.api, heavy(get("list-attention", path, BillingRead, "List what needs attention",
 		"Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand "+
 			"together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; "+
 			"sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing "+
-			"bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key."), s.listAttention)
-	huma.Register(s.api, accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync has failed",
+			"bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.")), s.listAttention)
+	huma.Register(s.api, heavy(accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync has failed",
 		"Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. "+
-			"A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.")), s.retryFailed)
+			"A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile."))), s.retryFailed)
 }
 
 type attentionItem struct {

@@ -82,6 +82,7 @@ type server struct {
 	exports     *db.Shares[metering.TenantID]
 	processors  *db.Shares[metering.TenantID] // for large bodies
 	largePages  *db.Shares[metering.TenantID]
+	heavy       *db.Shares[metering.TenantID] // operations that read all customers of a tenant
 	failures    *failures
 	refusals    refusals
 	listings    listings
@@ -118,6 +119,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.pageKey, s.requestKey, s.confirmationKey = pageKey, requestKey, confirmationKey
 	s.bodies, s.requests = newBodies(deps), db.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.largePages = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](maxLargePages)
+	s.heavy = db.NewShares[metering.TenantID](maxHeavy)
 	s.processors = newProcessors()
 	s.metrics = newMetrics(deps.Metrics)
 	if deps.Metrics != nil {
@@ -189,18 +191,18 @@ func (s *server) routes() {
 			"usage is answered with 503.")), s.createMeter)
 	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter",
 		"With how far the counting of its past has come, while it is backfilling."), s.getMeter)
-	huma.Register(s.api, patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
+	huma.Register(s.api, heavy(patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
 		"Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. "+
-			"Closed periods keep what they came to. If it changes the charge of a begun billing period, "+howToConfirm), s.updateMeter)
+			"Closed periods keep what they came to. If it changes the charge of a begun billing period, "+howToConfirm)), s.updateMeter)
 	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",
 		"Of the meters that have one of their own, or in a plan, by id, archived ones too."), s.listPricing)
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices",
 		"The price that holds now and all versions: past, present and scheduled ones."), s.getPricing)
-	huma.Register(s.api, put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",
+	huma.Register(s.api, heavy(put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",
 		"A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. "+
-			"If it changes the charge of a begun billing period, "+howToConfirm), s.setPricing)
-	huma.Register(s.api, post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview what a price would change",
-		"Nothing is set. It takes the body that sets a price."), s.previewPricing)
+			"If it changes the charge of a begun billing period, "+howToConfirm)), s.setPricing)
+	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview what a price would change",
+		"Nothing is set. It takes the body that sets a price.")), s.previewPricing)
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's price that has not begun",
 		"409 where it has."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-product", "/v1/products", PricingWrite, "Create a plan",
@@ -211,10 +213,10 @@ func (s *server) routes() {
 		"By its slug."), s.getProduct)
 	huma.Register(s.api, get("get-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan",
 		"The price that holds now in this plan, and all versions. Where there is none the meter's own price holds."), s.getProductPricing)
-	huma.Register(s.api, put("set-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan",
-		"A new version in this plan, with the rules of a meter's own prices."), s.setProductPricing)
-	huma.Register(s.api, post("preview-product-pricing", "/v1/products/{slug}/pricing/{meter}/preview", PricingWrite, "Preview what a price in a plan would change",
-		"Nothing is set. It takes the body that sets a price."), s.previewProductPricing)
+	huma.Register(s.api, heavy(put("set-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan",
+		"A new version in this plan, with the rules of a meter's own prices.")), s.setProductPricing)
+	huma.Register(s.api, heavy(post("preview-product-pricing", "/v1/products/{slug}/pricing/{meter}/preview", PricingWrite, "Preview what a price in a plan would change",
+		"Nothing is set. It takes the body that sets a price.")), s.previewProductPricing)
 	huma.Register(s.api, remove("withdraw-product-pricing", "/v1/products/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's price in a plan that has not begun",
 		"409 where it has."), s.withdrawProductPricing)
 	huma.Register(s.api, get("get-customer-product", "/v1/customers/{external_id}/product", PricingRead, "Get a customer's plan",
@@ -248,8 +250,8 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number",
 		"Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is "+
 			"left out and named."), s.usageTotal)
-	huma.Register(s.api, get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the usage of every meter by day, of all customers",
-		"Days of the tenant's time zone up to today, at most 92. Days without usage are left out."), s.usageDaily)
+	huma.Register(s.api, heavy(get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the usage of every meter by day, of all customers",
+		"Days of the tenant's time zone up to today, at most 92. Days without usage are left out.")), s.usageDaily)
 	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the month before",
 		"The customer's usage of the month so far beside that of the month before, by meter."), s.usageComparison)
 	huma.Register(s.api, get("export-usage", exportPath, EventsRead, "Export a customer's events",
@@ -298,9 +300,9 @@ func (s *server) routes() {
 			"billed. A period has an id once it is stored, with the first sync in it or after it."), s.getStatement)
 	huma.Register(s.api, get("explain-billing", "/v1/billing/explain", BillingRead, "Get the working of what a meter comes to in a billing period",
 		"Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet."), s.explain)
-	huma.Register(s.api, get("get-revenue", "/v1/billing/revenue", BillingRead, "Get billed and estimated revenue by month and currency",
+	huma.Register(s.api, heavy(get("get-revenue", "/v1/billing/revenue", BillingRead, "Get billed and estimated revenue by month and currency",
 		"By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the "+
-			"provider may differ."), s.revenue)
+			"provider may differ.")), s.revenue)
 	huma.Register(s.api, get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events",
 		"Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
 	s.attention()
@@ -393,9 +395,9 @@ func (s *server) routes() {
 
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings",
 		"Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected."), s.getTenant)
-	huma.Register(s.api, patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings",
+	huma.Register(s.api, heavy(patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings",
 		"What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun "+
-			"billing period, "+howToConfirm), s.updateTenant)
+			"billing period, "+howToConfirm)), s.updateTenant)
 	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members",
 		"In the order in which they joined."), s.listMembers)
 	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite somebody to become a member",

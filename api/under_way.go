@@ -3,9 +3,11 @@ package api
 import (
 	"context"
 	"strconv"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -20,6 +22,19 @@ const (
 	maxLargePages = 6
 )
 
+// maxHeavy is how many heavy operations are under way at once. One tenant alone has one of
+// them: beside two, each on a connection, the database and this process answer others.
+const maxHeavy = 2
+
+// heavy marks an operation that reads all customers of the tenant. It waits for its turn.
+func heavy(op huma.Operation) huma.Operation {
+	op.Metadata["heavy"] = true
+	op.Extensions["x-heavy"] = true
+	return op
+}
+
+var errHeavy = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are under way; try again")
+
 var errUnderWay = metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant are under way; try again")
 
 // begin lets a tenant's request begin where its share has room for it.
@@ -29,14 +44,26 @@ func (s *server) begin(ctx huma.Context) error {
 		return errUnderWay
 	}
 	x.atEnd(func() { s.requests.Give(tenant, 1) })
+	if ctx.Operation().Metadata["heavy"] == true {
+		if err := s.waitFor(ctx, s.heavy, heavyWait, errHeavy); err != nil {
+			return err
+		}
+	}
 	if size, err := strconv.Atoi(ctx.Query("page_size")); err != nil || size <= largePage || x.request.URL.Path == exportPath {
 		return nil
 	}
-	waiting, cancel := context.WithTimeout(ctx.Context(), largePageWait)
+	return s.waitFor(ctx, s.largePages, largePageWait, errUnderWay)
+}
+
+// waitFor waits for the tenant's turn, which lasts until the request is answered, or fails
+// with busy.
+func (s *server) waitFor(ctx huma.Context, shares *db.Shares[metering.TenantID], most time.Duration, busy *metering.Error) error {
+	x, tenant := exchangeOf(ctx.Context()), principalOf(ctx.Context()).Tenant.ID
+	waiting, cancel := context.WithTimeout(ctx.Context(), most)
 	defer cancel()
-	if err := s.largePages.Wait(waiting, tenant); err != nil {
-		return errUnderWay
+	if err := shares.Wait(waiting, tenant); err != nil {
+		return busy.Because(err)
 	}
-	x.atEnd(func() { s.largePages.Give(tenant, 1) })
+	x.atEnd(func() { shares.Give(tenant, 1) })
 	return nil
 }

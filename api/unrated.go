@@ -16,10 +16,10 @@ func (s *server) unrated() {
 	const path = "/v1/billing/unrated"
 	const which = "In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without " +
 		"a provider has none. "
-	huma.Register(s.api, get("list-unrated-usage", path, BillingRead, "List usage that nothing will bill", which+
-		"One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on."), s.listUnrated)
-	huma.Register(s.api, get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of usage that nothing will bill", which+
-		"By reason and currency."), s.unratedTotals)
+	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List usage that nothing will bill", which+
+		"One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.")), s.listUnrated)
+	huma.Register(s.api, heavy(get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of usage that nothing will bill", which+
+		"By reason and currency.")), s.unratedTotals)
 }
 
 // UnratedMonths chooses the periods.

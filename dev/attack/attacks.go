@@ -57,6 +57,12 @@ var attacks = []attacker{
 	{"summaries of usage", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "GET", "/v1/usage/summary?customer=acme", "")
 	}},
+	{"revenue of all customers", 8, func(ctx context.Context, g target, _ int) {
+		g.try(ctx, g.Theirs, "GET", "/v1/billing/revenue", "")
+	}},
+	{"previews of a price for all customers", 8, func(ctx context.Context, g target, _ int) {
+		g.try(ctx, g.Theirs, "POST", "/v1/meters/calls/pricing/preview", `{"overage_rate":2}`)
+	}},
 	{"exports that nobody reads", 14, func(ctx context.Context, g target, _ int) {
 		g.stall(ctx, theirAddress, "GET /v1/usage/export?customer=acme", "Authorization: Bearer "+g.Theirs.Key+"\r\n", "")
 	}},

@@ -95,7 +95,7 @@ func newDrill(t testing.TB) *drill {
 	return d
 }
 
-// fill gives the other tenant large events and customers.
+// fill gives the other tenant large events, large customers, and many customers.
 func (d *drill) fill(database string) {
 	conn, err := pgx.Connect(d.Context(), database)
 	require.NoError(d, err)
@@ -107,8 +107,8 @@ func (d *drill) fill(database string) {
 		from events e, generate_series(1, 3000) n
 		where 'ten_' || e.tenant_id = $1`, `
 		insert into customers (tenant_id, external_id, metadata, created_at)
-		select t.id, n, jsonb_build_object('p', repeat('x', 2000)), now()
-		from tenants t, generate_series(1, 1000) n
+		select t.id, n, jsonb_build_object('p', repeat('x', case when n <= 1000 then 2000 else 0 end)), now()
+		from tenants t, generate_series(1, 20000) n
 		where 'ten_' || t.id = $1`} {
 		_, err := conn.Exec(d.Context(), statement, d.Theirs.ID)
 		require.NoError(d, err)

@@ -1,0 +1,95 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// TestHeavyOperationsTakeTurns blocks heavy operations in the database and counts them there.
+func TestHeavyOperationsTakeTurns(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := setupAt(t, store)
+	b.meter(t, "calls", "call")
+	b.ingest(t, "/v1/events", hello)
+	owner, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { owner.Close(context.Background()) })
+	lock, err := owner.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = lock.Exec(t.Context(), `lock table billing_period_totals`)
+	require.NoError(t, err)
+	watching, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { watching.Close(context.Background()) })
+	awaitBlocked := func(want int) {
+		t.Helper()
+		dbtest.Eventually(t, func() error {
+			var n int
+			err := watching.QueryRow(t.Context(), `select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`).Scan(&n)
+			if err == nil && n != want {
+				return fmt.Errorf("%d statements are blocked", n)
+			}
+			return err
+		})
+	}
+
+	var reads sync.WaitGroup
+	read := func(as credential) {
+		reads.Go(func() {
+			require.Equal(t, http.StatusOK, b.send(t, "GET", "/v1/billing/revenue", "", as.headers("")...).status)
+		})
+	}
+	ours := b.keyOf(t, b.tenant.ID, metering.ScopeAdmin)
+	read(ours)
+	awaitBlocked(1)
+	read(ours) // waits for the first one
+	read(b.keyOf(t, dbtest.Tenant(t, store).ID, metering.ScopeAdmin))
+	awaitBlocked(2)
+	read(b.keyOf(t, dbtest.Tenant(t, store).ID, metering.ScopeAdmin)) // waits for either
+	b.ingest(t, "/v1/events", hello)
+	require.Equal(t, http.StatusOK, b.send(t, "GET", "/v1/usage/total?customer=acme", "").status)
+	awaitBlocked(2)
+	require.NoError(t, lock.Rollback(t.Context()))
+	reads.Wait()
+}
+
+// TestOperationsThatCompareAllChargesAreHeavy: of those that may need a confirmation, only the
+// assignment of a plan is about one customer.
+func TestOperationsThatCompareAllChargesAreHeavy(t *testing.T) {
+	t.Parallel()
+	text, _, err := api.Documents(known)
+	require.NoError(t, err)
+	var document struct {
+		Paths map[string]map[string]struct {
+			ID          string `json:"operationId"`
+			Description string `json:"description"`
+			Heavy       bool   `json:"x-heavy"`
+		} `json:"paths"`
+	}
+	require.NoError(t, json.Unmarshal(text, &document))
+	heavy := 0
+	for _, item := range document.Paths {
+		for _, op := range item {
+			if op.Heavy {
+				heavy++
+			}
+			if strings.Contains(op.Description, "confirmation_required") && op.ID != "assign-product" {
+				require.True(t, op.Heavy, op.ID)
+			}
+		}
+	}
+	require.Greater(t, heavy, 10)
+}

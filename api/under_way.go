@@ -49,10 +49,10 @@ func (s *server) begin(ctx huma.Context) error {
 			return err
 		}
 	}
-	if size, err := strconv.Atoi(ctx.Query("page_size")); err != nil || size <= largePage || x.request.URL.Path == exportPath {
-		return nil
+	if size, err := strconv.Atoi(ctx.Query("page_size")); err == nil && size > largePage && x.request.URL.Path != exportPath {
+		return s.waitFor(ctx, s.largePages, largePageWait, errUnderWay)
 	}
-	return s.waitFor(ctx, s.largePages, largePageWait, errUnderWay)
+	return nil
 }
 
 // waitFor waits for the tenant's turn, which lasts until the request is answered, or fails

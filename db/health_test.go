@@ -160,8 +160,10 @@ func (s *server) startOnSmallDisk() {
 	defer conn.Close(context.Background())
 	_, err = conn.Exec(s.Context(), `create tablespace small location '`+s.setting(conn, "data_directory")+`/small'`)
 	require.NoError(s, err)
-	_, err = conn.Exec(s.Context(), `alter database odometer set tablespace small`)
-	require.NoError(s, err)
+	dbtest.Eventually(s, func() error { // a worker of TimescaleDB's may be connected
+		_, err := conn.Exec(s.Context(), `alter database odometer set tablespace small`)
+		return err
+	})
 }
 
 // disk is where the small disk is for this process.

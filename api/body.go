@@ -6,22 +6,36 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Bounds of the bodies in the process at once.
+// Bytes of the bodies in the process at once, by purpose, so that one purpose
+// cannot use up the memory of another. Tenants have their own.
 const (
-	tenantsBytes   = 32 << 20
-	strangersBytes = 2*maxEventsBody + 2<<20 // so that one body of any size fits in a share
-	bodyTime       = 30 * time.Second        // for a body to arrive
+	tenantsBytes       = 32 << 20
+	signedBytes        = 2 * maxSignedBytes // of signed bodies that are not verified yet
+	signInBytes        = 2 << 20            // of sign-ins, invitations and other requests without a credential
+	providerEventBytes = 4 << 20
 )
 
-// What a body costs: what has come, and the reader's buffers ahead of it.
+// Bytes that an address prefix may have of each.
 const (
-	leastCharge = 16 << 10 // even of a tiny one while it is answered
+	maxSignedBytes        = maxEventsBody + leastCharge // so that a body of any size fits
+	maxSignInBytes        = signInBytes / 4
+	maxProviderEventBytes = maxProviderEvent + leastCharge
+)
+
+// maxSignIn is the size of a body without a credential, except provider events.
+const maxSignIn = 16 << 10
+
+// What a body costs: the bytes that have arrived, and the reader's buffers ahead of them.
+const (
+	leastCharge = 16 << 10 // of a tenant, while the request is answered
+	firstCharge = 4 << 10  // of an address prefix: what a reader begins with
 	mostAhead   = 64 << 10
 )
 
@@ -31,16 +45,32 @@ const (
 	mostDrained  = 8 * maxEventsBody
 )
 
-// bodies are the bytes of request bodies. Those of strangers, whose credential
-// is not verified yet, are shared by address, and none of them are the tenants'.
+// A body has bodyTime to arrive, and a second more for each slowestBytes that have.
+const (
+	bodyTime     = 10 * time.Second
+	slowestBytes = 16 << 10
+)
+
+// bodies are the bytes of request bodies. The body of a verified sender is paid
+// for by its tenant. Before that it is paid for by the address prefix that it
+// comes from: the only thing about it that its sender does not choose.
 type bodies struct {
-	tenants   *db.Shares[string]
-	strangers *db.Shares[string]
-	time      time.Duration
+	tenants        *db.Shares[string]
+	signed         *budget
+	signIns        *budget
+	providerEvents *budget
+	time           time.Duration
+	refused        *refusedBodies
 }
 
-func newBodies(deps Deps) bodies {
-	b := bodies{tenants: db.NewShares[string](tenantsBytes), strangers: db.NewShares[string](strangersBytes), time: bodyTime}
+func newBodies(deps Deps, refused *refusedBodies) bodies {
+	b := bodies{
+		tenants: db.NewShares[string](tenantsBytes), time: bodyTime, refused: refused,
+		signed:         newBudget("signed", signedBytes, maxSignedBytes),
+		signIns:        newBudget("sign_ins", signInBytes, maxSignInBytes),
+		providerEvents: newBudget("provider_events", providerEventBytes, maxProviderEventBytes),
+	}
+	b.signIns.untilArrived = true
 	if deps.BodyBytes > 0 {
 		b.tenants = db.NewShares[string](deps.BodyBytes)
 	}
@@ -50,56 +80,146 @@ func newBodies(deps Deps) bodies {
 	return b
 }
 
-// body is one that is paid for as it arrives: what is only declared takes
-// nothing from anybody. It ends with an error where the share of whoever pays does, or
-// its time.
+// payer is a budget that a body is paid from.
+type payer interface {
+	name() string
+	// fits reports whether a body of n bytes can begin.
+	fits(n int64) bool
+	// tryTake pays for n more bytes of a body, or reports that there is no room.
+	tryTake(b *body, n int64) bool
+	// take is tryTake that may wait for room.
+	take(b *body, n int64) bool
+	// arrived is called at the end of a body.
+	arrived(b *body)
+	// give returns what was paid for a body.
+	give(b *body)
+}
+
+// tenantShare is a tenant's share of the bytes of verified senders.
+type tenantShare struct {
+	shares *db.Shares[string]
+	tenant string
+}
+
+func (t tenantShare) name() string                  { return "tenants" }
+func (t tenantShare) fits(n int64) bool             { return t.shares.Fits(t.tenant, n) }
+func (t tenantShare) tryTake(_ *body, n int64) bool { return t.shares.Take(t.tenant, n) }
+func (t tenantShare) take(b *body, n int64) bool    { return t.tryTake(b, n) }
+func (t tenantShare) arrived(*body)                 {}
+func (t tenantShare) give(b *body)                  { t.shares.Give(t.tenant, b.paid) }
+
+// body is a request's body that is paid for as it arrives: a length that is
+// only declared costs nothing.
 type body struct {
 	io.ReadCloser
 	connection *http.ResponseController
 	declared   int64 // -1: not
-	shares     *db.Shares[string]
-	key        string
+	payer      payer
+	prefix     string // of the sender's address
+	least      int64
 	copies     int64 // that are held of each byte
 	read       int64
 	paid       int64
-	ended      bool
+	complete   bool
+	began      time.Time
+	time       time.Duration
+	refused    *refusedBodies
+
+	mu    sync.Mutex // of the connection's deadline
+	ended bool       // to make room for another body
 }
 
-// receive has the request's body paid for by the address it comes from.
-func (b bodies) receive(r *http.Request, w http.ResponseWriter, address string) *body {
+// receive lets the sender's address prefix pay for the request's body.
+func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *body {
 	received := &body{
 		ReadCloser: r.Body, connection: http.NewResponseController(w), declared: r.ContentLength,
-		shares: b.strangers, key: address, copies: 1,
+		payer: b.signIns, prefix: prefix, least: firstCharge, copies: 1, began: time.Now(), time: b.time, refused: b.refused,
+	}
+	if strings.HasPrefix(r.URL.Path, providerEventsPrefix) {
+		received.payer = b.providerEvents
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return received
 	}
-	// Also of one that nobody reads: the server waits for its end.
-	_ = received.connection.SetReadDeadline(time.Now().Add(b.time)) // tests have no connection
+	received.keepPace() // also of a body that nobody reads: the server waits for its end
 	r.Body = received
 	return received
 }
 
-var errFull = metering.Errorf(metering.CodeOverloaded, "too many bytes are waiting to be stored; try again")
+var (
+	errFull  = metering.Errorf(metering.CodeOverloaded, "too many bytes are waiting to be stored; try again")
+	errEnded = metering.Errorf(metering.CodeOverloaded, "the body arrived slowly while others needed its memory; try again")
+)
 
-// Read reads what has arrived, and pays for it before anybody sees it.
+// Read reads the bytes that have arrived, and pays for them before anybody sees them.
 func (b *body) Read(p []byte) (int, error) {
-	if b.paid == 0 && !b.shares.Fits(b.key, b.copies*max(b.declared, leastCharge)) {
-		return 0, errFull
+	if b.paid == 0 && !b.payer.fits(b.copies*max(b.declared, b.least)) {
+		return 0, b.refuse("full", errFull)
 	}
 	if err := b.pay(); err != nil {
 		return 0, err
 	}
-	n, err := b.ReadCloser.Read(p[:min(len(p), mostAhead)])
-	b.read += int64(n)
+	n, err := b.arrive(p[:min(len(p), mostAhead)])
 	if full := b.pay(); full != nil {
 		return 0, full
 	}
 	if errors.Is(err, io.EOF) {
-		b.ended = true
-		_ = b.connection.SetReadDeadline(time.Time{}) // what comes after it is not the body's
+		b.complete = true
+		b.payer.arrived(b)
+	}
+	switch {
+	case b.hasEnded():
+		return 0, b.refuse("ended", errEnded)
+	case timedOut(err):
+		return n, b.refuse("slow", err)
 	}
 	return n, err
+}
+
+// refuse counts a body that is not read to its end.
+func (b *body) refuse(reason string, err error) error {
+	b.refused.count(b.payer.name(), reason)
+	return err
+}
+
+// arrive reads from the connection, and gives the body more time for what has come.
+func (b *body) arrive(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
+	switch {
+	case errors.Is(err, io.EOF):
+		b.setDeadline(time.Time{}) // what comes after it is not the body's
+	case n > 0:
+		b.keepPace()
+	}
+	return n, err
+}
+
+// keepPace sets the deadline that the body's bytes have earned.
+func (b *body) keepPace() {
+	b.setDeadline(b.began.Add(b.time + time.Duration(b.read)*time.Second/slowestBytes))
+}
+
+func (b *body) setDeadline(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = b.connection.SetReadDeadline(t) // tests have no connection
+	}
+}
+
+// end makes the body's reader stop, while the body is being read.
+func (b *body) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+	_ = b.connection.SetReadDeadline(time.Unix(0, 1))
+}
+
+func (b *body) hasEnded() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
 }
 
 // Close leaves the rest of the body to drain. The server closes its body itself.
@@ -111,17 +231,22 @@ func (b *body) Close() error { return nil }
 func (b *body) drain(r *http.Request) {
 	waits := b.read == 0 && strings.EqualFold(r.Header.Get("Expect"), "100-continue")
 	rest := b.declared - b.read
-	if r.Body != b || b.ended || waits || b.declared >= 0 && rest < readByServer {
+	if r.Body != b || b.complete || waits || b.declared >= 0 && rest < readByServer {
 		return
 	}
 	_ = b.connection.Flush()
-	_, _ = io.CopyN(io.Discard, b.ReadCloser, mostDrained) // then the connection is closed
+	_, _ = io.CopyN(io.Discard, arriving{b}, mostDrained) // then the connection is closed
 }
 
-// pay pays in steps as large as what has come, so that shares are not asked
+// arriving reads a body that is not kept, and so not paid for.
+type arriving struct{ body *body }
+
+func (a arriving) Read(p []byte) (int, error) { return a.body.arrive(p) }
+
+// pay pays in steps as large as what has come, so that budgets are not asked
 // for each packet.
 func (b *body) pay() error {
-	due := max(b.copies*b.read, leastCharge)
+	due := max(b.copies*b.read, b.least)
 	if due <= b.paid {
 		return nil
 	}
@@ -129,39 +254,44 @@ func (b *body) pay() error {
 	if b.declared >= 0 {
 		ahead = min(ahead, max(b.copies*b.declared, due))
 	}
-	for _, sum := range []int64{ahead, due} {
-		if b.shares.Take(b.key, sum-b.paid) {
-			b.paid = sum
-			return nil
-		}
+	if b.payer.tryTake(b, ahead-b.paid) {
+		b.paid = ahead
+		return nil
 	}
-	return errFull
+	if b.payer.take(b, due-b.paid) {
+		b.paid = due
+		return nil
+	}
+	if b.hasEnded() {
+		return b.refuse("ended", errEnded)
+	}
+	return b.refuse("full", errFull)
 }
 
-// payBy has another pay from now on, for what has come already too.
-func (b *body) payBy(shares *db.Shares[string], key string, copies int64) error {
+// payBy lets another payer pay from now on, also for what has arrived.
+func (b *body) payBy(payer payer, least, copies int64) error {
 	b.giveBack()
-	b.shares, b.key, b.copies = shares, key, copies
+	b.payer, b.least, b.copies = payer, least, copies
 	if b.read == 0 {
 		return nil
 	}
 	return b.pay()
 }
 
-// payByTenant has the tenant pay. What was read ahead stays in memory beside
-// what is decoded from it.
+// payByTenant lets the tenant of a verified sender pay. What was read ahead stays
+// in memory beside what is decoded from it.
 func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 	copies := int64(1)
 	if b.read > 0 {
 		copies = 2
 	}
-	return b.payBy(bodies.tenants, tenant.String(), copies)
+	return b.payBy(tenantShare{bodies.tenants, tenant.String()}, leastCharge, copies)
 }
 
-// giveBack is when nothing of the body is in memory any longer.
+// giveBack is called when nothing of the body is in memory any longer.
 func (b *body) giveBack() {
 	if b.paid > 0 {
-		b.shares.Give(b.key, b.paid)
+		b.payer.give(b)
 		b.paid = 0
 	}
 }
@@ -170,17 +300,21 @@ func tooLarge(most int64) error {
 	return metering.Errorf(metering.CodeTooLarge, "the body must have at most %d bytes", most)
 }
 
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) && network.Timeout()
+}
+
 // bodyProblem says whether a body was too large, too slow, or too much beside others.
 func bodyProblem(err error, most int64) error {
 	var over *http.MaxBytesError
 	if errors.As(err, &over) {
 		return tooLarge(most)
 	}
-	var network net.Error
-	if errors.As(err, &network) && network.Timeout() {
-		return metering.Errorf(codeTimeout, "the body did not arrive in time")
+	if timedOut(err) {
+		return metering.Errorf(codeTimeout, "the body must arrive at %d bytes a second or more", slowestBytes)
 	}
-	for _, busy := range []error{errFull, errBusy} {
+	for _, busy := range []error{errFull, errEnded, errBusy} {
 		if errors.Is(err, busy) {
 			return busy
 		}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bufio"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"maps"
@@ -40,6 +41,9 @@ func forged(tenant metering.TenantID) []string {
 		"X-Request-Id: x", "X-Tenant-Id: " + tenant.String(),
 	}
 }
+
+// stranger is the address of one of many strangers.
+func stranger(n int) string { return from(fmt.Sprintf("100.64.%d.%d", n/256, n%256)) }
 
 // chunk is one of a body whose length is not declared.
 func chunk(size int) string { return fmt.Sprintf("%x\r\n%s\r\n", size, strings.Repeat(" ", size)) }
@@ -82,6 +86,29 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 			}
 		},
 	}
+	for _, addresses := range []int{1, 14, 200, 1000} {
+		attacks[fmt.Sprintf("signed bodies that dribble from %d addresses", addresses)] = func(t *testing.T) {
+			body := large[:min(4<<20, 16<<20/addresses)]
+			for n := range addresses {
+				ours.stall(t, body, toBatch, append(forged(ours.tenant.ID), stranger(n), "Content-Length: 8000000")...)
+			}
+		}
+		attacks[fmt.Sprintf("sign-ins and provider events that dribble from %d addresses", addresses)] = func(t *testing.T) {
+			for n := range addresses {
+				for range max(1, 200/addresses) {
+					ours.stall(t, `{"email":"`+large[:8<<10], "POST /v1/auth/login", stranger(n), "Content-Type: application/json", "Content-Length: 10000")
+					ours.stall(t, large[:8<<10], "POST /v1/provider-webhooks/stripe/ten_1", stranger(n), "Content-Type: application/json", "Content-Length: 1000000")
+				}
+			}
+		}
+	}
+	attacks["cookies beside a tenant's signatures"] = func(t *testing.T) {
+		for n := range 14 {
+			cookie := fmt.Sprintf("Cookie: a=%d", n)
+			require.Equal(t, 200, ours.send(t, "POST", "/v1/events", hello, append(s.sign(hello), cookie, stranger(n))...).status)
+			ours.stall(t, large[:3<<20], toBatch, append(forged(ours.tenant.ID), cookie, stranger(n), "Content-Length: 8000000")...)
+		}
+	}
 	attacks["all at once"] = func(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(attacks)) {
 			if name != "all at once" {
@@ -96,6 +123,8 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 		require.Equal(t, 200, ours.send(t, "POST", "/v1/events/batch", batch).status)
 		require.Equal(t, 200, ours.send(t, "POST", "/v1/events/batch", batch, s.sign(batch)...).status)
 		require.Less(t, ours.send(t, "PUT", "/v1/customers/acme/upsert", `{}`).status, 300)
+		require.Equal(t, 401, ours.send(t, "POST", "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":"x"}`, strings.ToLower(rand.Text())+"@example.com"), "Authorization: ").status)
+		require.Equal(t, 400, ours.send(t, "POST", "/v1/provider-webhooks/stripe/"+ours.tenant.ID.String(), `{}`).status)
 	}
 	goOn(t)
 	for name, attack := range attacks {

@@ -48,9 +48,6 @@ func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(hu
 	if a := f.counts.look(failuresOf(address), f.limit); !a.allowed && !proven {
 		return Principal{}, tooManyFailures(a)
 	}
-	if proven {
-		exchangeOf(ctx.Context()).proven = string(name[:])
-	}
 	principal, err := authenticate(ctx)
 	switch {
 	case err == nil:

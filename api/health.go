@@ -31,6 +31,7 @@ type Readiness struct {
 	Database string `json:"database" enum:"ok,unavailable,not_migrated,read_only,full" doc:"Whether a small write is stored"`
 	Clock    string `json:"clock" enum:"ok,unknown,wrong" doc:"Whether the process's clock agrees with the database's within 5 seconds"`
 	Temporal string `json:"temporal" enum:"ok,unavailable" doc:"Ingest and queries go on without it"`
+	Bodies   string `json:"bodies" enum:"ok,exhausted" doc:"exhausted: within the last 10 seconds a request body found no memory and was answered with 503. The status stays ok: other requests are served, and strangers could take a replica out of service otherwise"`
 }
 
 const healthy = "ok"
@@ -49,6 +50,7 @@ func (s *server) checks(r *Readiness) []check {
 		{"database", true, &r.Database, s.checkDatabase},
 		{"clock", true, &r.Clock, s.checkClock},
 		{"temporal", false, &r.Temporal, s.checkTemporal},
+		{"bodies", false, &r.Bodies, s.checkBodies},
 	}
 }
 
@@ -73,6 +75,13 @@ func (s *server) checkClock(context.Context) (string, error) {
 func (s *server) checkTemporal(ctx context.Context) (string, error) {
 	if _, err := s.Temporal.CheckHealth(ctx, &client.CheckHealthRequest{}); err != nil {
 		return "unavailable", err
+	}
+	return healthy, nil
+}
+
+func (s *server) checkBodies(context.Context) (string, error) {
+	if s.refusedBodies.exhausted() {
+		return "exhausted", nil
 	}
 	return healthy, nil
 }

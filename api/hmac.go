@@ -214,12 +214,8 @@ func (s *server) readAhead(x *exchange) (pieces, error) {
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
-	if x.proven != "" {
-		// Strangers do not stop those who were here before. Until the signature is
-		// verified it is not the tenant's share either.
-		if err := x.body.payBy(s.bodies.tenants, x.proven, 1); err != nil {
-			return nil, err
-		}
+	if err := x.body.payBy(s.bodies.signed, firstCharge, 1); err != nil {
+		return nil, err
 	}
 	body, err := readPieces(http.MaxBytesReader(x.writer, r.Body, most))
 	if err != nil {

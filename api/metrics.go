@@ -11,6 +11,7 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	events   *prometheus.CounterVec
+	refused  *prometheus.CounterVec
 }
 
 func newMetrics(registry prometheus.Registerer) metrics {
@@ -25,9 +26,13 @@ func newMetrics(registry prometheus.Registerer) metrics {
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "odometer_events_total", Help: "Events by what became of them: stored, duplicate, conflict (a duplicate with other content) or rejected.",
 		}, []string{"outcome"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "odometer_bodies_refused_total",
+			Help: "Request bodies that were not read to their end, by budget (tenants, signed, sign_ins or provider_events) and reason: full (no room), ended (slow while others needed the room) or slow.",
+		}, []string{"budget", "reason"}),
 	}
 	if registry != nil {
-		registry.MustRegister(m.requests, m.duration, m.events)
+		registry.MustRegister(m.requests, m.duration, m.events, m.refused)
 	}
 	return m
 }

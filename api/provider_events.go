@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	providerEventsPath = "/v1/provider-webhooks/{kind}/{tenant_id}"
-	maxProviderEvent   = 1 << 20
+	providerEventsPrefix = "/v1/provider-webhooks/"
+	providerEventsPath   = providerEventsPrefix + "{kind}/{tenant_id}"
+	maxProviderEvent     = 1 << 20
 )
 
 // providerEventsURL is where a provider of the kind sends a tenant's events.

@@ -27,8 +27,7 @@ type exchange struct {
 	writer    *recorder
 	principal Principal
 	body      *body
-	proven    string // names the credential if it was valid before where it comes from
-	limit     int    // what X-RateLimit-Limit says; 0: nothing yet
+	limit     int // what X-RateLimit-Limit says; 0: nothing yet
 	remaining int
 	ends      []func()
 	err       error // for the log

@@ -66,34 +66,35 @@ type Deps struct {
 type server struct {
 	Deps
 	*people
-	mux         *http.ServeMux
-	screen      http.HandlerFunc // the dashboard's page
-	api         huma.API
-	decimals    map[string]map[string]*decimalPlan // of responses, by operation and status
-	apiKeys     *coalescer[string, *db.Credential] // by their hash
-	signers     *coalescer[metering.TenantID, db.Signers]
-	uses        *coalescer[db.KeyUse, struct{}]
-	secretUses  *coalescer[db.SecretUse, struct{}]
-	sweeps      *coalescer[struct{}, struct{}] // of request ids
-	resets      *coalescer[string, struct{}]   // that were asked for, by e-mail
-	claims      atomic.Int64                   // of request ids
-	bodies      bodies
-	requests    *db.Shares[metering.TenantID] // under way
-	exports     *db.Shares[metering.TenantID]
-	processors  *db.Shares[metering.TenantID] // for large bodies
-	largePages  *db.Shares[metering.TenantID]
-	heavy       *db.Shares[metering.TenantID] // operations that read all customers of a tenant
-	failures    *failures
-	refusals    refusals
-	listings    listings
-	lastUnrated *lru.Cache[metering.TenantID, keptUnrated]
-	firstKept   *lru.Cache[customerName, firstStart]
-	notSignedIn *coalescer[refusedSignIn, struct{}]
-	minutes     limiter
-	pageKey     []byte
-	requestKey  []byte // under which repeatable requests are hashed
-	metrics     metrics
-	checked     lastChecks
+	mux           *http.ServeMux
+	screen        http.HandlerFunc // the dashboard's page
+	api           huma.API
+	decimals      map[string]map[string]*decimalPlan // of responses, by operation and status
+	apiKeys       *coalescer[string, *db.Credential] // by their hash
+	signers       *coalescer[metering.TenantID, db.Signers]
+	uses          *coalescer[db.KeyUse, struct{}]
+	secretUses    *coalescer[db.SecretUse, struct{}]
+	sweeps        *coalescer[struct{}, struct{}] // of request ids
+	resets        *coalescer[string, struct{}]   // that were asked for, by e-mail
+	claims        atomic.Int64                   // of request ids
+	bodies        bodies
+	refusedBodies *refusedBodies
+	requests      *db.Shares[metering.TenantID] // under way
+	exports       *db.Shares[metering.TenantID]
+	processors    *db.Shares[metering.TenantID] // for large bodies
+	largePages    *db.Shares[metering.TenantID]
+	heavy         *db.Shares[metering.TenantID] // operations that read all customers of a tenant
+	failures      *failures
+	refusals      refusals
+	listings      listings
+	lastUnrated   *lru.Cache[metering.TenantID, keptUnrated]
+	firstKept     *lru.Cache[customerName, firstStart]
+	notSignedIn   *coalescer[refusedSignIn, struct{}]
+	minutes       limiter
+	pageKey       []byte
+	requestKey    []byte // under which repeatable requests are hashed
+	metrics       metrics
+	checked       lastChecks
 
 	confirmationKey []byte // signs the tokens of confirmations
 }
@@ -117,11 +118,12 @@ func New(deps Deps) (http.Handler, error) {
 	}
 	s := newServer(deps)
 	s.pageKey, s.requestKey, s.confirmationKey = pageKey, requestKey, confirmationKey
-	s.bodies, s.requests = newBodies(deps), db.NewShares[metering.TenantID](maxRequests)
+	s.metrics = newMetrics(deps.Metrics)
+	s.refusedBodies = newRefusedBodies(s.metrics.refused, deps.Log)
+	s.bodies, s.requests = newBodies(deps, s.refusedBodies), db.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.largePages = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](maxLargePages)
 	s.heavy = db.NewShares[metering.TenantID](maxHeavy)
 	s.processors = newProcessors()
-	s.metrics = newMetrics(deps.Metrics)
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
 	}
@@ -476,7 +478,9 @@ func operation(method, id, path string, permission Permission, summary, descript
 		Extensions: map[string]any{"x-permission": permission},
 	}
 	op.Security = noCredential
+	op.MaxBodyBytes = maxSignIn
 	if permission != Public {
+		op.MaxBodyBytes = 0 // the framework's, 1 MiB
 		op.Extensions["x-rate-limit"] = "calls"
 		op.Security = []map[string][]string{{"apiKey": {}}, {"hmac": {}}, {"session": {}}, {"cookie": {}}}
 	}

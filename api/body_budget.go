@@ -1,0 +1,164 @@
+package api
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// A body may arrive undisturbed for patience, and a second more for each fastBytes
+// that have arrived, even if its budget is full.
+const (
+	patience  = 500 * time.Millisecond
+	fastBytes = 4 << 20
+)
+
+// bodyPoll is the time between attempts to find room.
+const bodyPoll = 50 * time.Millisecond
+
+// budget is the memory of bodies whose sender is not verified, for one purpose.
+// An address prefix has a bound in it. A body that finds no room ends the oldest one
+// that is slow: of its own prefix if that has reached its bound, of all if the budget
+// is full.
+type budget struct {
+	purpose string
+	most    int64 // of one prefix
+
+	// untilArrived frees a body's bytes when it is complete: a sign-in waits for its
+	// turn, and needs little memory once it is decoded.
+	untilArrived bool
+
+	mu       sync.Mutex
+	free     int64
+	accounts map[*body]*account
+	arriving []*account // the oldest first
+	prefixes map[string]*prefixAccount
+}
+
+// account is what a budget has of one body.
+type account struct {
+	body  *body
+	began time.Time
+	bytes int64
+}
+
+type prefixAccount struct {
+	bytes    int64
+	arriving []*account
+}
+
+func newBudget(purpose string, all, most int64) *budget {
+	return &budget{purpose: purpose, most: most, free: all, accounts: make(map[*body]*account), prefixes: make(map[string]*prefixAccount)}
+}
+
+func (g *budget) name() string { return g.purpose }
+
+func (g *budget) fits(n int64) bool { return n <= g.most }
+
+// take waits for room, because bodies that do not arrive are slow soon.
+func (g *budget) take(b *body, n int64) bool {
+	until := time.Now().Add(bodyWait)
+	for !g.tryTake(b, n) {
+		if b.hasEnded() || !time.Now().Before(until) {
+			return false
+		}
+		time.Sleep(bodyPoll)
+	}
+	return true
+}
+
+func (g *budget) tryTake(b *body, n int64) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if b.hasEnded() {
+		return false
+	}
+	prefix := g.prefixes[b.prefix]
+	for prefix != nil && prefix.bytes+n > g.most {
+		if !g.endSlow(prefix.arriving, b) {
+			return false
+		}
+	}
+	for n > g.free {
+		if !g.endSlow(g.arriving, b) {
+			return false
+		}
+	}
+	g.accountOf(b).bytes += n
+	g.prefixes[b.prefix].bytes += n
+	g.free -= n
+	return true
+}
+
+// accountOf opens an account for a body that begins to arrive.
+func (g *budget) accountOf(b *body) *account {
+	if a := g.accounts[b]; a != nil {
+		return a
+	}
+	a := &account{body: b, began: time.Now()}
+	g.accounts[b], g.arriving = a, append(g.arriving, a)
+	prefix := g.prefixes[b.prefix]
+	if prefix == nil {
+		prefix = new(prefixAccount)
+		g.prefixes[b.prefix] = prefix
+	}
+	prefix.arriving = append(prefix.arriving, a)
+	return a
+}
+
+// endSlow ends the oldest slow body except the one that needs room, and reports
+// whether there was one.
+func (g *budget) endSlow(arriving []*account, except *body) bool {
+	for _, a := range arriving {
+		age := time.Since(a.began)
+		if age < patience {
+			return false // the rest is younger
+		}
+		if a.body != except && age >= patience+time.Duration(a.bytes)*time.Second/fastBytes {
+			a.body.end()
+			g.close(a)
+			return true
+		}
+	}
+	return false
+}
+
+// stopArriving takes a body from those that can be ended.
+func (g *budget) stopArriving(a *account) {
+	is := func(other *account) bool { return other == a }
+	g.arriving = slices.DeleteFunc(g.arriving, is)
+	prefix := g.prefixes[a.body.prefix]
+	prefix.arriving = slices.DeleteFunc(prefix.arriving, is)
+}
+
+func (g *budget) close(a *account) {
+	g.stopArriving(a)
+	delete(g.accounts, a.body)
+	g.free += a.bytes
+	prefix := g.prefixes[a.body.prefix]
+	if prefix.bytes -= a.bytes; prefix.bytes == 0 {
+		delete(g.prefixes, a.body.prefix)
+	}
+}
+
+func (g *budget) arrived(b *body) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a := g.accounts[b]
+	switch {
+	case a == nil:
+	case g.untilArrived:
+		g.close(a)
+	default:
+		g.stopArriving(a)
+	}
+}
+
+// give returns what was paid for a body, unless the body was ended.
+func (g *budget) give(b *body) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if a := g.accounts[b]; a != nil {
+		g.close(a)
+	}
+}

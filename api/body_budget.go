@@ -40,6 +40,7 @@ type account struct {
 	body  *body
 	began time.Time
 	bytes int64
+	waits bool // for room
 }
 
 type prefixAccount struct {
@@ -55,16 +56,31 @@ func (g *budget) name() string { return g.purpose }
 
 func (g *budget) fits(n int64) bool { return n <= g.most }
 
-// take waits for room, because bodies that do not arrive are slow soon.
+// take waits for room, because bodies that do not arrive are slow soon. The wait is
+// not the sender's fault: meanwhile its body is not slow.
 func (g *budget) take(b *body, n int64) bool {
-	until := time.Now().Add(bodyWait)
+	began := time.Now()
+	defer g.wait(b)(began)
 	for !g.tryTake(b, n) {
-		if b.hasEnded() || !time.Now().Before(until) {
+		if b.hasEnded() || time.Since(began) > bodyWait {
 			return false
 		}
 		time.Sleep(bodyPoll)
 	}
 	return true
+}
+
+// wait stops the clock of a body until the returned function is called.
+func (g *budget) wait(b *body) func(began time.Time) {
+	set := func(waits bool, waited time.Duration) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if a := g.accounts[b]; a != nil {
+			a.waits, a.began = waits, a.began.Add(waited)
+		}
+	}
+	set(true, 0)
+	return func(began time.Time) { set(false, time.Since(began)) }
 }
 
 func (g *budget) tryTake(b *body, n int64) bool {
@@ -110,11 +126,8 @@ func (g *budget) accountOf(b *body) *account {
 // whether there was one.
 func (g *budget) endSlow(arriving []*account, except *body) bool {
 	for _, a := range arriving {
-		age := time.Since(a.began)
-		if age < patience {
-			return false // the rest is younger
-		}
-		if a.body != except && age >= patience+time.Duration(a.bytes)*time.Second/fastBytes {
+		isSlow := time.Since(a.began) >= patience+time.Duration(a.bytes)*time.Second/fastBytes
+		if isSlow && !a.waits && a.body != except {
 			a.body.end()
 			g.close(a)
 			return true

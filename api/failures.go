@@ -1,7 +1,9 @@
 package api
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -44,20 +46,36 @@ func newFailures(deps Deps, counts limiter) (*failures, error) {
 func (f *failures) guard(ctx huma.Context, r *http.Request, authenticate func(huma.Context) (Principal, error)) (Principal, error) {
 	address := f.addressOf(r)
 	name := nameOf(address, r.Header)
-	proven := f.proven.Contains(name)
-	if a := f.counts.look(failuresOf(address), f.limit); !a.allowed && !proven {
-		return Principal{}, tooManyFailures(a)
+	if err := f.refuse(address, name); err != nil {
+		return Principal{}, err
 	}
 	principal, err := authenticate(ctx)
+	return principal, f.note(ctx.Context(), address, name, err)
+}
+
+// refuse returns an error if the address has failed too often for a credential
+// that was not valid there before.
+func (f *failures) refuse(address string, name credentialName) error {
+	if a := f.counts.look(failuresOf(address), f.limit); !a.allowed && !f.proven.Contains(name) {
+		return tooManyFailures(a)
+	}
+	return nil
+}
+
+// note remembers a valid credential, and counts an invalid one. A body that was
+// ended because it was slow counts too: its credential will never be verified.
+func (f *failures) note(ctx context.Context, address string, name credentialName, err error) error {
 	switch {
 	case err == nil:
 		f.proven.Add(name, struct{}{})
-	case metering.CodeOf(err) == metering.CodeUnauthorized:
-		if a := f.counts.take(ctx.Context(), failuresOf(address), f.limit); !a.allowed {
-			return Principal{}, tooManyFailures(a)
+	case metering.CodeOf(err) == metering.CodeUnauthorized, errors.Is(err, errForged):
+		if a := f.counts.take(ctx, failuresOf(address), f.limit); !a.allowed {
+			return tooManyFailures(a)
 		}
+	case errors.Is(err, errEnded):
+		f.counts.take(ctx, failuresOf(address), f.limit)
 	}
-	return principal, err
+	return err
 }
 
 func failuresOf(address string) string { return "failures:" + address }
@@ -69,15 +87,19 @@ func tooManyFailures(a allowance) error {
 // nameOf names a credential at an address. A signature is another each time;
 // its tenant stands for it.
 func nameOf(address string, header http.Header) credentialName {
-	parts := []string{address, header.Get("Authorization"), header.Get("Cookie")}
-	if scheme, _, _ := strings.Cut(parts[1], " "); strings.EqualFold(scheme, "HMAC") {
-		parts[1] = "HMAC " + header.Get("X-Tenant-Id")
+	authorization := header.Get("Authorization")
+	if scheme, _, _ := strings.Cut(authorization, " "); strings.EqualFold(scheme, "HMAC") {
+		authorization = "HMAC " + header.Get("X-Tenant-Id")
 	}
+	return hashName(address, authorization, header.Get("Cookie"))
+}
+
+func hashName(parts ...string) credentialName {
 	return sha256.Sum256([]byte(strings.Join(parts, "\n")))
 }
 
-// addressOf is where a request comes from: the nearest address that is not
-// one of our proxies. A customer of a network has a whole /64 of IPv6.
+// addressOf returns the prefix of the address that a request comes from: the
+// nearest one that is not a proxy of ours.
 func (f *failures) addressOf(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -92,8 +114,15 @@ func (f *failures) addressOf(r *http.Request) string {
 		}
 		address = hop.Unmap()
 	}
+	return AddressPrefix(address)
+}
+
+// AddressPrefix returns what one sender may be assumed to hold: an IPv4 address, or
+// a /56 of IPv6, which providers give to one customer.
+func AddressPrefix(address netip.Addr) string {
+	address = address.Unmap()
 	if address.Is6() {
-		return netip.PrefixFrom(address.WithZone(""), 64).Masked().String()
+		return netip.PrefixFrom(address.WithZone(""), 56).Masked().String()
 	}
 	return address.String()
 }

@@ -61,8 +61,9 @@ func TestAnAddressIsTheNearestThatIsNoProxy(t *testing.T) {
 		require.Equal(t, 429, fail(same), same)
 	}
 	require.Equal(t, 401, fail("2001:db8:1:2::1"))
-	require.Equal(t, 429, fail("2001:db8:1:2:ffff::9"), "a /64 is one customer's")
-	require.Equal(t, 401, fail("2001:db8:1:3::1"))
+	require.Equal(t, 429, fail("2001:db8:1:2:ffff::9"))
+	require.Equal(t, 429, fail("2001:db8:1:ff::1"), "a /56 is one customer's")
+	require.Equal(t, 401, fail("2001:db8:1:100::1"))
 	require.Equal(t, 401, fail("not an address"))
 	require.Equal(t, 429, fail("nonsense"), "whoever sends no address is the proxy")
 

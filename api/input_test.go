@@ -348,8 +348,8 @@ func TestAnAnswerThatBreaksOffIsLogged(t *testing.T) {
 func TestReadinessNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	require.JSONEq(t, `{"status":"ok","database":"ok","clock":"ok","temporal":"ok"}`, b.send(t, "GET", "/readyz", "").body)
+	require.JSONEq(t, `{"status":"ok","database":"ok","clock":"ok","temporal":"ok","bodies":"ok"}`, b.send(t, "GET", "/readyz", "").body)
 	b.temporal.down.Store(true)
-	b.awaitReadiness(t, 200, `{"status":"ok","database":"ok","clock":"ok","temporal":"unavailable"}`)
+	b.awaitReadiness(t, 200, `{"status":"ok","database":"ok","clock":"ok","temporal":"unavailable","bodies":"ok"}`)
 	require.JSONEq(t, `{"status":"ok"}`, b.send(t, "GET", "/healthz", "").body)
 }

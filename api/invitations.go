@@ -279,7 +279,8 @@ func (s *server) acceptInvitation(ctx context.Context, in *acceptInvitationInput
 	if err := s.countSignInAs(ctx, invitation.Email); err != nil {
 		return nil, err
 	}
-	passwordHash, err := s.passwords.hash(ctx, s.addressOf(ctx), invitation.Email, in.Body.Password)
+	address, account := s.addressOf(ctx), s.accountAt(ctx, invitation.Email)
+	passwordHash, err := s.passwords.hashAt(ctx, address, account, invitation.Email, in.Body.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -287,6 +288,7 @@ func (s *server) acceptInvitation(ctx context.Context, in *acceptInvitationInput
 	if err != nil {
 		return nil, err
 	}
+	s.passwords.succeeded(address, account)
 	return s.signedIn(ctx, m)
 }
 

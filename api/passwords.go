@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/crypto/argon2"
 
 	"github.com/odometer-metering/odometer/db"
@@ -51,21 +53,65 @@ const (
 // hashing makes one hash at a time. Whoever has had one made keeps a place until it has
 // rested, after all that were made before: so those who guess, wherever, take a third of
 // a processor's time, and somebody else who comes finds a place, and waits for nobody's rest.
+// An account that has signed in at an address before is first there. The others
+// wait behind addresses with fewer attempts that signed nobody in.
 type hashing struct {
 	Passwords
-	places *db.Shares[string]
-	one    chan struct{} // is full while a hash is made
-	rested time.Time     // when all that were made have rested
+	places   *db.Shares[string]
+	one      chan struct{} // is full while a hash is made
+	rested   time.Time     // when all that were made have rested
+	mu       sync.Mutex    // of changes of attempts
+	attempts *lru.Cache[string, int]
+	proven   *lru.Cache[string, struct{}] // names of accounts at addresses
 }
 
-func newHashing(passwords Passwords) *hashing {
-	return &hashing{Passwords: passwords, places: db.NewShares[string](hashingPlaces), one: make(chan struct{}, 1)}
+func newHashing(passwords Passwords) (*hashing, error) {
+	attempts, err := lru.New[string, int](maxProven)
+	if err != nil {
+		return nil, err
+	}
+	proven, err := lru.New[string, struct{}](maxProven)
+	h := &hashing{Passwords: passwords, one: make(chan struct{}, 1), attempts: attempts, proven: proven}
+	h.places = db.NewRankedShares(hashingPlaces, h.rank)
+	return h, err
+}
+
+func (h *hashing) rank(who string) int {
+	if h.proven.Contains(who) {
+		return -1
+	}
+	attempts, _ := h.attempts.Peek(who)
+	return attempts
 }
 
 // hash is Hash in the turn of whoever asks.
 func (h *hashing) hash(ctx context.Context, who, email, password string) (hash []byte, err error) {
 	err = h.inTurn(ctx, who, func() { hash = h.Hash(email, password) })
 	return hash, err
+}
+
+// hashAt is hash for somebody who signs in at an address as an account, which names
+// both. It counts the attempt until succeeded is called.
+func (h *hashing) hashAt(ctx context.Context, address, account, email, password string) ([]byte, error) {
+	who := address
+	if h.proven.Contains(account) {
+		who = account
+	}
+	h.count(address, 1)
+	return h.hash(ctx, who, email, password)
+}
+
+// succeeded takes back an attempt that has signed somebody in.
+func (h *hashing) succeeded(address, account string) {
+	h.count(address, -1)
+	h.proven.Add(account, struct{}{})
+}
+
+func (h *hashing) count(address string, n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	attempts, _ := h.attempts.Get(address)
+	h.attempts.Add(address, max(0, attempts+n))
 }
 
 func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -44,7 +45,9 @@ func newTestHashing(t *testing.T) *hashing {
 	t.Helper()
 	passwords, err := NewPasswords(make([]byte, 32))
 	require.NoError(t, err)
-	return newHashing(passwords)
+	h, err := newHashing(passwords)
+	require.NoError(t, err)
+	return h
 }
 
 func TestEveryCheckHashesInItsTurn(t *testing.T) {
@@ -150,4 +153,52 @@ func TestManyWhoGuessTakeAThirdOfAProcessor(t *testing.T) {
 			require.LessOrEqual(t, time.Duration(n-hashingPlaces)*120*ms, at, "hash %d", n)
 		}
 	})
+}
+
+// TestWhoHasNotGuessedComesBeforeThoseWhoHave has 200 addresses guess without a pause.
+// Somebody who has signed in at one of them, and somebody at an address that has not
+// guessed, sign in at once.
+func TestWhoHasNotGuessedComesBeforeThoseWhoHave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHashing(t)
+		h.count("203.0.113.1", 1)
+		h.succeeded("203.0.113.1", "ada at 203.0.113.1")
+		ctx, stop := context.WithCancel(t.Context())
+		var guesses sync.WaitGroup
+		for n := range 200 {
+			address := fmt.Sprintf("198.51.100.%d", n)
+			h.count(address, n%3+1)
+			guesses.Go(func() {
+				for ctx.Err() == nil {
+					h.count(address, 1)
+					_ = h.inTurn(ctx, address, func() { time.Sleep(40 * ms) })
+				}
+			})
+		}
+		time.Sleep(3 * time.Second)
+		for _, who := range []string{"ada at 203.0.113.1", "203.0.113.2", "203.0.113.3"} {
+			began := time.Now()
+			require.NoError(t, h.inTurn(t.Context(), who, func() { time.Sleep(40 * ms) }))
+			require.LessOrEqual(t, time.Since(began), 200*ms, who)
+		}
+		stop()
+		guesses.Wait()
+	})
+}
+
+func TestAnAccountThatHasSignedInAtAnAddressIsFirstThere(t *testing.T) {
+	t.Parallel()
+	h := newTestHashing(t)
+	const address, account = "198.51.100.9", "ada at 198.51.100.9"
+	for range 3 {
+		_, err := h.hashAt(t.Context(), address, account, "ada@example.com", "a guess")
+		require.NoError(t, err)
+	}
+	require.Equal(t, 3, h.rank(address))
+	_, err := h.hashAt(t.Context(), address, account, "ada@example.com", "correct horse")
+	require.NoError(t, err)
+	h.succeeded(address, account)
+	require.Equal(t, 3, h.rank(address))
+	require.Negative(t, h.rank(account))
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -50,6 +51,28 @@ type providerEventOutput struct {
 // in five seconds is kept all the same, and the provider is asked to send it
 // again.
 func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*providerEventOutput, error) {
+	out, err := s.storeProviderEvent(ctx, in)
+	address, name := s.providerCredential(exchangeOf(ctx).request)
+	return out, s.failures.note(ctx, address, name, err)
+}
+
+// providerCredential names the sender of a provider event: its signature differs each time.
+func (s *server) providerCredential(r *http.Request) (address string, name credentialName) {
+	address = s.failures.addressOf(r)
+	return address, hashName(address, r.URL.Path)
+}
+
+// refuseForgers answers an address that has sent too many forged events before it
+// reads a body.
+func (s *server) refuseForgers(ctx huma.Context, next func(huma.Context)) {
+	if err := s.failures.refuse(s.providerCredential(exchangeOf(ctx.Context()).request)); err != nil {
+		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		return
+	}
+	next(ctx)
+}
+
+func (s *server) storeProviderEvent(ctx context.Context, in *providerEventInput) (*providerEventOutput, error) {
 	events, sends := s.Providers[in.Kind].(providers.Events)
 	if !sends {
 		return nil, errNoEvents
@@ -90,8 +113,11 @@ var errNoEvents = metering.Errorf(metering.CodeNotFound, "no provider of this ty
 // notSigned is the answer also where there is no such tenant, or it is billed
 // elsewhere: that is nobody's business.
 func notSigned(events providers.Events, cause error) error {
-	return metering.Errorf(codeMalformed, "the %s header does not sign this body with the secret that the tenant has saved", events.Signals().Header).Because(cause)
+	return metering.Errorf(codeMalformed, "the %s header does not sign this body with the secret that the tenant has saved", events.Signals().Header).
+		Because(errors.Join(errForged, cause))
 }
+
+var errForged = errors.New("the event is not signed by the provider")
 
 var errNoEvent = metering.Errorf(codeMalformed, "the body is not an event of this provider's")
 
@@ -118,6 +144,7 @@ func (s *server) verified(tenant metering.TenantID, p metering.Provider, events 
 // providerEvents documents what the providers send.
 func (s *server) providerEvents(op huma.Operation) huma.Operation {
 	op.MaxBodyBytes = maxProviderEvent
+	op.Middlewares = append(op.Middlewares, s.refuseForgers)
 	op.SkipValidateBody = true // the signature is over its bytes
 	for _, kind := range s.Providers.Kinds() {
 		if events, sends := s.Providers[kind].(providers.Events); sends {

@@ -54,7 +54,9 @@ func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 	if err != nil {
 		return nil, err
 	}
-	p.passwords = newHashing(passwords)
+	if p.passwords, err = newHashing(passwords); err != nil {
+		return nil, err
+	}
 	if p.secrets, err = newSignInSecrets(deps.Secret); err != nil {
 		return nil, err
 	}
@@ -95,7 +97,8 @@ func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, er
 	if err := s.countSignIn(ctx, in.Body.Email); err != nil {
 		return nil, err
 	}
-	hash, err := s.passwords.hash(ctx, s.addressOf(ctx), in.Body.Email, in.Body.Password)
+	address, account := s.addressOf(ctx), s.accountAt(ctx, in.Body.Email)
+	hash, err := s.passwords.hashAt(ctx, address, account, in.Body.Email, in.Body.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +106,12 @@ func (s *server) logIn(ctx context.Context, in *logInInput) (*signedInOutput, er
 	if err != nil {
 		return nil, err
 	}
-	switch len(memberships) {
-	case 0:
+	if len(memberships) == 0 {
 		s.auditSignIn(ctx, in.Body.Email)
 		return nil, errSignIn
-	case 1:
+	}
+	s.passwords.succeeded(address, account)
+	if len(memberships) == 1 {
 		return s.signedIn(ctx, memberships[0].Member)
 	}
 	out := new(signedInOutput)
@@ -141,11 +145,16 @@ func (s *server) countSignIn(ctx context.Context, email string) error {
 }
 
 func (s *server) countSignInAs(ctx context.Context, email string) error {
-	account := sha256.Sum256([]byte(s.addressOf(ctx) + "\n" + metering.FoldEmail(email)))
-	if a := s.signIns.take(ctx, "sign-ins:account:"+hex.EncodeToString(account[:]), signInsByAccount); !a.allowed {
+	if a := s.signIns.take(ctx, "sign-ins:account:"+s.accountAt(ctx, email), signInsByAccount); !a.allowed {
 		return tooMany(a, "too many attempts to sign in as this member from this address")
 	}
 	return nil
+}
+
+// accountAt names an e-mail at the address of a request.
+func (s *server) accountAt(ctx context.Context, email string) string {
+	account := hashName(s.addressOf(ctx), metering.FoldEmail(email))
+	return hex.EncodeToString(account[:])
 }
 
 func (s *server) addressOf(ctx context.Context) string {

@@ -6,7 +6,7 @@ import "time"
 // wait longer: a busy machine is no failure.
 var (
 	hashingWait       = 5 * time.Second        // for its turn to hash a password
-	bodyWait          = 5 * time.Second        // for room among the bodies of unverified senders
+	bodyWait          = 2 * time.Second        // for room among the bodies of unverified senders
 	processorWait     = 10 * time.Second       // for its turn to decode a body
 	largePageWait     = 10 * time.Second       // for its turn to hold a large page
 	heavyWait         = 10 * time.Second       // for its turn to read all customers

@@ -9,8 +9,10 @@ import (
 // Shares parts what there is little of, such as connections or bytes, among
 // those who want it. Each may hold as much as is then left free: one alone gets
 // half, and of several who take what they can, each leaves as much as it holds
-// to whoever comes next. Those who wait are let in by turns, one of each key.
+// to whoever comes next. Those who wait are let in by turns, one of each key; keys
+// of a lower rank come before others.
 type Shares[K comparable] struct {
+	rank  func(K) int
 	mu    sync.Mutex
 	free  int64
 	held  map[K]int64
@@ -20,7 +22,12 @@ type Shares[K comparable] struct {
 
 // NewShares makes shares of so much.
 func NewShares[K comparable](all int64) *Shares[K] {
-	return &Shares[K]{free: all, held: make(map[K]int64), lines: make(map[K][]chan struct{})}
+	return NewRankedShares(all, func(K) int { return 0 })
+}
+
+// NewRankedShares makes shares in which keys of a lower rank come first.
+func NewRankedShares[K comparable](all int64, rank func(K) int) *Shares[K] {
+	return &Shares[K]{rank: rank, free: all, held: make(map[K]int64), lines: make(map[K][]chan struct{})}
 }
 
 // Fits says whether Take would find so much for the key.
@@ -73,7 +80,7 @@ func (s *Shares[K]) join(key K) chan struct{} {
 		if s.take(key, 1) {
 			return nil
 		}
-		s.turns = append(s.turns, key)
+		s.queue(key)
 	}
 	turn := make(chan struct{})
 	s.lines[key] = append(line, turn)
@@ -128,5 +135,15 @@ func (s *Shares[K]) letIn(key K) {
 		return
 	}
 	s.lines[key] = line[1:]
-	s.turns = append(s.turns, key)
+	s.queue(key)
+}
+
+// queue puts a key behind the others of its rank.
+func (s *Shares[K]) queue(key K) {
+	rank := s.rank(key)
+	place := slices.IndexFunc(s.turns, func(other K) bool { return s.rank(other) > rank })
+	if place < 0 {
+		place = len(s.turns)
+	}
+	s.turns = slices.Insert(s.turns, place, key)
 }

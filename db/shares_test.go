@@ -29,6 +29,28 @@ func TestWhoTakesWhatItCanLeavesAsMuchAsItHolds(t *testing.T) {
 	require.True(t, db.NewShares[string](1).Take("a", 1), "of one place all can be had")
 }
 
+func TestKeysOfALowerRankComeFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := db.NewRankedShares(2, func(key string) int { return len(key) })
+		require.True(t, s.Take("another", 2))
+		var order []string
+		var waiting sync.WaitGroup
+		for _, key := range []string{"ccc", "bb", "dd", "ccc", "a"} {
+			waiting.Go(func() {
+				if s.Wait(t.Context(), key) == nil {
+					order = append(order, key)
+					s.Give(key, 1)
+				}
+			})
+			synctest.Wait()
+		}
+		s.Give("another", 1)
+		waiting.Wait()
+		require.Equal(t, []string{"a", "bb", "dd", "ccc", "ccc"}, order)
+	})
+}
+
 // TestPropertySharesAddUp takes and gives at random: nothing is lost, and nobody gets
 // more than was free.
 func TestPropertySharesAddUp(t *testing.T) {

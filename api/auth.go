@@ -160,7 +160,11 @@ func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	if err := x.body.payByTenant(s.bodies, x.principal.Tenant.ID); err != nil {
 		return err
 	}
-	return s.begin(ctx)
+	if err := s.begin(ctx); err != nil {
+		return err
+	}
+	x.holdConnection()
+	return nil
 }
 
 // noteUses notes which keys are in use.

@@ -94,8 +94,8 @@ func TestEveryOperationAnswersThatAReadOnlyDatabaseIsUnavailable(t *testing.T) {
 		}
 	}
 	require.Greater(t, refused, 10)
-	b.awaitReadiness(t, 503, `{"status":"unavailable","database":"read_only","clock":"ok","temporal":"ok"}`)
+	b.awaitReadiness(t, 503, `{"status":"unavailable","database":"read_only","clock":"ok","temporal":"ok","bodies":"ok"}`)
 	_, err = owner.Exec(t.Context(), `do $$ begin execute format('alter database %I reset default_transaction_read_only', current_database()); end $$`)
 	require.NoError(t, err)
-	b.awaitReadiness(t, 200, `{"status":"ok","database":"ok","clock":"ok","temporal":"ok"}`)
+	b.awaitReadiness(t, 200, `{"status":"ok","database":"ok","clock":"ok","temporal":"ok","bodies":"ok"}`)
 }

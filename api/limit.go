@@ -129,7 +129,7 @@ func limited(op huma.Operation) huma.Operation {
 // charge takes a request from a limit, and says in the answer what is left of it.
 func (s *server) charge(ctx huma.Context, who Principal) error {
 	if ctx.Operation().Metadata["limited"] == true {
-		return s.chargeTo(ctx, "events:"+who.Tenant.ID.String(), who.Tenant.RequestsPerMinute, "the tenant may send %d requests with events a minute")
+		return s.chargeTo(ctx, "events:"+who.Tenant.ID.String(), min(who.Tenant.RequestsPerMinute, s.MaxRequestsPerMinute), "the tenant may send %d requests with events a minute")
 	}
 	calls := "calls:" + who.Tenant.ID.String()
 	// A credential that uses up its own leaves the tenant's other half to others.

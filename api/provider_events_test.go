@@ -367,3 +367,27 @@ func tenantsOf(events []db.KeptEvent) (tenants []metering.TenantID) {
 	}
 	return tenants
 }
+
+// TestForgedEventsAreFailuresOfTheirAddress: an address that has sent too many waits, except for
+// tenants of which it has sent a signed event before.
+func TestForgedEventsAreFailuresOfTheirAddress(t *testing.T) {
+	t.Parallel()
+	b := setup(t).striped(t).strict(t, 5)
+	updated := delivery("evt_1", subscriptionUpdated, "")
+	deliver := func(address, path, payload, signature string) answer {
+		return b.send(t, "POST", path, payload, "Authorization: ", "Stripe-Signature: "+signature, from(address))
+	}
+	const stripe, forger = "192.0.2.1", "192.0.2.2"
+	for range 10 {
+		require.Equal(t, 200, deliver(stripe, b.eventsPath(), updated, signature(updated)).status, "signed events are no failures")
+		<-b.temporal.started
+	}
+	for _, address := range []string{stripe, forger} {
+		for range 5 {
+			deliver(address, "/v1/provider-webhooks/stripe/ten_1", updated, "t=1,v1=00").problem(t, 400, "malformed")
+		}
+		deliver(address, "/v1/provider-webhooks/stripe/ten_1", updated, "t=1,v1=00").problem(t, 429, "rate_limited")
+	}
+	deliver(forger, b.eventsPath(), updated, signature(updated)).problem(t, 429, "rate_limited")
+	require.Equal(t, 200, deliver(stripe, b.eventsPath(), updated, signature(updated)).status)
+}

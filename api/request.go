@@ -43,6 +43,22 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
+type connectionKey struct{}
+
+// WithConnection lets the API call verified with true when it has verified who sends a
+// request on a connection, and with false when the request is answered.
+func WithConnection(ctx context.Context, verified func(bool)) context.Context {
+	return context.WithValue(ctx, connectionKey{}, verified)
+}
+
+// holdConnection keeps the request's connection open until the request is answered.
+func (x *exchange) holdConnection() {
+	if verified, known := x.request.Context().Value(connectionKey{}).(func(bool)); known {
+		verified(true)
+		x.atEnd(func() { verified(false) })
+	}
+}
+
 func principalOf(ctx context.Context) Principal { return exchangeOf(ctx).principal }
 
 // ServeHTTP gives the request an id, finds its route, and counts and logs what

@@ -51,16 +51,18 @@ type Deps struct {
 	Redis         *redis.Client   // counts for all replicas; nil: each counts alone
 	// FailuresPerMinute is how many invalid credentials an address may send; 0: 100.
 	FailuresPerMinute int
-	CallsPerMinute    int            // that a tenant may make beside those with events; 0: 6,000
-	TrustedProxies    []netip.Prefix // whose X-Forwarded-For is believed
-	BodyBytes         int64          // of tenants' request bodies in memory at once; 0: 32 MiB
-	BodyTime          time.Duration  // for a body to arrive; 0: 30 s
-	AnswerTime        time.Duration  // for a client to take an answer, or a part of an export; 0: 30 s
-	SearchTime        time.Duration  // for which a page of events is looked for; 0: 2 s
-	Now               func() time.Time
-	ClockOffset       metering.ClockOffset // of Now; while it is beyond metering.ClockLimit, nothing is written
-	Log               *slog.Logger
-	Metrics           prometheus.Registerer
+	// MaxRequestsPerMinute bounds the requests with events that a tenant may set for itself; 0: 60,000.
+	MaxRequestsPerMinute int
+	CallsPerMinute       int            // that a tenant may make beside those with events; 0: 6,000
+	TrustedProxies       []netip.Prefix // whose X-Forwarded-For is believed
+	BodyBytes            int64          // of tenants' request bodies in memory at once; 0: 32 MiB
+	BodyTime             time.Duration  // for a body to arrive; 0: 30 s
+	AnswerTime           time.Duration  // for a client to take an answer, or a part of an export; 0: 30 s
+	SearchTime           time.Duration  // for which a page of events is looked for; 0: 2 s
+	Now                  func() time.Time
+	ClockOffset          metering.ClockOffset // of Now; while it is beyond metering.ClockLimit, nothing is written
+	Log                  *slog.Logger
+	Metrics              prometheus.Registerer
 }
 
 type server struct {
@@ -111,6 +113,7 @@ func New(deps Deps) (http.Handler, error) {
 	}
 	deps.Credentials = cmp.Or(deps.Credentials, deps.Store)
 	deps.CallsPerMinute = cmp.Or(deps.CallsPerMinute, defaultCalls)
+	deps.MaxRequestsPerMinute = cmp.Or(deps.MaxRequestsPerMinute, metering.DefaultRequestsCeiling)
 	deps.SearchTime = cmp.Or(deps.SearchTime, defaultSearch)
 	confirmationKey, err := derive(deps.Secret, "confirmations")
 	if err != nil {

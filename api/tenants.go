@@ -15,7 +15,7 @@ type tenant struct {
 	Currency          string                  `json:"currency" example:"USD"`
 	GraceHours        int                     `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
 	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
-	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Requests with events"`
+	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Requests with events, at most the ceiling that the operators have set"`
 	Strict            bool                    `json:"strict" doc:"Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected"`
 	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected"`
 	V1BodylessWrites  bool                    `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 may do more than read"`
@@ -28,10 +28,10 @@ type invoiceHoldSettings struct {
 	DeadlineHours int  `json:"deadline_hours" doc:"How long after the grace a held invoice becomes final by itself, whatever was found"`
 }
 
-func showTenant(t metering.Tenant) tenant {
+func (s *server) showTenant(t metering.Tenant) tenant {
 	return tenant{
 		ID: t.ID.String(), Name: t.Name, Timezone: t.Timezone, Currency: t.Currency, GraceHours: int(t.Grace.Hours()),
-		LatePolicy: t.LatePolicy, RequestsPerMinute: t.RequestsPerMinute, Strict: t.Strict, KeyConflicts: t.KeyConflicts, V1BodylessWrites: t.V1BodylessWrites, CreatedAt: t.CreatedAt.UTC(),
+		LatePolicy: t.LatePolicy, RequestsPerMinute: min(t.RequestsPerMinute, s.MaxRequestsPerMinute), Strict: t.Strict, KeyConflicts: t.KeyConflicts, V1BodylessWrites: t.V1BodylessWrites, CreatedAt: t.CreatedAt.UTC(),
 		InvoiceHold: invoiceHoldSettings{t.InvoiceHold.Enabled, int(t.InvoiceHold.Deadline.Hours())},
 	}
 }
@@ -39,7 +39,7 @@ func showTenant(t metering.Tenant) tenant {
 type tenantOutput struct{ Body tenant }
 
 func (s *server) getTenant(ctx context.Context, _ *struct{}) (*tenantOutput, error) {
-	return &tenantOutput{showTenant(principalOf(ctx).Tenant)}, nil
+	return &tenantOutput{s.showTenant(principalOf(ctx).Tenant)}, nil
 }
 
 type invoiceHoldChange struct {
@@ -54,7 +54,7 @@ type updateTenantInput struct {
 		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217; of prices that do not name their own"`
 		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`
-		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647"`
+		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647" doc:"422 above the ceiling that the operators have set, 60000 by default"`
 		Strict            *bool                    `json:"strict,omitempty" doc:"true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists"`
 		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it"`
 		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead"`
@@ -64,6 +64,9 @@ type updateTenantInput struct {
 }
 
 func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tenantOutput, error) {
+	if n := in.Body.RequestsPerMinute; n != nil && *n > s.MaxRequestsPerMinute {
+		return nil, metering.Invalid("body.requests_per_minute", "must be at most %d, the ceiling that the operators have set", s.MaxRequestsPerMinute)
+	}
 	change := db.TenantChange{
 		Name: in.Body.Name, Timezone: in.Body.Timezone, Currency: in.Body.Currency,
 		LatePolicy: in.Body.LatePolicy, RequestsPerMinute: in.Body.RequestsPerMinute, Strict: in.Body.Strict, KeyConflicts: in.Body.KeyConflicts,
@@ -111,5 +114,5 @@ func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tena
 	for _, version := range backfilling {
 		s.startBackfill(ctx, version)
 	}
-	return &tenantOutput{showTenant(updated)}, nil
+	return &tenantOutput{s.showTenant(updated)}, nil
 }

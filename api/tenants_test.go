@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/api"
 )
 
 func TestTenantSettingsAreReadAndChanged(t *testing.T) {
@@ -32,10 +34,25 @@ func TestTenantSettingsAreReadAndChanged(t *testing.T) {
 	require.Regexp(t, "backfill", <-b.temporal.started)
 	for body, location := range map[string]string{
 		`{"timezone":"Mars/Olympus"}`: "body.timezone", `{"currency":"euro"}`: "body.currency", `{"name":"a\u0000"}`: "body.name", `{"late_policy":"x"}`: "body.late_policy",
-		`{"grace_hours":-1}`: "body.grace_hours", `{"requests_per_minute":0}`: "body.requests_per_minute", `{"timezone":"Local"}`: "body.timezone", `{"timezone":""}`: "body.timezone", `{"timezone":"right/UTC"}`: "body.timezone",
+		`{"grace_hours":-1}`: "body.grace_hours", `{"requests_per_minute":0}`: "body.requests_per_minute", `{"requests_per_minute":60001}`: "body.requests_per_minute", `{"timezone":"Local"}`: "body.timezone", `{"timezone":""}`: "body.timezone", `{"timezone":"right/UTC"}`: "body.timezone",
 		`{"currency":""}`: "body.currency", `{"currency":"ZZZ"}`: "body.currency", `{"currency":"XTS"}`: "body.currency",
 	} {
 		p := b.send(t, "PATCH", "/v1/tenant", body).problem(t, 422, "invalid")
 		require.Equal(t, location, p.Errors[0].Location, body)
 	}
+}
+
+func TestTheOperatorsCeilingBoundsATenantsLimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t).replica(t, func(d *api.Deps) { d.MaxRequestsPerMinute = 2 })
+	p := b.send(t, "PATCH", "/v1/tenant", `{"requests_per_minute":3}`).problem(t, 422, "invalid")
+	require.Equal(t, "must be at most 2, the ceiling that the operators have set", p.Errors[0].Message)
+	require.Contains(t, b.send(t, "GET", "/v1/tenant", "").body, `"requests_per_minute":2,`, "the stored limit is higher")
+	for range 2 {
+		b.ingest(t, "/v1/events", hello)
+	}
+	a := b.send(t, "POST", "/v1/events", hello)
+	a.problem(t, 429, "rate_limited")
+	require.Equal(t, "2", a.header.Get("X-RateLimit-Limit"))
+	require.Equal(t, 200, b.send(t, "PATCH", "/v1/tenant", `{"requests_per_minute":1}`).status)
 }

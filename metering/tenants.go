@@ -37,6 +37,10 @@ func (ConflictPolicy) Values() []ConflictPolicy {
 // API in a minute where nothing else was said.
 const DefaultRequestsPerMinute = 1000
 
+// DefaultRequestsCeiling is the most that a tenant may set for itself, unless the
+// operators set another one.
+const DefaultRequestsCeiling = 60_000
+
 // Tenant is one customer of the service: the owner of everything else.
 type Tenant struct {
 	ID                TenantID

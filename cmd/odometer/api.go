@@ -20,7 +20,7 @@ import (
 const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
-	headerBytes    = 64 << 10
+	headerBytes    = 16 << 10
 	stopTimeout    = 25 * time.Second // longer than the writer's deadline
 	memoryLimit    = 100 << 20        // where GOMEMLIMIT does not say otherwise
 	garbagePercent = 400              // where GOGC does not: what lives is small, and the limit is kept
@@ -39,6 +39,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 	stripeBase, retention := env.stripe(), env.retention()
 	errorDocs := env.baseURL("ERROR_DOCS_BASE", base+"/errors")
 	shared, proxies, calls := env.redis(), env.networks("TRUSTED_PROXIES"), env.count("CALLS_PER_MINUTE")
+	maxRequests := env.count("MAX_REQUESTS_PER_MINUTE")
 	coalescing := db.WriterOptions{GroupEvents: env.count("INGEST_GROUP_EVENTS"), Lanes: env.count("INGEST_LANES")}
 	temporal, namespace := env.temporal(log, nil)
 	workflowsURL := env.workflowsURL(namespace)
@@ -88,14 +89,15 @@ func serveAPI(ctx context.Context, env *environment) error {
 	handler, err := api.New(api.Deps{
 		Store: store, Credentials: credentials, Writer: writer, EventCounter: counter, Temporal: temporal, Guard: guard, Providers: all,
 		Keyring: keyring, Keys: keys, Secret: secret, Retention: retention, BaseURL: base, WorkflowsURL: workflowsURL, ErrorDocsBase: errorDocs, Redis: shared,
-		CallsPerMinute: calls, TrustedProxies: proxies, Now: now, ClockOffset: clock.offset, Log: log, Metrics: metrics, Stopping: ctx.Done(),
+		CallsPerMinute: calls, MaxRequestsPerMinute: maxRequests, TrustedProxies: proxies, Now: now, ClockOffset: clock.offset, Log: log, Metrics: metrics, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err
 	}
-	endpoints := []endpoint{{listen, handler}}
+	bounded := func(listener net.Listener) *connections { return newConnections(listener, proxies, metrics, log) }
+	endpoints := []endpoint{{listen, handler, bounded}}
 	if metricsAddress != "" {
-		endpoints = append(endpoints, endpoint{metricsAddress, metricsRoutes(metrics)})
+		endpoints = append(endpoints, endpoint{metricsAddress, metricsRoutes(metrics), nil})
 	}
 	return serve(ctx, log, endpoints...)
 }
@@ -110,6 +112,7 @@ func defaultBase(listen string) string {
 type endpoint struct {
 	address string
 	handler http.Handler
+	bounded func(net.Listener) *connections // nil: strangers cannot reach it
 }
 
 // serve answers on every endpoint until ctx ends, then until the requests
@@ -125,6 +128,11 @@ func serve(ctx context.Context, log *slog.Logger, endpoints ...endpoint) error {
 		server := &http.Server{
 			Handler: e.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		}
+		if e.bounded != nil {
+			bounded := e.bounded(listener)
+			bounded.watch(server)
+			listener = bounded
 		}
 		servers = append(servers, server)
 		log.Info("listening", "address", listener.Addr().String())

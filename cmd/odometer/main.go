@@ -49,6 +49,7 @@ Environment:
   ALLOW_LOOPBACK_WEBHOOKS   true lets webhooks reach this machine; for development
   STRIPE_API_BASE           another Stripe than its own; for development
   CALLS_PER_MINUTE          of a tenant, beside those with events; 6000 when unset, and half of them a credential
+  MAX_REQUESTS_PER_MINUTE   the most requests with events a minute that a tenant may set for itself; 60000 when unset
   EVENT_RETENTION           how long events are kept, such as 400d; for ever when unset; the same for API and worker
   INGEST_GROUP_EVENTS       events of waiting requests that one transaction stores; 5000 when unset
   INGEST_LANES              transactions of one tenant that are written at once, while as many more are at COMMIT; 2 when unset

@@ -126,7 +126,7 @@ func TestATenantIsMadeWithItsKey(t *testing.T) {
 	for flag, wrong := range map[string][]string{
 		"timezone":            {"", "Mars/Olympus", "Local", "right/Europe/Zurich", "europe/zurich"},
 		"currency":            {"", "ZZZ", "XXX", "XTS", "usd"},
-		"requests-per-minute": {"0", "-1"},
+		"requests-per-minute": {"0", "-1", "60001"},
 		"owner-email":         {""},
 	} {
 		for _, value := range wrong {

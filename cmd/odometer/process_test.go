@@ -160,7 +160,7 @@ func TestTheAPIWorksWithoutTemporal(t *testing.T) {
 	api := system.API(t)
 	status, body := call(t, "GET", api.URL+"/readyz", "", "")
 	require.Equal(t, http.StatusOK, status)
-	require.JSONEq(t, `{"status":"ok","database":"ok","clock":"ok","temporal":"unavailable"}`, body)
+	require.JSONEq(t, `{"status":"ok","database":"ok","clock":"ok","temporal":"unavailable","bodies":"ok"}`, body)
 	status, body = call(t, "POST", api.URL+"/v1/events", key, event("a"))
 	require.Equal(t, http.StatusOK, status, body)
 	status, _ = call(t, "GET", api.URL+"/metrics", "", "")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -31,8 +32,8 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *perMinute < 1 {
-		return metering.Invalid("requests-per-minute", "must be at least 1")
+	if most := cmp.Or(env.count("MAX_REQUESTS_PER_MINUTE"), metering.DefaultRequestsCeiling); *perMinute < 1 || *perMinute > most {
+		return metering.Invalid("requests-per-minute", "must be 1 to %d; MAX_REQUESTS_PER_MINUTE sets the ceiling", most)
 	}
 	var err error
 	flags.Visit(func(given *flag.Flag) {

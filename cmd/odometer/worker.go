@@ -48,7 +48,7 @@ func runWorker(ctx context.Context, env *environment) error {
 			served <- nil
 			return
 		}
-		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, clock.offset, metrics)})
+		served <- serve(ctx, log, endpoint{address, workerRoutes(&started, clock.offset, metrics), nil})
 	}()
 	err = worker.Run(ctx, worker.Config{
 		Store: store, Temporal: temporal, Namespace: namespace, Keyring: keyring, Guard: guard, Providers: all, Retention: retention, BaseURL: base, Log: log, Metrics: metrics, Now: now, ClockOffset: clock.offset,

@@ -126,7 +126,7 @@ func (b *bench) start(ctx context.Context) error {
 	if _, err := b.pool.Exec(ctx, `update tenants set requests_per_minute = 1000000000`); err != nil {
 		return err
 	}
-	b.coalesced, err = b.serve(ctx, "api", append(b.environment, "CALLS_PER_MINUTE=1000000000"))
+	b.coalesced, err = b.serve(ctx, "api", append(b.environment, "CALLS_PER_MINUTE=1000000000", "MAX_REQUESTS_PER_MINUTE=1000000000"))
 	return err
 }
 

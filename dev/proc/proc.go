@@ -55,6 +55,7 @@ func New(t testing.TB, config Config) *System {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(),
 		"DATABASE_URL=" + config.DatabaseURL, "TEMPORAL_ADDRESS=" + config.TemporalAddress, "TEMPORAL_NAMESPACE=" + s.Namespace,
 		"ODOMETER_SECRET=" + randomKey(), "ODOMETER_ENCRYPTION_KEYS=test:" + randomKey(), "ALLOW_LOOPBACK_WEBHOOKS=true",
+		"MAX_REQUESTS_PER_MINUTE=" + strconv.Itoa(math.MaxInt32),
 	}, env...)
 	s.With("API_ROLE="+dbtest.Roles.API, "WORKER_ROLE="+dbtest.Roles.Worker).Run(t, "migrate")
 	return s

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/odometer-metering/odometer/api"
+)
+
+// Connections that the API has at once. One with an unfinished header takes some 40 KB,
+// and one that waits for its next request 20 KB.
+const (
+	mostConnections = 2048
+	mostOfPrefix    = 512 // of an address prefix that is not a trusted proxy
+)
+
+// connectionLogEvery is the time between log entries about connections without room.
+const connectionLogEvery = time.Minute
+
+// connections bounds the connections of a listener. A connection is a stranger's,
+// except while a request of a verified sender is under way on it. A new connection
+// that finds a bound reached closes the one that has been a stranger's for longest.
+type connections struct {
+	net.Listener
+
+	trusted []netip.Prefix
+	closed  *prometheus.CounterVec
+	log     *slog.Logger
+
+	mu        sync.Mutex
+	open      int
+	prefixes  map[string]int // open, by prefix
+	strangers []*connection  // the oldest first
+	unlogged  int
+	logged    time.Time
+}
+
+// connection is one that the server has accepted.
+type connection struct {
+	net.Conn
+
+	all    *connections
+	prefix string // "": of a trusted proxy
+	gone   bool
+}
+
+func newConnections(listener net.Listener, trusted []netip.Prefix, registry *prometheus.Registry, log *slog.Logger) *connections {
+	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "odometer_connections_closed_total",
+		Help: "Connections of unverified senders that were closed to make room, by the bound that was reached: all, or prefix (of one address prefix).",
+	}, []string{"bound"})
+	registry.MustRegister(closed)
+	return &connections{Listener: listener, trusted: trusted, closed: closed, log: log, prefixes: make(map[string]int)}
+}
+
+// watch learns from the server and the API what becomes of connections.
+func (c *connections) watch(server *http.Server) {
+	server.ConnState = func(conn net.Conn, state http.ConnState) {
+		if known, ours := conn.(*connection); ours && state == http.StateIdle {
+			known.setVerified(false) // it is the youngest again
+		}
+	}
+	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if known, ours := conn.(*connection); ours {
+			return api.WithConnection(ctx, known.setVerified)
+		}
+		return ctx
+	}
+}
+
+// Accept returns the next connection for which there is room.
+func (c *connections) Accept() (net.Conn, error) {
+	for {
+		accepted, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		conn := &connection{Conn: accepted, all: c, prefix: c.prefixOf(accepted)}
+		if c.add(conn) {
+			return conn, nil
+		}
+		_ = accepted.Close()
+	}
+}
+
+func (c *connections) prefixOf(conn net.Conn) string {
+	peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return conn.RemoteAddr().String()
+	}
+	address := peer.Addr().Unmap()
+	if slices.ContainsFunc(c.trusted, func(network netip.Prefix) bool { return network.Contains(address) }) {
+		return ""
+	}
+	return api.AddressPrefix(address)
+}
+
+// add reports whether there is room, or was made.
+func (c *connections) add(conn *connection) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn.prefix != "" && c.prefixes[conn.prefix] >= mostOfPrefix && !c.closeOldest("prefix", conn.prefix) {
+		return false
+	}
+	if c.open >= mostConnections && !c.closeOldest("all", "") {
+		return false
+	}
+	c.open++
+	c.prefixes[conn.prefix]++
+	c.strangers = append(c.strangers, conn)
+	return true
+}
+
+// closeOldest closes the oldest stranger's connection of a prefix, or of all, and
+// reports whether there was one.
+func (c *connections) closeOldest(bound, prefix string) bool {
+	c.closed.WithLabelValues(bound).Inc()
+	c.unlogged++
+	if now := time.Now(); now.Sub(c.logged) >= connectionLogEvery {
+		c.log.Warn("connections are closed to make room", "bound", bound, "connections", c.unlogged)
+		c.logged, c.unlogged = now, 0
+	}
+	oldest := slices.IndexFunc(c.strangers, func(conn *connection) bool { return prefix == "" || conn.prefix == prefix })
+	if oldest < 0 {
+		return false
+	}
+	conn := c.strangers[oldest]
+	c.remove(conn)
+	_ = conn.Conn.Close() // the server learns of it as it reads
+	return true
+}
+
+func (c *connections) remove(conn *connection) {
+	if conn.gone {
+		return
+	}
+	conn.gone = true
+	c.open--
+	if c.prefixes[conn.prefix]--; c.prefixes[conn.prefix] == 0 {
+		delete(c.prefixes, conn.prefix)
+	}
+	c.notStranger(conn)
+}
+
+func (c *connections) notStranger(conn *connection) {
+	if place := slices.Index(c.strangers, conn); place >= 0 {
+		c.strangers = slices.Delete(c.strangers, place, place+1)
+	}
+}
+
+// setVerified is called when a request of a verified sender begins and when it ends.
+func (conn *connection) setVerified(verified bool) {
+	c := conn.all
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.notStranger(conn)
+	if !verified && !conn.gone {
+		c.strangers = append(c.strangers, conn)
+	}
+}
+
+// Close closes the connection, and makes room.
+func (conn *connection) Close() error {
+	conn.all.mu.Lock()
+	conn.all.remove(conn)
+	conn.all.mu.Unlock()
+	return conn.Conn.Close()
+}

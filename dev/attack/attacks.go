@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -43,6 +45,12 @@ var attacks = []attacker{
 	{"a stranger's guesses of a key", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, tenant{Address: strangerAddress, Key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
 	}},
+	// Strangers at many addresses.
+	{40, dribbleSigned},
+	{8, leaveHeadersUnfinished},
+	{8, keepConnectionsIdle},
+	{20, guessSignIns},
+	{8, forgeProviderEvents},
 	// Another tenant.
 	{"batches in chunks that stop", 4, func(ctx context.Context, g target, _ int) {
 		chunk := fmt.Sprintf("%x\r\n%s\r\n", 3<<20, strings.Repeat(" ", 3<<20))
@@ -92,6 +100,58 @@ var attacks = []attacker{
 	{"tests of a webhook", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
 	}},
+}
+
+const (
+	manyAddresses   = 1000
+	manyConnections = 250 // of one attacker at once
+)
+
+// oneOfMany is another address each time.
+func oneOfMany() string {
+	n := rand.IntN(manyAddresses)
+	return fmt.Sprintf("100.64.%d.%d", n/256, n%256)
+}
+
+// dribbleSigned sends a megabyte of a signed batch under a cookie of its own, and no more.
+func dribbleSigned(ctx context.Context, g target, _ int) {
+	headers := forged(g.OurID) + fmt.Sprintf("Cookie: a=%d\r\nContent-Length: 8388608\r\n", rand.Int())
+	g.stall(ctx, oneOfMany(), "POST /v1/events/batch", headers, strings.Repeat(" ", 1<<20))
+}
+
+// leaveHeadersUnfinished opens connections and sends 60 KB of a header on each.
+func leaveHeadersUnfinished(ctx context.Context, g target, _ int) {
+	g.openMany(ctx, "GET /healthz HTTP/1.1\r\nHost: odometer\r\nX-Padding: "+strings.Repeat("x", 60<<10))
+}
+
+// keepConnectionsIdle makes one request on each of many connections, and no other.
+func keepConnectionsIdle(ctx context.Context, g target, _ int) {
+	g.openMany(ctx, "GET /healthz HTTP/1.1\r\nHost: odometer\r\n\r\n")
+}
+
+// guessSignIns guesses the password of a member of ours.
+func guessSignIns(ctx context.Context, g target, _ int) {
+	body := fmt.Sprintf(`{"email":%q,"password":"guess %d"}`, g.Email, rand.Int())
+	g.try(ctx, tenant{Address: oneOfMany()}, "POST", "/v1/auth/login", body)
+}
+
+// forgeProviderEvents sends an event that Stripe has not signed.
+func forgeProviderEvents(ctx context.Context, g target, _ int) {
+	g.try(ctx, tenant{Address: oneOfMany()}, "POST", "/v1/provider-webhooks/stripe/"+g.OurID, `{"id":"evt_1","type":"invoice.created"}`)
+}
+
+// openMany opens connections, sends the same on each, and closes them after a while.
+func (g target) openMany(ctx context.Context, text string) {
+	for range manyConnections {
+		conn, err := net.Dial("tcp", g.Address)
+		if err != nil {
+			break
+		}
+		defer conn.Close()
+		_ = conn.SetWriteDeadline(time.Now().Add(hold))
+		_, _ = io.WriteString(conn, text) // the API may close it
+	}
+	wait(ctx, hold)
 }
 
 func wait(ctx context.Context, pause time.Duration) bool {

@@ -1,0 +1,59 @@
+package main_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
+)
+
+// TestDrillConnectionsOfStrangersAreBounded opens more connections than an API keeps, through a
+// trusted proxy and without one. Somebody else is answered meanwhile, on a connection of before too.
+func TestDrillConnectionsOfStrangersAreBounded(t *testing.T) {
+	_, url := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
+	_, key := system.Tenant(t)
+	header := "GET /healthz HTTP/1.1\r\nHost: odometer\r\nX-Padding: " + strings.Repeat("x", 60<<10)
+	for name, api := range map[string]*proc.Process{
+		"direct": system.API(t), "behind a proxy": system.With("TRUSTED_PROXIES=127.0.0.0/8").API(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			flood := func(attack string, connections int, open func(net.Conn)) {
+				for n := range connections {
+					conn, err := net.Dial("tcp", api.Address)
+					require.NoError(t, err, "%s %d", attack, n)
+					t.Cleanup(func() { conn.Close() })
+					open(conn)
+				}
+				status, body := call(t, "POST", api.URL+"/v1/events", key, event("acme"))
+				require.Equal(t, http.StatusOK, status, "%s: %s", attack, body)
+				_, peak := api.Memory(t)
+				t.Logf("%s: peak %d MiB", attack, peak>>20)
+				require.LessOrEqual(t, peak, int64(150<<20), attack)
+			}
+			flood("unfinished headers", 4000, func(conn net.Conn) {
+				_ = conn.SetWriteDeadline(time.Now().Add(dbtest.Deadline))
+				_, _ = io.WriteString(conn, header) // it may be closed before its end
+			})
+			flood("idle connections", 4000, func(conn net.Conn) {
+				_ = conn.SetDeadline(time.Now().Add(dbtest.Deadline))
+				_, _ = io.WriteString(conn, "GET /healthz HTTP/1.1\r\nHost: odometer\r\n\r\n")
+				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				require.NoError(t, err)
+				response.Body.Close()
+			})
+			flood("bodies that do not arrive", 3000, func(conn net.Conn) {
+				_, _ = fmt.Fprintf(conn, "POST /v1/auth/login HTTP/1.1\r\nHost: odometer\r\nContent-Type: application/json\r\nContent-Length: 9000\r\n\r\n{")
+			})
+		})
+	}
+}

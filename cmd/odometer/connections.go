@@ -18,16 +18,17 @@ import (
 // Connections that the API has at once. One with an unfinished header takes some 40 KB,
 // and one that waits for its next request 20 KB.
 const (
-	mostConnections = 2048
-	mostOfPrefix    = 512 // of an address prefix that is not a trusted proxy
+	mostConnections = 1024
+	mostOfPrefix    = 256 // of an address prefix that is not a trusted proxy
 )
 
 // connectionLogEvery is the time between log entries about connections without room.
 const connectionLogEvery = time.Minute
 
-// connections bounds the connections of a listener. A connection is a stranger's,
-// except while a request of a verified sender is under way on it. A new connection
-// that finds a bound reached closes the one that has been a stranger's for longest.
+// connections bounds the connections of a listener. A new connection that finds a
+// bound reached closes the oldest one that has had no request of a verified sender, or
+// else the one that has been idle for longest. One is never closed while a request
+// of a verified sender is under way on it.
 type connections struct {
 	net.Listener
 
@@ -38,7 +39,7 @@ type connections struct {
 	mu        sync.Mutex
 	open      int
 	prefixes  map[string]int // open, by prefix
-	strangers []*connection  // the oldest first
+	closeable []*connection  // the oldest first
 	unlogged  int
 	logged    time.Time
 }
@@ -49,13 +50,14 @@ type connection struct {
 
 	all    *connections
 	prefix string // "": of a trusted proxy
+	known  bool   // has had a request of a verified sender
 	gone   bool
 }
 
 func newConnections(listener net.Listener, trusted []netip.Prefix, registry *prometheus.Registry, log *slog.Logger) *connections {
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "odometer_connections_closed_total",
-		Help: "Connections of unverified senders that were closed to make room, by the bound that was reached: all, or prefix (of one address prefix).",
+		Help: "Connections that were closed to make room, by the bound that was reached: all, or prefix (of one address prefix).",
 	}, []string{"bound"})
 	registry.MustRegister(closed)
 	return &connections{Listener: listener, trusted: trusted, closed: closed, log: log, prefixes: make(map[string]int)}
@@ -115,12 +117,12 @@ func (c *connections) add(conn *connection) bool {
 	}
 	c.open++
 	c.prefixes[conn.prefix]++
-	c.strangers = append(c.strangers, conn)
+	c.closeable = append(c.closeable, conn)
 	return true
 }
 
-// closeOldest closes the oldest stranger's connection of a prefix, or of all, and
-// reports whether there was one.
+// closeOldest closes a connection of a prefix, or of all, and reports whether there
+// was one that may be closed.
 func (c *connections) closeOldest(bound, prefix string) bool {
 	c.closed.WithLabelValues(bound).Inc()
 	c.unlogged++
@@ -128,14 +130,18 @@ func (c *connections) closeOldest(bound, prefix string) bool {
 		c.log.Warn("connections are closed to make room", "bound", bound, "connections", c.unlogged)
 		c.logged, c.unlogged = now, 0
 	}
-	oldest := slices.IndexFunc(c.strangers, func(conn *connection) bool { return prefix == "" || conn.prefix == prefix })
-	if oldest < 0 {
-		return false
+	for _, known := range []bool{false, true} {
+		oldest := slices.IndexFunc(c.closeable, func(conn *connection) bool {
+			return conn.known == known && (prefix == "" || conn.prefix == prefix)
+		})
+		if oldest >= 0 {
+			conn := c.closeable[oldest]
+			c.remove(conn)
+			_ = conn.Conn.Close() // the server learns of it as it reads
+			return true
+		}
 	}
-	conn := c.strangers[oldest]
-	c.remove(conn)
-	_ = conn.Conn.Close() // the server learns of it as it reads
-	return true
+	return false
 }
 
 func (c *connections) remove(conn *connection) {
@@ -147,12 +153,13 @@ func (c *connections) remove(conn *connection) {
 	if c.prefixes[conn.prefix]--; c.prefixes[conn.prefix] == 0 {
 		delete(c.prefixes, conn.prefix)
 	}
-	c.notStranger(conn)
+	c.keep(conn)
 }
 
-func (c *connections) notStranger(conn *connection) {
-	if place := slices.Index(c.strangers, conn); place >= 0 {
-		c.strangers = slices.Delete(c.strangers, place, place+1)
+// keep takes a connection from those that may be closed.
+func (c *connections) keep(conn *connection) {
+	if place := slices.Index(c.closeable, conn); place >= 0 {
+		c.closeable = slices.Delete(c.closeable, place, place+1)
 	}
 }
 
@@ -161,9 +168,10 @@ func (conn *connection) setVerified(verified bool) {
 	c := conn.all
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.notStranger(conn)
+	c.keep(conn)
+	conn.known = conn.known || verified
 	if !verified && !conn.gone {
-		c.strangers = append(c.strangers, conn)
+		c.closeable = append(c.closeable, conn)
 	}
 }
 

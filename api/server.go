@@ -56,7 +56,7 @@ type Deps struct {
 	CallsPerMinute       int            // that a tenant may make beside those with events; 0: 6,000
 	TrustedProxies       []netip.Prefix // whose X-Forwarded-For is believed
 	BodyBytes            int64          // of tenants' request bodies in memory at once; 0: 32 MiB
-	BodyTime             time.Duration  // for a body to arrive; 0: 30 s
+	BodyTime             time.Duration  // for a body's first 16 KiB to arrive; 0: 10 s
 	AnswerTime           time.Duration  // for a client to take an answer, or a part of an export; 0: 30 s
 	SearchTime           time.Duration  // for which a page of events is looked for; 0: 2 s
 	Now                  func() time.Time

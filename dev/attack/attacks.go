@@ -46,11 +46,11 @@ var attacks = []attacker{
 		g.try(ctx, tenant{Address: strangerAddress, Key: "svc_adm_" + strings.Repeat("x", 32)}, "GET", "/v1/customers", "")
 	}},
 	// Strangers at many addresses.
-	{40, dribbleSigned},
-	{8, leaveHeadersUnfinished},
-	{8, keepConnectionsIdle},
-	{20, guessSignIns},
-	{8, forgeProviderEvents},
+	{"signed bodies of many addresses that dribble", 40, dribbleSigned},
+	{"headers of many connections without an end", 8, leaveHeadersUnfinished},
+	{"idle connections", 8, keepConnectionsIdle},
+	{"guesses of a password from many addresses", 20, guessSignIns},
+	{"forged provider events", 8, forgeProviderEvents},
 	// Another tenant.
 	{"batches in chunks that stop", 4, func(ctx context.Context, g target, _ int) {
 		chunk := fmt.Sprintf("%x\r\n%s\r\n", 3<<20, strings.Repeat(" ", 3<<20))

@@ -27,7 +27,6 @@ var clocksAllowed = map[string]string{
 	"began := time.Now()":                             "how long something takes is measured, not judged",
 	"time.Since(began)":                               "the same",
 	"time.Now().UnixNano()":                           "a name or a seed that is not used twice",
-	"`select clock_timestamp()`).Scan(&now)":          "processes compare their clocks with it",
 	"select epoch, erasures, idempotency_conflicts, ": "compared with when the server's own process started",
 
 	// When a row was changed, for people to read: rules ask only whether it is null.
@@ -37,7 +36,7 @@ var clocksAllowed = map[string]string{
 	"set withdrawn_at = now()":                       "versions of prices",
 	"returning last_id - $2, mac, clock_timestamp()": "entries of the audit log",
 	"updated_at = now(), updated_by":                 "the issuer of sign-ins",
-	"select clock_timestamp()":                       "how much of a budget is spent that all workers share",
+	"select clock_timestamp()":                       "how much of a budget is spent that all workers share; what processes compare their clocks with",
 	"retired_at = now()":                             "when a meter version was replaced, which no total depends on",
 	"completed_at = now()":                           "a meter whose past is counted",
 	"case when past.found then null else now() end,": "the same, without a past",

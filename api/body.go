@@ -56,9 +56,9 @@ const (
 // comes from: the only thing about it that its sender does not choose.
 type bodies struct {
 	tenants        *db.Shares[string]
-	signed         *budget
-	signIns        *budget
-	providerEvents *budget
+	signed         *prefixBudget
+	signIns        *prefixBudget
+	providerEvents *prefixBudget
 	time           time.Duration
 	refused        *refusedBodies
 }
@@ -66,9 +66,9 @@ type bodies struct {
 func newBodies(deps Deps, refused *refusedBodies) bodies {
 	b := bodies{
 		tenants: db.NewShares[string](tenantsBytes), time: bodyTime, refused: refused,
-		signed:         newBudget("signed", signedBytes, maxSignedBytes),
-		signIns:        newBudget("sign_ins", signInBytes, maxSignInBytes),
-		providerEvents: newBudget("provider_events", providerEventBytes, maxProviderEventBytes),
+		signed:         newPrefixBudget("signed", signedBytes, maxSignedBytes),
+		signIns:        newPrefixBudget("sign_ins", signInBytes, maxSignInBytes),
+		providerEvents: newPrefixBudget("provider_events", providerEventBytes, maxProviderEventBytes),
 	}
 	b.signIns.untilArrived = true
 	if deps.BodyBytes > 0 {
@@ -80,8 +80,8 @@ func newBodies(deps Deps, refused *refusedBodies) bodies {
 	return b
 }
 
-// payer is a budget that a body is paid from.
-type payer interface {
+// bodyBudget pays for bodies.
+type bodyBudget interface {
 	name() string
 	// fits reports whether a body of n bytes can begin.
 	fits(n int64) bool
@@ -114,7 +114,7 @@ type body struct {
 	io.ReadCloser
 	connection *http.ResponseController
 	declared   int64 // -1: not
-	payer      payer
+	budget     bodyBudget
 	prefix     string // of the sender's address
 	least      int64
 	copies     int64 // that are held of each byte
@@ -133,10 +133,10 @@ type body struct {
 func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *body {
 	received := &body{
 		ReadCloser: r.Body, connection: http.NewResponseController(w), declared: r.ContentLength,
-		payer: b.signIns, prefix: prefix, least: firstCharge, copies: 1, began: time.Now(), time: b.time, refused: b.refused,
+		budget: b.signIns, prefix: prefix, least: firstCharge, copies: 1, began: time.Now(), time: b.time, refused: b.refused,
 	}
 	if strings.HasPrefix(r.URL.Path, providerEventsPrefix) {
-		received.payer = b.providerEvents
+		received.budget = b.providerEvents
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return received
@@ -153,7 +153,7 @@ var (
 
 // Read reads the bytes that have arrived, and pays for them before anybody sees them.
 func (b *body) Read(p []byte) (int, error) {
-	if b.paid == 0 && !b.payer.fits(b.copies*max(b.declared, b.least)) {
+	if b.paid == 0 && !b.budget.fits(b.copies*max(b.declared, b.least)) {
 		return 0, b.refuse("full", errFull)
 	}
 	if err := b.pay(); err != nil {
@@ -165,7 +165,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if errors.Is(err, io.EOF) {
 		b.complete = true
-		b.payer.arrived(b)
+		b.budget.arrived(b)
 	}
 	switch {
 	case b.hasEnded():
@@ -178,7 +178,7 @@ func (b *body) Read(p []byte) (int, error) {
 
 // refuse counts a body that is not read to its end.
 func (b *body) refuse(reason string, err error) error {
-	b.refused.count(b.payer.name(), reason)
+	b.refused.count(b.budget.name(), reason)
 	return err
 }
 
@@ -254,11 +254,11 @@ func (b *body) pay() error {
 	if b.declared >= 0 {
 		ahead = min(ahead, max(b.copies*b.declared, due))
 	}
-	if b.payer.tryTake(b, ahead-b.paid) {
+	if b.budget.tryTake(b, ahead-b.paid) {
 		b.paid = ahead
 		return nil
 	}
-	if b.payer.take(b, due-b.paid) {
+	if b.budget.take(b, due-b.paid) {
 		b.paid = due
 		return nil
 	}
@@ -268,10 +268,10 @@ func (b *body) pay() error {
 	return b.refuse("full", errFull)
 }
 
-// payBy lets another payer pay from now on, also for what has arrived.
-func (b *body) payBy(payer payer, least, copies int64) error {
+// payBy lets another budget pay from now on, also for what has arrived.
+func (b *body) payBy(budget bodyBudget, least, copies int64) error {
 	b.giveBack()
-	b.payer, b.least, b.copies = payer, least, copies
+	b.budget, b.least, b.copies = budget, least, copies
 	if b.read == 0 {
 		return nil
 	}
@@ -291,7 +291,7 @@ func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 // giveBack is called when nothing of the body is in memory any longer.
 func (b *body) giveBack() {
 	if b.paid > 0 {
-		b.payer.give(b)
+		b.budget.give(b)
 		b.paid = 0
 	}
 }

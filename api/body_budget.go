@@ -6,21 +6,21 @@ import (
 	"time"
 )
 
-// A body may arrive undisturbed for patience, and a second more for each fastBytes
+// A body may arrive undisturbed for undisturbedTime, and a second more for each fastBytes
 // that have arrived, even if its budget is full.
 const (
-	patience  = 500 * time.Millisecond
-	fastBytes = 4 << 20
+	undisturbedTime = 500 * time.Millisecond
+	fastBytes       = 4 << 20
 )
 
 // bodyPoll is the time between attempts to find room.
 const bodyPoll = 50 * time.Millisecond
 
-// budget is the memory of bodies whose sender is not verified, for one purpose.
+// prefixBudget is the memory of bodies whose sender is not verified, for one purpose.
 // An address prefix has a bound in it. A body that finds no room ends the oldest one
 // that is slow: of its own prefix if that has reached its bound, of all if the budget
 // is full.
-type budget struct {
+type prefixBudget struct {
 	purpose string
 	most    int64 // of one prefix
 
@@ -48,17 +48,17 @@ type prefixAccount struct {
 	arriving []*account
 }
 
-func newBudget(purpose string, all, most int64) *budget {
-	return &budget{purpose: purpose, most: most, free: all, accounts: make(map[*body]*account), prefixes: make(map[string]*prefixAccount)}
+func newPrefixBudget(purpose string, all, most int64) *prefixBudget {
+	return &prefixBudget{purpose: purpose, most: most, free: all, accounts: make(map[*body]*account), prefixes: make(map[string]*prefixAccount)}
 }
 
-func (g *budget) name() string { return g.purpose }
+func (g *prefixBudget) name() string { return g.purpose }
 
-func (g *budget) fits(n int64) bool { return n <= g.most }
+func (g *prefixBudget) fits(n int64) bool { return n <= g.most }
 
 // take waits for room, because bodies that do not arrive are slow soon. The wait is
 // not the sender's fault: meanwhile its body is not slow.
-func (g *budget) take(b *body, n int64) bool {
+func (g *prefixBudget) take(b *body, n int64) bool {
 	began := time.Now()
 	defer g.wait(b)(began)
 	for !g.tryTake(b, n) {
@@ -71,7 +71,7 @@ func (g *budget) take(b *body, n int64) bool {
 }
 
 // wait stops the clock of a body until the returned function is called.
-func (g *budget) wait(b *body) func(began time.Time) {
+func (g *prefixBudget) wait(b *body) func(began time.Time) {
 	set := func(waits bool, waited time.Duration) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -83,7 +83,7 @@ func (g *budget) wait(b *body) func(began time.Time) {
 	return func(began time.Time) { set(false, time.Since(began)) }
 }
 
-func (g *budget) tryTake(b *body, n int64) bool {
+func (g *prefixBudget) tryTake(b *body, n int64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if b.hasEnded() {
@@ -107,7 +107,7 @@ func (g *budget) tryTake(b *body, n int64) bool {
 }
 
 // accountOf opens an account for a body that begins to arrive.
-func (g *budget) accountOf(b *body) *account {
+func (g *prefixBudget) accountOf(b *body) *account {
 	if a := g.accounts[b]; a != nil {
 		return a
 	}
@@ -124,9 +124,9 @@ func (g *budget) accountOf(b *body) *account {
 
 // endSlow ends the oldest slow body except the one that needs room, and reports
 // whether there was one.
-func (g *budget) endSlow(arriving []*account, except *body) bool {
+func (g *prefixBudget) endSlow(arriving []*account, except *body) bool {
 	for _, a := range arriving {
-		isSlow := time.Since(a.began) >= patience+time.Duration(a.bytes)*time.Second/fastBytes
+		isSlow := time.Since(a.began) >= undisturbedTime+time.Duration(a.bytes)*time.Second/fastBytes
 		if isSlow && !a.waits && a.body != except {
 			a.body.end()
 			g.close(a)
@@ -137,14 +137,14 @@ func (g *budget) endSlow(arriving []*account, except *body) bool {
 }
 
 // stopArriving takes a body from those that can be ended.
-func (g *budget) stopArriving(a *account) {
+func (g *prefixBudget) stopArriving(a *account) {
 	is := func(other *account) bool { return other == a }
 	g.arriving = slices.DeleteFunc(g.arriving, is)
 	prefix := g.prefixes[a.body.prefix]
 	prefix.arriving = slices.DeleteFunc(prefix.arriving, is)
 }
 
-func (g *budget) close(a *account) {
+func (g *prefixBudget) close(a *account) {
 	g.stopArriving(a)
 	delete(g.accounts, a.body)
 	g.free += a.bytes
@@ -154,7 +154,7 @@ func (g *budget) close(a *account) {
 	}
 }
 
-func (g *budget) arrived(b *body) {
+func (g *prefixBudget) arrived(b *body) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a := g.accounts[b]
@@ -168,7 +168,7 @@ func (g *budget) arrived(b *body) {
 }
 
 // give returns what was paid for a body, unless the body was ended.
-func (g *budget) give(b *body) {
+func (g *prefixBudget) give(b *body) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if a := g.accounts[b]; a != nil {

@@ -1395,6 +1395,24 @@ func (e ProviderType) Valid() bool {
 	}
 }
 
+// Defines values for ReadinessBodies.
+const (
+	ReadinessBodiesExhausted ReadinessBodies = "exhausted"
+	ReadinessBodiesOk        ReadinessBodies = "ok"
+)
+
+// Valid indicates whether the value is a known member of the ReadinessBodies enum.
+func (e ReadinessBodies) Valid() bool {
+	switch e {
+	case ReadinessBodiesExhausted:
+		return true
+	case ReadinessBodiesOk:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadinessClock.
 const (
 	ReadinessClockOk      ReadinessClock = "ok"
@@ -4858,6 +4876,9 @@ type ProviderSecret struct {
 
 // Readiness defines model for Readiness.
 type Readiness struct {
+	// Bodies exhausted: within the last 10 seconds a request body found no memory and was answered with 503. The status stays ok: other requests are served, and strangers could take a replica out of service otherwise
+	Bodies ReadinessBodies `json:"bodies"`
+
 	// Clock Whether the process's clock agrees with the database's within 5 seconds
 	Clock ReadinessClock `json:"clock"`
 
@@ -4868,6 +4889,9 @@ type Readiness struct {
 	// Temporal Ingest and queries go on without it
 	Temporal ReadinessTemporal `json:"temporal"`
 }
+
+// ReadinessBodies exhausted: within the last 10 seconds a request body found no memory and was answered with 503. The status stays ok: other requests are served, and strangers could take a replica out of service otherwise
+type ReadinessBodies string
 
 // ReadinessClock Whether the process's clock agrees with the database's within 5 seconds
 type ReadinessClock string
@@ -5781,7 +5805,7 @@ type Tenant struct {
 	LatePolicy TenantLatePolicy `json:"late_policy"`
 	Name       string           `json:"name"`
 
-	// RequestsPerMinute Requests with events
+	// RequestsPerMinute Requests with events, at most the ceiling that the operators have set
 	RequestsPerMinute int64 `json:"requests_per_minute"`
 
 	// Strict Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected
@@ -5952,7 +5976,9 @@ type UpdateTenant struct {
 	InvoiceHold          *InvoiceHoldChange                `json:"invoice_hold,omitempty"`
 	LatePolicy           *UpdateTenantLatePolicy           `json:"late_policy,omitempty"`
 	Name                 *string                           `json:"name,omitempty"`
-	RequestsPerMinute    *int64                            `json:"requests_per_minute,omitempty"`
+
+	// RequestsPerMinute 422 above the ceiling that the operators have set, 60000 by default
+	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
 
 	// Strict true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists
 	Strict *bool `json:"strict,omitempty"`

@@ -4482,6 +4482,11 @@ export interface components {
         };
         Readiness: {
             /**
+             * @description exhausted: within the last 10 seconds a request body found no memory and was answered with 503. The status stays ok: other requests are served, and strangers could take a replica out of service otherwise
+             * @enum {string}
+             */
+            bodies: "ok" | "exhausted";
+            /**
              * @description Whether the process's clock agrees with the database's within 5 seconds
              * @enum {string}
              */
@@ -5402,7 +5407,7 @@ export interface components {
             name: string;
             /**
              * Format: int64
-             * @description Requests with events
+             * @description Requests with events, at most the ceiling that the operators have set
              */
             requests_per_minute: number;
             /** @description Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected */
@@ -5562,7 +5567,10 @@ export interface components {
             /** @enum {string} */
             late_policy?: "adjust" | "report";
             name?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description 422 above the ceiling that the operators have set, 60000 by default
+             */
             requests_per_minute?: number;
             /** @description true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists */
             strict?: boolean;

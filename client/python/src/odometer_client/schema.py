@@ -900,6 +900,7 @@ class ProviderSecret(TypedDict):
 
 
 class Readiness(TypedDict):
+    bodies: Literal["ok", "exhausted"]
     clock: Literal["ok", "unknown", "wrong"]
     database: Literal["ok", "unavailable", "not_migrated", "read_only", "full"]
     status: Literal["ok", "unavailable"]

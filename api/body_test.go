@@ -116,14 +116,18 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 			}
 		}
 	}
-	signed := func(t *testing.T, path, body string) {
+	finds := func(t *testing.T, status int, path, body string, headers func() []string) {
 		dbtest.Eventually(t, func() error { // after a flood room is found soon, not at once
-			if a := ours.send(t, "POST", path, body, s.sign(body)...); a.status != 200 {
+			if a := ours.send(t, "POST", path, body, headers()...); a.status != status {
 				return fmt.Errorf("%d %s", a.status, a.body)
 			}
 			return nil
 		})
 	}
+	signed := func(t *testing.T, path, body string) {
+		finds(t, 200, path, body, func() []string { return s.sign(body) })
+	}
+	noCredential := func() []string { return []string{"Authorization: "} }
 	goOn := func(t *testing.T) {
 		ours.ingest(t, "/v1/events", hello)
 		signed(t, "/v1/events", hello)
@@ -131,8 +135,8 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 		require.Equal(t, 200, ours.send(t, "POST", "/v1/events/batch", batch).status)
 		signed(t, "/v1/events/batch", batch)
 		require.Less(t, ours.send(t, "PUT", "/v1/customers/acme/upsert", `{}`).status, 300)
-		require.Equal(t, 401, ours.send(t, "POST", "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":"x"}`, strings.ToLower(rand.Text())+"@example.com"), "Authorization: ").status)
-		require.Equal(t, 400, ours.send(t, "POST", "/v1/provider-webhooks/stripe/"+ours.tenant.ID.String(), `{}`).status)
+		finds(t, 401, "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":"x"}`, strings.ToLower(rand.Text())+"@example.com"), noCredential)
+		finds(t, 400, "/v1/provider-webhooks/stripe/"+ours.tenant.ID.String(), `{}`, noCredential)
 	}
 	goOn(t)
 	for name, attack := range attacks {

@@ -61,7 +61,7 @@ func TestAProcessWithAWrongClockWritesNothing(t *testing.T) {
 		}
 		require.Equal(t, 200, b.send(t, "GET", "/v1/usage/total?customer=acme", "").status)
 		state := map[int]string{200: "ok", 503: "unavailable"}[c.ready]
-		b.awaitReadiness(t, c.ready, fmt.Sprintf(`{"status":%q,"database":"ok","clock":%q,"temporal":"ok"}`, state, c.clock))
+		b.awaitReadiness(t, c.ready, fmt.Sprintf(`{"status":%q,"database":"ok","clock":%q,"temporal":"ok","bodies":"ok"}`, state, c.clock))
 	}
 }
 

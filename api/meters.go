@@ -33,7 +33,7 @@ type meter struct {
 
 type backfill struct {
 	CountedDays int `json:"counted_days" doc:"Of the days that may hold earlier events, how many are counted"`
-	Days        int `json:"days"`
+	Days        int `json:"days" doc:"0 until a worker has begun"`
 }
 
 // counting is how a meter counts.

@@ -96,14 +96,14 @@ func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
 	require.Equal(t, patched, list.Data[0])
 	require.Nil(t, list.Data[1].Current)
 	require.Nil(t, list.Data[1].Backfill)
-	require.EqualValues(t, 0, patched.Backfill.CountedDays)
-	require.Positive(t, patched.Backfill.Days)
+	require.Zero(t, patched.Backfill.CountedDays)
+	require.Zero(t, patched.Backfill.Days, "no worker has begun")
 	next, err := b.store.Meters.Next(t.Context(), b.tenant.ID)
 	require.NoError(t, err)
 	for _, version := range next {
-		days, err := b.store.Backfills.Days(t.Context(), b.tenant.ID, version.ID)
+		days, err := b.store.Backfills.Plan(t.Context(), b.tenant.ID, version.ID)
 		require.NoError(t, err)
-		require.Len(t, days, int(patched.Backfill.Days))
+		require.EqualValues(t, len(days), b.sent(t, 200, "GET", "/v1/meters/calls", "").Backfill.Days)
 		_, err = b.store.Backfills.CountDay(t.Context(), b.tenant.ID, version.ID, days[0])
 		require.NoError(t, err)
 	}

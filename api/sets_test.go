@@ -35,7 +35,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
 		valuesOf(metering.Bills("").Values()), {"exclusive", "inclusive", "unspecified"}, {"charge_automatically", "send_invoice"}, // Stripe's
-		{"ok"}, {"ok", "exhausted"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated"}, {"json", "csv"}, // the API's own
+		{"ok"}, {"ok", "exhausted"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated", "read_only", "full"}, {"ok", "unknown", "wrong"}, {"json", "csv"}, // the API's own
 	}
 	for _, kind := range append(messages, metering.WebhookTest, webhook.UsageStatement, webhook.Ping) {
 		sets = append(sets, []string{string(kind)}) // of one kind of message

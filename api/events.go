@@ -230,6 +230,10 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		for _, property := range outcome.Ungrouped {
 			once(eventType+"\x00"+property, "events[%d] has no property %q, which a meter of event type %q groups by: it counts in the group null", indexes[i], property, eventType)
 		}
+		for _, slug := range outcome.LongKeys {
+			once("long\x00"+slug, "events[%d] counts in the group $other of meter %q: the properties that the meter groups by exceed %d bytes as JSON; send shorter values to keep groups apart",
+				indexes[i], slug, metering.MaxGroupKeyBytes)
+		}
 		for _, slug := range outcome.Negative {
 			once("negative\x00"+slug, "events[%d] has a negative value, but meter %q counts events: the event adds 1 and corrects nothing", indexes[i], slug)
 		}

@@ -194,7 +194,7 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, ver
 		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
 			return err
 		}
-		if err := countPast(ctx, tx, tenant, g, hours, ours); err != nil {
+		if err := s.countPast(ctx, tx, tenant, g, hours, ours); err != nil {
 			return err
 		}
 		var batch pgx.Batch
@@ -218,11 +218,18 @@ func meterVersionByID(ctx context.Context, q querier, tenant metering.TenantID, 
 	return g, err
 }
 
-// countPast streams the events of ours, which are some of the hours, so that
-// millions fit in memory, and notes how many there are.
-func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, ours map[time.Time]int64) error {
-	sums := newRollups()
-	err := eachPastEvent(ctx, tx, tenant, g, hours, func(e *metering.Event, late bool) error {
+// countPast adds the events of ours, which are some of the hours, and notes how many there
+// are. It writes what it has summed whenever that is much, so that millions of events, and
+// of groups, fit in memory.
+func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, ours map[time.Time]int64) error {
+	sums := newRollups(s.pool.heldAtOnce)
+	write := func() error {
+		if _, err := sums.settle(ctx, tx, tenant, func(groupName) bool { return false }); err != nil {
+			return err
+		}
+		return sums.write(ctx, tx, tenant)
+	}
+	count := func(e *metering.Event, late bool) error {
 		hour := e.At.UTC().Truncate(time.Hour)
 		n, ok := ours[hour]
 		if !ok {
@@ -231,16 +238,23 @@ func countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meter
 		ours[hour] = n + 1
 		_, err := sums.add(g, e, late)
 		return err
-	})
-	if err != nil {
+	}
+	if err := openPast(ctx, tx, tenant, g, hours); err != nil {
 		return err
 	}
-	registered, err := register(ctx, tx, tenant, sums.groups)
-	if err != nil {
-		return fmt.Errorf("register groups: %w", err)
+	for more := true; more; {
+		var err error
+		if more, err = fetchPast(ctx, tx, count); err != nil {
+			return err
+		}
+		if more && !sums.isFull() {
+			continue
+		}
+		if err := write(); err != nil {
+			return err
+		}
 	}
-	sums.joinOthers(func(name groupName) bool { return registered[name] })
-	return sums.write(ctx, tx, tenant)
+	return nil
 }
 
 // isLate says of an event e whether its billing period, of the stream that the
@@ -252,24 +266,35 @@ func isLate(meter string) string {
 	  and p.stream = ` + streamAt("e.tenant_id", "e.customer_id", meter, "e.ts") + `)`
 }
 
-// eachPastEvent reads the events of the range that are the backfill's to count.
-func eachPastEvent(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range, fn func(*metering.Event, bool) error) error {
-	rows, err := tx.Query(ctx, `
+// openPast opens a cursor of the events of the range that are the backfill's to count:
+// between its fetches the transaction may write.
+func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range) error {
+	_, err := tx.Exec(ctx, `
+		declare past no scroll cursor for
 		select e.customer_id, e.ts, e.value, e.properties, `+isLate("$6")+`
 		from events e
 		where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.event_type = $4 and e.epoch < $5`,
 		tenant, r.Start, r.End, g.EventType, g.Epoch, g.MeterID)
+	return err
+}
+
+// fetchedAtOnce is how many events fetchPast reads.
+const fetchedAtOnce = 200
+
+// fetchPast reads the next events of the cursor, and reports whether there may be more.
+func fetchPast(ctx context.Context, tx pgx.Tx, fn func(*metering.Event, bool) error) (more bool, err error) {
+	rows, err := tx.Query(ctx, fmt.Sprintf(`fetch %d from past`, fetchedAtOnce))
 	if err != nil {
-		return err
+		return false, err
 	}
 	var e metering.Event
 	var properties []byte
 	var late bool
-	_, err = pgx.ForEachRow(rows, []any{&e.CustomerID, &e.At, &e.Value, &properties, &late}, func() error {
+	tag, err := pgx.ForEachRow(rows, []any{&e.CustomerID, &e.At, &e.Value, &properties, &late}, func() error {
 		e.Properties = properties
 		return fn(&e, late)
 	})
-	return err
+	return tag.RowsAffected() == fetchedAtOnce, err
 }
 
 // Complete makes reads and billing switch to the meter version, in one

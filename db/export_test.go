@@ -27,6 +27,9 @@ func (d *DB) HoldLocksFor(elapsed time.Duration) {
 	d.pool.stopwatch = func() func() time.Duration { return func() time.Duration { return elapsed } }
 }
 
+// HoldAtMost has transactions write the rollups that they hold whenever these have so many bytes.
+func (d *DB) HoldAtMost(bytes int) { d.pool.heldAtOnce = bytes }
+
 // StatementsOfAPlan is how many statements the facts of a plan are read with.
 func StatementsOfAPlan(ctx context.Context, store *DB, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (n int, f billing.Facts, err error) {
 	err = atOneInstant(ctx, store.pool, func(tx pgx.Tx) error {

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
+	"maps"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -15,49 +19,121 @@ type groupName struct {
 	group   metering.GroupID
 }
 
+// groupsMet are groups that a set of events counts in, each with properties of which
+// GroupOf makes it: its key is made again only if it is written.
+type groupsMet map[groupName]json.RawMessage
+
+// keysAtOnce is how many bytes of keys register writes in a statement.
+const keysAtOnce = 1 << 20
+
 // register writes groups into the dictionary, up to MaxGroupsPerMeter in each
-// meter version, and returns those that are in it then. Two at once may together
-// exceed the bound by what one of them adds.
-func register(ctx context.Context, q querier, tenant metering.TenantID, groups map[groupName]metering.Group) (map[groupName]bool, error) {
+// meter version and none with a key beyond MaxGroupKeyBytes, and returns those that
+// are in it then. Two at once may together exceed the bound by what one of them adds.
+func register(ctx context.Context, q querier, tenant metering.TenantID, versions map[metering.MeterVersionID]metering.MeterVersion, met groupsMet) (map[groupName]bool, error) {
 	registered := make(map[groupName]bool)
-	if len(groups) == 0 {
+	if len(met) == 0 {
 		return registered, nil
 	}
-	versions, ids, keys := groupArrays(groups)
-	_, err := q.Exec(ctx, `
-		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
-		select $1, version, id, key::jsonb
-		from (
-		  select new.*, row_number() over (partition by version order by place)
-		    + (select count(*) from usage_groups u where u.tenant_id = $1 and u.meter_version_id = new.version) as total
-		  from unnest($2::bigint[], $3::uuid[], $4::text[]) with ordinality as new (version, id, key, place)
-		  where not exists (select from usage_groups u where u.tenant_id = $1 and u.meter_version_id = new.version and u.group_id = new.id)
-		) room
-		where total <= $5
-		order by version, id
-		on conflict do nothing`, tenant, versions, ids, keys, metering.MaxGroupsPerMeter)
+	names := inInsertOrder(met)
+	if err := readRegistered(ctx, q, tenant, names, registered); err != nil || len(registered) == len(met) {
+		return registered, err
+	}
+	unknown := slices.DeleteFunc(names, func(name groupName) bool { return registered[name] })
+	rooms, err := readRooms(ctx, q, tenant, versionsOf(unknown))
 	if err != nil {
 		return nil, err
+	}
+	var added newGroups
+	for _, name := range unknown {
+		if rooms[name.version] == 0 || name.group == metering.OtherGroup.ID {
+			continue
+		}
+		group, err := versions[name.version].GroupOf(met[name])
+		if err != nil {
+			return nil, err
+		}
+		if len(group.Key) > metering.MaxGroupKeyBytes {
+			continue
+		}
+		rooms[name.version]--
+		registered[name] = true
+		if added.add(name, group.Key); added.bytes < keysAtOnce {
+			continue
+		}
+		if err := added.write(ctx, q, tenant); err != nil {
+			return nil, err
+		}
+	}
+	if err := added.write(ctx, q, tenant); err != nil || len(registered) == len(met) {
+		return registered, err
+	}
+	return registered, registerOther(ctx, q, tenant, versionsOf(unknown))
+}
+
+// readRegistered adds those of the groups that are in the dictionary.
+func readRegistered(ctx context.Context, q querier, tenant metering.TenantID, names []groupName, registered map[groupName]bool) error {
+	versions, ids := make([]int64, len(names)), make([][16]byte, len(names))
+	for i, name := range names {
+		versions[i], ids[i] = int64(name.version), name.group
 	}
 	rows, err := q.Query(ctx, `
 		select meter_version_id, group_id from usage_groups
 		where tenant_id = $1 and (meter_version_id, group_id) in (select * from unnest($2::bigint[], $3::uuid[]))`,
 		tenant, versions, ids)
 	if err != nil {
+		return err
+	}
+	var name groupName
+	_, err = pgx.ForEachRow(rows, []any{&name.version, (*[16]byte)(&name.group)}, func() error { registered[name] = true; return nil })
+	return err
+}
+
+// readRooms returns how many more groups each of the meter versions may have.
+func readRooms(ctx context.Context, q querier, tenant metering.TenantID, versions []int64) (map[metering.MeterVersionID]int, error) {
+	rows, err := q.Query(ctx, `
+		select version, (
+		  select greatest($3 - count(*), 0)
+		  from usage_groups u
+		  where u.tenant_id = $1
+		    and u.meter_version_id = version
+		    and u.group_id <> $4)
+		from unnest($2::bigint[]) as version`, tenant, versions, metering.MaxGroupsPerMeter, [16]byte(metering.OtherGroup.ID))
+	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	for rows.Next() {
-		var name groupName
-		if err := rows.Scan(&name.version, (*[16]byte)(&name.group)); err != nil {
-			return nil, err
-		}
-		registered[name] = true
+	rooms := make(map[metering.MeterVersionID]int)
+	var version metering.MeterVersionID
+	var room int
+	_, err = pgx.ForEachRow(rows, []any{&version, &room}, func() error { rooms[version] = room; return nil })
+	return rooms, err
+}
+
+// newGroups are entries of the dictionary in columns.
+type newGroups struct {
+	versions []int64
+	ids      [][16]byte
+	keys     []string
+	bytes    int // of the keys
+}
+
+func (n *newGroups) add(name groupName, key json.RawMessage) {
+	n.versions, n.ids, n.keys = append(n.versions, int64(name.version)), append(n.ids, name.group), append(n.keys, string(key))
+	n.bytes += len(key)
+}
+
+// write inserts the entries and forgets them.
+func (n *newGroups) write(ctx context.Context, q querier, tenant metering.TenantID) error {
+	if len(n.ids) == 0 {
+		return nil
 	}
-	if err := rows.Err(); err != nil || len(registered) == len(groups) {
-		return registered, err
-	}
-	return registered, registerOther(ctx, q, tenant, versions)
+	_, err := q.Exec(ctx, `
+		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
+		select $1, version, id, key::jsonb
+		from unnest($2::bigint[], $3::uuid[], $4::text[]) as new (version, id, key)
+		order by version, id
+		on conflict do nothing`, tenant, n.versions, n.ids, n.keys)
+	*n = newGroups{}
+	return err
 }
 
 // registerOther gives the groups beyond the bound their common entry.
@@ -69,17 +145,19 @@ func registerOther(ctx context.Context, q querier, tenant metering.TenantID, ver
 	return err
 }
 
-// groupArrays lists the groups in the order in which every transaction inserts them.
-func groupArrays(groups map[groupName]metering.Group) (versions []int64, ids [][16]byte, keys []string) {
-	names := make([]groupName, 0, len(groups))
-	for name := range groups {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b groupName) int {
+// inInsertOrder lists the groups in the order in which every transaction inserts them.
+func inInsertOrder(met groupsMet) []groupName {
+	return slices.SortedFunc(maps.Keys(met), func(a, b groupName) int {
 		return cmp.Or(cmp.Compare(a.version, b.version), bytes.Compare(a.group[:], b.group[:]))
 	})
+}
+
+// versionsOf lists the meter versions of groups in insert order.
+func versionsOf(names []groupName) (versions []int64) {
 	for _, name := range names {
-		versions, ids, keys = append(versions, int64(name.version)), append(ids, name.group), append(keys, string(groups[name].Key))
+		if len(versions) == 0 || versions[len(versions)-1] != int64(name.version) {
+			versions = append(versions, int64(name.version))
+		}
 	}
-	return versions, ids, keys
+	return versions
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -163,4 +166,44 @@ func anyJSON(depth int) *rapid.Generator[string] {
 	}), rapid.Custom(func(t *rapid.T) string {
 		return fmt.Sprintf(`{"bb": %s, "a": %s, "b":%s}`, inner.Draw(t, "one"), inner.Draw(t, "two"), inner.Draw(t, "three"))
 	}))
+}
+
+// Groups with long keys count in the common one, however often a transaction writes what
+// it holds, and whether ingest or a backfill counts them.
+func TestPropertyLongKeysCountInOneGroupHoweverOftenIsWritten(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	store.HoldAtMost(1)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	hour := metering.WindowOf(november, metering.Hour, time.UTC)
+	histories.Check(t, func(rt *rapid.T) {
+		tenant := dbtest.Tenant(t, store).ID
+		m := dbtest.Meter(t, store, tenant, "calls", "call", "a")
+		dbtest.Meter(t, store, tenant, "others", "call", "b", "a")
+		event := rapid.Custom(func(rt *rapid.T) metering.Event {
+			size := rapid.OneOf(rapid.IntRange(0, 3), rapid.IntRange(metering.MaxGroupKeyBytes-9, metering.MaxGroupKeyBytes-7), rapid.Just(16_000)).Draw(rt, "bytes")
+			at := november.Add(time.Duration(rapid.IntRange(0, 90).Draw(rt, "minutes")) * time.Minute)
+			return dbtest.Event(t, "call", "acme", at, "1.5", "", fmt.Sprintf(`{"a":%q}`, strings.Repeat("x", size)))
+		})
+		events := rapid.SliceOfN(event, 2, 12).Draw(rt, "events")
+		for i, outcome := range ingest(t, store, tenant, events...) {
+			group, err := m.Version.GroupOf(events[i].Properties)
+			require.NoError(rt, err)
+			require.Equal(rt, len(group.Key) > metering.MaxGroupKeyBytes, slices.Contains(outcome.LongKeys, "calls"))
+		}
+		_, backfilling, err := store.Meters.Update(t.Context(), tenant, metering.Operator, "others", metersBy([]string{"a"}))
+		require.NoError(rt, err)
+		require.NoError(rt, backfill(t.Context(), store, tenant, backfilling.ID))
+		requireRollupsEqualARecount(t, conn, tenant)
+		acme, err := store.Customers.Get(t.Context(), tenant, "acme")
+		require.NoError(rt, err)
+		for _, end := range []time.Time{hour.End, november.Add(time.Minute)} {
+			requireWindowsEqualARecount(t, store, conn, tenant, db.WindowQuery{
+				Customer: acme.ID, Meter: m, Range: metering.Range{Start: hour.Start, End: end}, Granularity: metering.Hour, Limit: 3,
+			})
+		}
+		requireTotalsEqualARecount(t, store, conn, tenant, metering.WholeTenant, hour)
+	})
 }

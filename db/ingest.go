@@ -2,9 +2,11 @@ package db
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -417,45 +419,79 @@ func (a *attempt) contentsOf(ctx context.Context, conn *pgxpool.Conn, places []i
 }
 
 // sum works out what the fresh events add to every rollup, and registers the
-// groups that this process has not seen yet.
+// groups that this process has not seen yet. It counts by one meter version after
+// another, and writes whenever it holds much: every transaction registers groups in
+// the order of their versions.
 func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error) {
-	sums := newRollups()
-	for i, e := range a.fresh {
-		outcome := &a.outcomes[a.places[i]]
-		for _, g := range a.meters.byType[e.EventType] {
-			group, err := sums.add(g, e, a.closed[e.CustomerID].contains(g.MeterID, e.At))
-			if err != nil {
+	sums, places := newRollups(a.writer.store.pool.heldAtOnce), a.placesByType()
+	a.groups = make(map[groupName]bool)
+	for _, g := range a.feeding(places) {
+		if sums.isFull() {
+			if err := a.settle(ctx, conn, sums); err != nil {
 				return nil, err
 			}
-			outcome.Ungrouped = append(outcome.Ungrouped, g.Missing(group, e.Properties)...)
-			if a.bills && e.At.Before(e.CustomerSince) {
-				outcome.Early = append(outcome.Early, a.meters.slugs[g.MeterID])
-			}
-			if g.Aggregation == metering.Count && e.Value.IsNegative() {
-				outcome.Negative = append(outcome.Negative, a.meters.slugs[g.MeterID])
+			if err := sums.write(ctx, conn, a.tenant); err != nil {
+				return nil, fmt.Errorf("store usage: %w", err)
 			}
 		}
-		if !a.writer.types.Contains(typeName{a.tenant, e.EventType}) && !slices.Contains(a.types, e.EventType) {
-			a.types = append(a.types, e.EventType)
+		for _, i := range places[g.EventType] {
+			if err := a.count(sums, g, i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return sums, a.settle(ctx, conn, sums)
+}
+
+// placesByType returns the places of the fresh events of each type, and notes the types that
+// are seen for the first time.
+func (a *attempt) placesByType() map[string][]int {
+	places := make(map[string][]int)
+	for i, e := range a.fresh {
+		places[e.EventType] = append(places[e.EventType], i)
+	}
+	for eventType := range places {
+		if !a.writer.types.Contains(typeName{a.tenant, eventType}) {
+			a.types = append(a.types, eventType)
 		}
 	}
 	slices.Sort(a.types)
-	unseen := make(map[groupName]metering.Group)
-	for name, group := range sums.groups {
-		if !a.writer.groups.Contains(name) {
-			unseen[name] = group
-		}
+	return places
+}
+
+// feeding returns the meter versions that count events of the types, in the order of their ids.
+func (a *attempt) feeding(places map[string][]int) (versions []metering.MeterVersion) {
+	for eventType := range places {
+		versions = append(versions, a.meters.byType[eventType]...)
 	}
-	registered, err := register(ctx, conn, a.tenant, unseen)
+	slices.SortFunc(versions, func(a, b metering.MeterVersion) int { return cmp.Compare(a.ID, b.ID) })
+	return versions
+}
+
+// count adds a fresh event to the rollups of a meter version.
+func (a *attempt) count(sums *rollups, g metering.MeterVersion, fresh int) error {
+	e, outcome, slug := a.fresh[fresh], &a.outcomes[a.places[fresh]], a.meters.slugs[g.MeterID]
+	group, err := sums.add(g, e, a.closed[e.CustomerID].contains(g.MeterID, e.At))
 	if err != nil {
-		return nil, fmt.Errorf("register groups: %w", err)
+		return err
 	}
-	a.groups = registered
-	sums.joinOthers(func(name groupName) bool {
-		_, asked := unseen[name]
-		return !asked || registered[name]
-	})
-	return sums, nil
+	outcome.Ungrouped = append(outcome.Ungrouped, g.Missing(group, e.Properties)...)
+	if len(group.Key) > metering.MaxGroupKeyBytes {
+		outcome.LongKeys = append(outcome.LongKeys, slug)
+	}
+	if a.bills && e.At.Before(e.CustomerSince) {
+		outcome.Early = append(outcome.Early, slug)
+	}
+	if g.Aggregation == metering.Count && e.Value.IsNegative() {
+		outcome.Negative = append(outcome.Negative, slug)
+	}
+	return nil
+}
+
+func (a *attempt) settle(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
+	registered, err := sums.settle(ctx, conn, a.tenant, a.writer.groups.Contains)
+	maps.Copy(a.groups, registered)
+	return err
 }
 
 // finish writes what the events come to, and a few events themselves, and commits, in

@@ -24,11 +24,12 @@ type pool struct {
 	shares *Shares[metering.TenantID]
 	audit  auditKey
 
-	stopwatch func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
+	heldAtOnce int                                   // bytes of rollups in a transaction
+	stopwatch  func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
 }
 
 func newPool(of *pgxpool.Pool) *pool {
-	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config()))), stopwatch: stopwatch}
+	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config()))), stopwatch: stopwatch, heldAtOnce: heldAtOnce}
 }
 
 // shared is how many connections tenants share. Half of them are left to what is

@@ -18,11 +18,26 @@ import (
 // rollups collects what a set of events adds to the hourly and monthly rows.
 // Ingest and backfill share it, so both count alike.
 type rollups struct {
-	hours  map[bucket]*tally
-	groups map[groupName]metering.Group
-	zones  map[string]*zoneClock
-	recent map[metering.MeterVersionID]grouped
+	hours    map[bucket]*tally
+	groups   groupsMet
+	versions map[metering.MeterVersionID]metering.MeterVersion
+	held     int // bytes of hours and groups
+	most     int // bytes before they are to be written
+	zones    map[string]*zoneClock
+	recent   map[metering.MeterVersionID]grouped
 }
+
+// heldAtOnce bounds the bytes that rollups hold before they are written.
+const heldAtOnce = 4 << 20
+
+// Bytes that an entry of rollups costs beside its properties, with its place in a map.
+const (
+	bucketBytes = 320
+	groupBytes  = 96
+)
+
+// isFull reports whether the rollups hold so much that they are to be written.
+func (r *rollups) isFull() bool { return r.held >= r.most }
 
 // grouped is the group of some properties.
 type grouped struct {
@@ -40,11 +55,11 @@ type bucket struct {
 	month    time.Time // that the hour is of
 }
 
-func newRollups() *rollups {
+func newRollups(most int) *rollups {
 	return &rollups{
-		hours:  make(map[bucket]*tally),
-		groups: make(map[groupName]metering.Group), zones: make(map[string]*zoneClock),
-		recent: make(map[metering.MeterVersionID]grouped),
+		most:  most,
+		hours: make(map[bucket]*tally), groups: make(groupsMet), versions: make(map[metering.MeterVersionID]metering.MeterVersion),
+		zones: make(map[string]*zoneClock), recent: make(map[metering.MeterVersionID]grouped),
 	}
 }
 
@@ -54,7 +69,7 @@ func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (me
 	if err != nil {
 		return group, err
 	}
-	r.groups[groupName{g.ID, group.ID}] = group
+	r.meet(g, group, e.Properties)
 	clock, ok := r.zones[g.Timezone]
 	if !ok {
 		clock = &zoneClock{zone: metering.Location(g.Timezone)}
@@ -66,9 +81,23 @@ func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (me
 	if !ok {
 		t = new(tally)
 		r.hours[of] = t
+		r.held += bucketBytes
 	}
 	t.add(e.Value, late)
 	return group, nil
+}
+
+// meet notes that a group is to be registered.
+func (r *rollups) meet(g metering.MeterVersion, group metering.Group, properties json.RawMessage) {
+	name := groupName{g.ID, group.ID}
+	if _, met := r.groups[name]; met {
+		return
+	}
+	if len(g.GroupBy) == 0 {
+		properties = nil
+	}
+	r.groups[name], r.versions[g.ID] = properties, g
+	r.held += groupBytes + len(properties)
 }
 
 // groupOf remembers the last group of each version: events that come together
@@ -85,10 +114,17 @@ func (r *rollups) groupOf(g metering.MeterVersion, properties json.RawMessage) (
 	return group, nil
 }
 
-// joinOthers moves what belongs to groups beyond the bound to OtherGroup.
-func (r *rollups) joinOthers(known func(groupName) bool) {
+// settle registers the groups that are not known to be, and returns those that are registered
+// now. The usage of groups without an entry moves to OtherGroup.
+func (r *rollups) settle(ctx context.Context, q querier, tenant metering.TenantID, known func(groupName) bool) (map[groupName]bool, error) {
+	maps.DeleteFunc(r.groups, func(name groupName, _ json.RawMessage) bool { return known(name) })
+	registered, err := register(ctx, q, tenant, r.versions, r.groups)
+	if err != nil {
+		return nil, fmt.Errorf("register groups: %w", err)
+	}
 	for of, t := range r.hours {
-		if of.group == metering.OtherGroup.ID || known(groupName{of.version, of.group}) {
+		name := groupName{of.version, of.group}
+		if _, asked := r.groups[name]; !asked || registered[name] || of.group == metering.OtherGroup.ID {
 			continue
 		}
 		delete(r.hours, of)
@@ -99,6 +135,7 @@ func (r *rollups) joinOthers(known func(groupName) bool) {
 			r.hours[of] = t
 		}
 	}
+	return registered, nil
 }
 
 // zoneClock finds the local hour and month of an instant, remembering the last
@@ -129,11 +166,14 @@ func (r *rollups) queue(batch *pgx.Batch, tenant metering.TenantID) {
 	}
 }
 
-// write adds everything in the transaction.
-func (r *rollups) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+// write adds everything in the transaction, and holds nothing then.
+func (r *rollups) write(ctx context.Context, q batcher, tenant metering.TenantID) error {
 	var batch pgx.Batch
 	r.queue(&batch, tenant)
-	return tx.SendBatch(ctx, &batch).Close()
+	clear(r.hours)
+	clear(r.groups)
+	r.held = 0
+	return q.SendBatch(ctx, &batch).Close()
 }
 
 func (r *rollups) arrays(tenant metering.TenantID, buckets []bucket) []any {

@@ -14,7 +14,8 @@ import (
 // Bounds of the catalog.
 const (
 	MaxMetersPerEventType = 20
-	MaxGroupsPerMeter     = 10_000 // distinct groups of one meter version; later ones count in OtherGroup
+	MaxGroupsPerMeter     = 10_000  // distinct groups of one meter version; later ones count in OtherGroup
+	MaxGroupKeyBytes      = 1 << 10 // of a group's key; groups with longer ones count in OtherGroup
 	MaxGroupByKeys        = 5
 	MaxUsageScale         = 6
 	maxSlugBytes          = 64
@@ -149,7 +150,8 @@ type Group struct {
 // NoGroup is the one group of a meter without group_by.
 var NoGroup = newGroup([]byte(`{}`))
 
-// OtherGroup takes the events of every group beyond MaxGroupsPerMeter, so that totals stay exact.
+// OtherGroup takes the events of every group beyond MaxGroupsPerMeter, and of those with
+// a key beyond MaxGroupKeyBytes, so that totals stay exact.
 var OtherGroup = newGroup([]byte(`{"` + OtherProperty + `":true}`))
 
 func newGroup(key []byte) Group {

@@ -342,7 +342,7 @@ func TestAVoidedLineIsWaivedUntilSomebodyHasItBilledAgain(t *testing.T) {
 	require.Empty(t, s.pending())
 	s.requireReconciled("delta", "50000 of 50000 are invoiced: agreed", "0 of 50000 are invoiced: waived, the invoice was voided")
 
-	open, err := s.store.Reconciliations.List(t.Context(), s.tenant, db.ReconciliationFilter{State: billing.ReconciliationWaived}, 10)
+	open, err := dbtest.Items(s.store.Reconciliations.List(t.Context(), s.tenant, db.ReconciliationFilter{State: billing.ReconciliationWaived}, 10))
 	require.NoError(t, err)
 	require.NotEmpty(t, open)
 	for _, r := range open {

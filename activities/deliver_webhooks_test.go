@@ -9,6 +9,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/webhook"
 )
@@ -51,7 +52,7 @@ func TestAWebhookIsNotBlamedForASecretThatWeCannotOpen(t *testing.T) {
 	_, err := b.ExecuteActivity(b.do.SendMessages, activities.SendMessagesInput{TenantID: b.tenant, EndpointID: hook})
 	require.ErrorContains(t, err, "cannot be opened with this worker's keys")
 	require.Empty(t, b.far.bodies)
-	deliveries, err := b.store.Deliveries.List(t.Context(), b.tenant, hook, "", uuid.Nil, 10)
+	deliveries, err := dbtest.Items(b.store.Deliveries.List(t.Context(), b.tenant, hook, "", uuid.Nil, 10))
 	require.NoError(t, err)
 	require.Zero(t, deliveries[0].Attempts)
 	endpoint, err := b.store.Webhooks.Get(t.Context(), b.tenant, hook)

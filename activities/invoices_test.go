@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 	"github.com/odometer-metering/odometer/providers/stripetest"
 )
@@ -27,7 +28,7 @@ func (s *subscriber) closes() {
 // reconciled is how what the first period came to stands.
 func (s *subscriber) reconciled() (text string) {
 	s.Helper()
-	list, err := s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 100)
+	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 100))
 	require.NoError(s, err)
 	for _, r := range list {
 		if r.MeterSlug == "delta" && r.Period.Start.Equal(s.first.Start) {

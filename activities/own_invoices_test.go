@@ -106,7 +106,7 @@ func (s *subscriber) requireReported(want ...billing.Kind) {
 	statement, err := s.store.Ledger.Statement(s.Context(), s.tenant, period, db.ReportPage{Before: math.MaxInt64, Limit: 10}, s.fake.Now())
 	require.NoError(s, err)
 	var kinds []billing.Kind
-	for _, r := range statement.Reports {
+	for _, r := range statement.Reports.Items {
 		require.Equal(s, billing.Accepted, r.State)
 		kinds = append(kinds, r.Kind)
 	}

@@ -164,9 +164,9 @@ func (s *subscriber) requireAgreement() {
 	}
 	require.Equal(s, "0", shown["seats"])
 	require.Equal(s, "6", shown["delta"])
-	first, err := s.store.Ledger.Statements(s.Context(), s.tenant, s.customer, billing.PeriodPlace{Start: s.fake.Now()}, 1, s.fake.Now())
+	first, err := dbtest.Items(s.store.Ledger.Statements(s.Context(), s.tenant, s.customer, billing.PeriodPlace{Start: s.fake.Now()}, 1, s.fake.Now()))
 	require.NoError(s, err)
-	rest, err := s.store.Ledger.Statements(s.Context(), s.tenant, s.customer, first[0].Place(), 9, s.fake.Now())
+	rest, err := dbtest.Items(s.store.Ledger.Statements(s.Context(), s.tenant, s.customer, first[0].Place(), 9, s.fake.Now()))
 	require.NoError(s, err)
 	all := slices.Concat(first, rest)
 	require.Len(s, all, 4)

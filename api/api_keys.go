@@ -102,12 +102,12 @@ func (s *server) listAPIKeys(ctx context.Context, in *struct{ Paging }) (*listAP
 	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
 		return nil, err
 	}
-	keys, err := s.Store.APIKeys.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize+1)
+	keys, err := s.Store.APIKeys.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
 	cursorOf := func(k metering.APIKey) metering.KeyID { return k.ID }
-	return &listAPIKeysOutput{listOf(ctx, s, keys, in.PageSize, s.showAPIKey, cursorOf)}, nil
+	return &listAPIKeysOutput{listOf(ctx, s, keys, s.showAPIKey, cursorOf)}, nil
 }
 
 type revokeAPIKeyInput struct {

@@ -84,11 +84,11 @@ func (s *server) listAttention(ctx context.Context, in *listAttentionInput) (*li
 	if err := s.readPageToken(ctx, in.PageToken, &filter.After); err != nil {
 		return nil, err
 	}
-	found, err := s.Store.Attention.List(ctx, principalOf(ctx).Tenant.ID, filter, s.recentUnrated(ctx), s.Now(), in.PageSize+1)
+	found, err := s.Store.Attention.List(ctx, principalOf(ctx).Tenant.ID, filter, s.recentUnrated(ctx), s.Now(), in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	page := attentionPage{List: listOf(ctx, s, found.Items, in.PageSize, showAttention, db.AttentionItem.Key), Causes: []attentionCause{}}
+	page := attentionPage{List: listOf(ctx, s, found.Page, showAttention, db.AttentionItem.Key), Causes: []attentionCause{}}
 	for _, kind := range db.AttentionKind("").Values() {
 		page.Counts = append(page.Counts, attentionCount{kind, found.Counts[kind]})
 		page.Total += found.Counts[kind]

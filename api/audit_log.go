@@ -64,10 +64,10 @@ func (s *server) auditLog(ctx context.Context, in *auditLogInput) (*auditLogOutp
 	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
 		return nil, err
 	}
-	entries, err := s.Store.AuditLog.List(ctx, principalOf(ctx).Tenant.ID, filter, before, in.PageSize+1)
+	entries, err := s.Store.AuditLog.List(ctx, principalOf(ctx).Tenant.ID, filter, before, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
 	cursorOf := func(e metering.AuditEntry) metering.AuditID { return e.ID }
-	return &auditLogOutput{listOf(ctx, s, entries, in.PageSize, showAuditEntry, cursorOf)}, nil
+	return &auditLogOutput{listOf(ctx, s, entries, showAuditEntry, cursorOf)}, nil
 }

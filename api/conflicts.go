@@ -39,17 +39,17 @@ func (s *server) listConflicts(ctx context.Context, in *listConflictsInput) (*li
 	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
 		return nil, err
 	}
-	found, err := s.Store.Conflicts.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize+1)
+	found, err := s.Store.Conflicts.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) > 0 {
-		listed := metering.Range{Start: found[len(found)-1].ReceivedAt, End: found[0].ReceivedAt}
+	if len(found.Items) > 0 {
+		listed := metering.Range{Start: found.Items[len(found.Items)-1].ReceivedAt, End: found.Items[0].ReceivedAt}
 		if err := s.auditListing(ctx, db.EventFilter{Range: listed}); err != nil {
 			return nil, err
 		}
 	}
-	return &listConflictsOutput{listOf(ctx, s, found, in.PageSize, showConflict, func(e metering.Event) uuid.UUID { return e.ID })}, nil
+	return &listConflictsOutput{listOf(ctx, s, found, showConflict, func(e metering.Event) uuid.UUID { return e.ID })}, nil
 }
 
 func showConflict(e metering.Event) eventConflict {

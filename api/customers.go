@@ -51,12 +51,12 @@ func (s *server) listCustomers(ctx context.Context, in *struct {
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	customers, err := s.Store.Customers.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, in.Archived, in.Search)
+	customers, err := s.Store.Customers.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize, in.Archived, in.Search)
 	if err != nil {
 		return nil, err
 	}
 	cursorOf := func(c metering.Customer) metering.CustomerID { return c.ID }
-	return &listCustomersOutput{listOf(ctx, s, customers, in.PageSize, showCustomer, cursorOf)}, nil
+	return &listCustomersOutput{listOf(ctx, s, customers, showCustomer, cursorOf)}, nil
 }
 
 type createCustomerInput struct {

@@ -33,11 +33,11 @@ func (s *server) listDiscrepancies(ctx context.Context, in *listDiscrepanciesInp
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	found, err := s.Store.Discrepancies.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
+	found, err := s.Store.Discrepancies.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	return &listDiscrepanciesOutput{listOf(ctx, s, found, in.PageSize, showDiscrepancy, db.Discrepancy.Key)}, nil
+	return &listDiscrepanciesOutput{listOf(ctx, s, found, showDiscrepancy, db.Discrepancy.Key)}, nil
 }
 
 func showDiscrepancy(d db.Discrepancy) usageDiscrepancy {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -31,7 +32,7 @@ func (s signer) accepted(t testing.TB, b *bundle) bool {
 
 func (b *bundle) auditActions(t testing.TB) (lines []string) {
 	t.Helper()
-	log, err := b.store.AuditLog.List(t.Context(), b.tenant.ID, db.AuditFilter{}, 0, 100)
+	log, err := dbtest.Items(b.store.AuditLog.List(t.Context(), b.tenant.ID, db.AuditFilter{}, 0, 100))
 	require.NoError(t, err)
 	for _, e := range log {
 		lines = append(lines, string(e.Actor)+" "+e.Action+" "+e.Resource)
@@ -144,7 +145,7 @@ func TestASuccessorOutlivesNoExpiry(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(a.body), &made))
 	_, fresh := signer{made.Id, b.tenant.ID, made.Secret, b.now}.rotate(t, b, "")
 	require.True(t, expires.Equal(*fresh.ExpiresAt))
-	secrets, err := b.store.HMACSecrets.List(t.Context(), b.tenant.ID, 0, 10)
+	secrets, err := dbtest.Items(b.store.HMACSecrets.List(t.Context(), b.tenant.ID, 0, 10))
 	require.NoError(t, err)
 	require.True(t, expires.Equal(*secrets[1].ExpiresAt), "an overlap never lengthens a secret's life")
 }

@@ -98,12 +98,12 @@ func (s *server) listHMACSecrets(ctx context.Context, in *struct{ Paging }) (*li
 	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
 		return nil, err
 	}
-	secrets, err := s.Store.HMACSecrets.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize+1)
+	secrets, err := s.Store.HMACSecrets.List(ctx, principalOf(ctx).Tenant.ID, before, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
 	cursorOf := func(h metering.HMACSecret) metering.HMACSecretID { return h.ID }
-	return &listHMACSecretsOutput{listOf(ctx, s, secrets, in.PageSize, showHMACSecret, cursorOf)}, nil
+	return &listHMACSecretsOutput{listOf(ctx, s, secrets, showHMACSecret, cursorOf)}, nil
 }
 
 type revokeHMACSecretInput struct {

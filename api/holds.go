@@ -118,11 +118,11 @@ func (s *server) listHolds(ctx context.Context, in *listHoldsInput) (*listHoldsO
 	if err := s.readPageToken(ctx, in.PageToken, &filter.Before); err != nil {
 		return nil, err
 	}
-	list, err := s.Store.Holds.List(ctx, principalOf(ctx).Tenant.ID, filter, in.PageSize+1)
+	list, err := s.Store.Holds.List(ctx, principalOf(ctx).Tenant.ID, filter, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	return &listHoldsOutput{listOf(ctx, s, list, in.PageSize, showHold, func(h db.Hold) metering.HoldID { return h.ID })}, nil
+	return &listHoldsOutput{listOf(ctx, s, list, showHold, func(h db.Hold) metering.HoldID { return h.ID })}, nil
 }
 
 type getHoldInput struct {

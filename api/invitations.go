@@ -125,12 +125,12 @@ func (s *server) listInvitations(ctx context.Context, in *struct{ Paging }) (*li
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	invitations, err := s.Store.Invitations.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, s.Now())
+	invitations, err := s.Store.Invitations.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize, s.Now())
 	if err != nil {
 		return nil, err
 	}
 	cursorOf := func(i metering.Invitation) metering.InvitationID { return i.ID }
-	return &listInvitationsOutput{listOf(ctx, s, invitations, in.PageSize, showInvitation, cursorOf)}, nil
+	return &listInvitationsOutput{listOf(ctx, s, invitations, showInvitation, cursorOf)}, nil
 }
 
 // InvitationPath names an invitation in a path.

@@ -34,12 +34,12 @@ func (s *server) listMembers(ctx context.Context, in *struct{ Paging }) (*listMe
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	members, err := s.Store.Members.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1)
+	members, err := s.Store.Members.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
 	cursorOf := func(m metering.Member) metering.MemberID { return m.ID }
-	return &listMembersOutput{listOf(ctx, s, members, in.PageSize, showMember, cursorOf)}, nil
+	return &listMembersOutput{listOf(ctx, s, members, showMember, cursorOf)}, nil
 }
 
 func mayGive(who Principal, role metering.Role) error {

@@ -99,7 +99,7 @@ func (s *server) listMeters(ctx context.Context, in *struct {
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	meters, err := s.Store.Meters.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, in.Archived)
+	meters, err := s.Store.Meters.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize, in.Archived)
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *server) listMeters(ctx context.Context, in *struct {
 		return nil, err
 	}
 	cursorOf := func(m metering.Meter) metering.MeterID { return m.ID }
-	return &listMetersOutput{listOf(ctx, s, meters, in.PageSize, counts.show, cursorOf)}, nil
+	return &listMetersOutput{listOf(ctx, s, meters, counts.show, cursorOf)}, nil
 }
 
 type createMeterInput struct {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -25,15 +26,14 @@ type List[T any] struct {
 	NextPageToken *string `json:"next_page_token" doc:"The page_token of the next page; null on the last one"`
 }
 
-// listOf makes a page of what was read with one item more than the page
-// holds. cursorOf says where the page after an item begins.
-func listOf[Row, Item, Cursor any](ctx context.Context, s *server, rows []Row, size int, show func(Row) Item, cursorOf func(Row) Cursor) List[Item] {
-	list := List[Item]{Data: make([]Item, 0, min(len(rows), size)), HasMore: len(rows) > size}
-	for _, row := range rows[:min(len(rows), size)] {
+// listOf shows a page. cursorOf says where the page after an item begins.
+func listOf[Row, Item, Cursor any](ctx context.Context, s *server, page db.Page[Row], show func(Row) Item, cursorOf func(Row) Cursor) List[Item] {
+	list := List[Item]{Data: make([]Item, 0, len(page.Items)), HasMore: page.More}
+	for _, row := range page.Items {
 		list.Data = append(list.Data, show(row))
 	}
-	if list.HasMore {
-		token := s.pageToken(ctx, cursorOf(rows[size-1]))
+	if page.More {
+		token := s.pageToken(ctx, cursorOf(page.Items[len(page.Items)-1]))
 		list.NextPageToken = &token
 	}
 	return list

@@ -71,11 +71,11 @@ func (s *server) listPeriods(ctx context.Context, in *listPeriodsInput) (*listPe
 		return nil, err
 	}
 	size := min(in.PageSize, maxPeriods)
-	periods, err := s.Store.Ledger.Statements(ctx, principalOf(ctx).Tenant.ID, c.ID, billing.PeriodPlace{Start: cursor.Before, Stream: cursor.Stream}, size+1, s.Now())
+	periods, err := s.Store.Ledger.Statements(ctx, principalOf(ctx).Tenant.ID, c.ID, billing.PeriodPlace{Start: cursor.Before, Stream: cursor.Stream}, size, s.Now())
 	if err != nil {
 		return nil, err
 	}
-	return &listPeriodsOutput{listOf(ctx, s, periods, size, showPeriod,
+	return &listPeriodsOutput{listOf(ctx, s, periods, showPeriod,
 		func(p billing.Statement) periodCursor { return periodCursor{p.Start, p.Stream} })}, nil
 }
 

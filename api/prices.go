@@ -93,13 +93,13 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	prices, err := s.Store.Prices.List(ctx, principalOf(ctx).Tenant.ID, product, after, in.PageSize+1)
+	prices, err := s.Store.Prices.List(ctx, principalOf(ctx).Tenant.ID, product, after, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
 	show := func(p db.MeterPrices) pricing { return s.showPricing(ctx, p.MeterID, p.MeterSlug, p.Versions) }
 	cursorOf := func(p db.MeterPrices) metering.MeterID { return p.MeterID }
-	return &listPricingOutput{listOf(ctx, s, prices, in.PageSize, show, cursorOf)}, nil
+	return &listPricingOutput{listOf(ctx, s, prices, show, cursorOf)}, nil
 }
 
 // NewPrice is a price that is to hold.

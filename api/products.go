@@ -54,12 +54,12 @@ func (s *server) listProducts(ctx context.Context, in *struct {
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	products, err := s.Store.Products.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize+1, in.Archived)
+	products, err := s.Store.Products.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize, in.Archived)
 	if err != nil {
 		return nil, err
 	}
 	cursorOf := func(p metering.Product) metering.ProductID { return p.ID }
-	return &listProductsOutput{listOf(ctx, s, products, in.PageSize, showProduct, cursorOf)}, nil
+	return &listProductsOutput{listOf(ctx, s, products, showProduct, cursorOf)}, nil
 }
 
 // product returns the tenant's product of that slug.

@@ -160,11 +160,11 @@ func (s *server) listReconciliations(ctx context.Context, in *listReconciliation
 	if err := s.readPageToken(ctx, in.PageToken, &filter.Before); err != nil {
 		return nil, err
 	}
-	list, err := s.Store.Reconciliations.List(ctx, principalOf(ctx).Tenant.ID, filter, in.PageSize+1)
+	list, err := s.Store.Reconciliations.List(ctx, principalOf(ctx).Tenant.ID, filter, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	return &listReconciliationsOutput{listOf(ctx, s, list, in.PageSize, showReconciliation, db.Reconciled.Key)}, nil
+	return &listReconciliationsOutput{listOf(ctx, s, list, showReconciliation, db.Reconciled.Key)}, nil
 }
 
 type decideInput struct {

@@ -18,7 +18,7 @@ import (
 
 func (b *bundle) audited(t testing.TB, action string) []metering.AuditEntry {
 	t.Helper()
-	entries, err := b.store.AuditLog.List(t.Context(), b.tenant.ID, db.AuditFilter{Action: action}, 0, 200)
+	entries, err := dbtest.Items(b.store.AuditLog.List(t.Context(), b.tenant.ID, db.AuditFilter{Action: action}, 0, 200))
 	require.NoError(t, err)
 	return entries
 }

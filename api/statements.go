@@ -139,7 +139,7 @@ func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getS
 		return nil, err
 	}
 	size := min(in.PageSize, maxReports)
-	statement, err := s.Store.Ledger.Statement(ctx, principalOf(ctx).Tenant.ID, id, db.ReportPage{Before: cursor.Before, Limit: size + 1}, s.Now())
+	statement, err := s.Store.Ledger.Statement(ctx, principalOf(ctx).Tenant.ID, id, db.ReportPage{Before: cursor.Before, Limit: size}, s.Now())
 	if err != nil {
 		return nil, naming("path.period", err)
 	}
@@ -148,7 +148,7 @@ func (s *server) getStatement(ctx context.Context, in *getStatementInput) (*getS
 		return nil, err
 	}
 	shown := showStatement(statement, digests)
-	shown.Reports = listOf(ctx, s, statement.Reports, size, showStatementReport, func(r db.PeriodReport) reportCursor { return reportCursor{r.Number} })
+	shown.Reports = listOf(ctx, s, statement.Reports, showStatementReport, func(r db.PeriodReport) reportCursor { return reportCursor{r.Number} })
 	return &getStatementOutput{shown}, nil
 }
 

@@ -243,13 +243,13 @@ func (s *server) listSyncs(ctx context.Context, in *listSyncsInput) (*listSyncsO
 		return nil, err
 	}
 	filter.Before = cursor.Before
-	runs, err := s.Store.Syncs.List(ctx, principalOf(ctx).Tenant.ID, filter, in.PageSize+1)
+	runs, err := s.Store.Syncs.List(ctx, principalOf(ctx).Tenant.ID, filter, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
-	show, err := s.showTried(ctx, runs)
+	show, err := s.showTried(ctx, runs.Items)
 	if err != nil {
 		return nil, err
 	}
-	return &listSyncsOutput{listOf(ctx, s, runs, in.PageSize, show, func(r metering.Sync) syncCursor { return syncCursor{r.ID} })}, nil
+	return &listSyncsOutput{listOf(ctx, s, runs, show, func(r metering.Sync) syncCursor { return syncCursor{r.ID} })}, nil
 }

@@ -220,12 +220,12 @@ func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*
 	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
 		return nil, err
 	}
-	list, err := s.Store.Deliveries.List(ctx, tenant, id, in.Status, before, in.PageSize+1)
+	list, err := s.Store.Deliveries.List(ctx, tenant, id, in.Status, before, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
 	cursorOf := func(d metering.Delivery) uuid.UUID { return d.ID }
-	return &listDeliveriesOutput{listOf(ctx, s, list, in.PageSize, showDelivery, cursorOf)}, nil
+	return &listDeliveriesOutput{listOf(ctx, s, list, showDelivery, cursorOf)}, nil
 }
 
 // DeliveryPath names a message on its way to a webhook.

@@ -132,7 +132,7 @@ func (b *bill) compare() {
 	numbers, err := b.store.Ledger.LastNumbers(b.Context(), b.tenant, []metering.CustomerID{b.customer.ID})
 	require.NoError(b, err)
 	b.plan(anew)
-	list, err := b.store.Ledger.Statements(b.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: b.now.Add(time.Hour)}, 3, b.now)
+	list, err := dbtest.Items(b.store.Ledger.Statements(b.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: b.now.Add(time.Hour)}, 3, b.now))
 	require.NoError(b, err)
 	preview, err := b.store.Ledger.Preview(b.Context(), b.tenant, b.customer.ID, b.now)
 	require.NoError(b, err)
@@ -162,7 +162,7 @@ func (b *bill) compareStatement(listed billing.Statement, last int64) {
 		same(b, l.Working[len(l.Working)-1].Amount, l.Amount)
 		same(b, b.used[counter{l.MeterID, listed.Start}], l.Usage.Add(l.LateUsage))
 	}
-	for _, r := range stated.Reports {
+	for _, r := range stated.Reports.Items {
 		if r.Number > last { // what was planned earlier may have grown
 			b.compareReport(stated, r)
 		}
@@ -210,7 +210,7 @@ func (b *bill) compareClosed(s db.PeriodStatement, line billing.StatementLine, s
 	same(b, line.Charge, sent.Charge)
 	var elsewhere metering.Decimal
 	seen := map[metering.ConnectionID]bool{at: true}
-	for _, r := range s.Reports { // newest first
+	for _, r := range s.Reports.Items { // newest first
 		i := slices.IndexFunc(r.Lines, func(l db.PeriodReportLine) bool {
 			return l.Component() == billing.UsageComponent && l.MeterID == sent.MeterID
 		})
@@ -270,7 +270,7 @@ func (b *bill) compareTaken(s billing.Statement) {
 	require.NoError(b, err)
 	var want, got metering.Decimal
 	seen := make(map[metering.ConnectionID]bool)
-	for _, r := range stated.Reports { // newest first
+	for _, r := range stated.Reports.Items { // newest first
 		if !r.State.Taken() || r.Kind == billing.StatementReport && seen[r.Connection] {
 			continue
 		}

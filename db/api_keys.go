@@ -93,20 +93,20 @@ func (s APIKeys) Credentials(ctx context.Context, hashes []string) (map[string]*
 }
 
 // List returns the tenant's keys before one, newest first; 0: from the newest on.
-func (s APIKeys) List(ctx context.Context, tenant metering.TenantID, before metering.KeyID, limit int) ([]metering.APIKey, error) {
+func (s APIKeys) List(ctx context.Context, tenant metering.TenantID, before metering.KeyID, limit int) (page Page[metering.APIKey], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+rotatedAPIKeyColumns+` from api_keys k
 		where k.tenant_id = $1
 		  and ($2 = 0 or k.id < $2)
 		order by k.id desc
-		limit $3`, tenant, before, limit)
+		limit $3`, tenant, before, limit+1)
 	if err != nil {
-		return nil, coded(err)
+		return page, coded(err)
 	}
-	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k metering.APIKey, err error) {
+	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (k metering.APIKey, err error) {
 		return k, row.Scan(rotatedAPIKeyFields(&k)...)
 	})
-	return keys, coded(err)
+	return page, coded(err)
 }
 
 // Get returns a key's record, or CodeNotFound.

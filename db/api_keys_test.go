@@ -48,12 +48,12 @@ func TestNoMoreKeysAreLiveThanMayBe(t *testing.T) {
 	all.Wait()
 	require.Equal(t, []int64{1, 7}, []int64{made.Load(), refused.Load()})
 
-	newest, err := store.APIKeys.List(t.Context(), tenant, 0, 1)
+	newest, err := dbtest.Items(store.APIKeys.List(t.Context(), tenant, 0, 1))
 	require.NoError(t, err)
 	by := db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: now}
 	_, _, err = store.Rotations.APIKey(t.Context(), by, newest[0].ID, metering.APIKey{LastFour: "ijkl"}, hash(100))
 	require.NoError(t, err, "one takes the place of another")
-	newest, err = store.APIKeys.List(t.Context(), tenant, 0, 1)
+	newest, err = dbtest.Items(store.APIKeys.List(t.Context(), tenant, 0, 1))
 	require.NoError(t, err)
 	by.Overlap = time.Hour
 	_, _, err = store.Rotations.APIKey(t.Context(), by, newest[0].ID, metering.APIKey{LastFour: "mnop"}, hash(101))

@@ -260,7 +260,8 @@ type AttentionCause struct {
 
 // AttentionList is a page of items, and how many there are.
 type AttentionList struct {
-	Items  []AttentionItem
+	Page[AttentionItem]
+
 	Counts map[AttentionKind]int64 // of all kinds
 	Causes []AttentionCause        // of each kind the most frequent ones
 }
@@ -277,7 +278,7 @@ func (s Attention) List(ctx context.Context, tenant metering.TenantID, f Attenti
 		if err := l.count(ctx, tx, args); err != nil {
 			return err
 		}
-		l.Items, err = attentionPage(ctx, tx, args, f, limit)
+		l.Page, err = attentionPage(ctx, tx, args, f, limit)
 		return err
 	})
 	if err != nil {
@@ -355,7 +356,7 @@ func (l *AttentionList) count(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs
 	return err
 }
 
-func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f AttentionFilter, limit int) ([]AttentionItem, error) {
+func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f AttentionFilter, limit int) (page Page[AttentionItem], err error) {
 	var after AttentionKey
 	if f.After != nil {
 		after = *f.After
@@ -366,7 +367,7 @@ func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f Attenti
 			amounts = append(amounts, fmt.Sprintf(`select a.amount, a.currency from (%s) a (amount, currency) where i.rank = %d`, strings.ReplaceAll(source.amounts, "i.id", fmt.Sprintf("(case i.rank when %d then i.id end)", rank)), rank))
 		}
 	}
-	args["first"], args["limit"], args["cause"] = f.After == nil, limit, f.Cause
+	args["first"], args["limit"], args["cause"] = f.After == nil, limit+1, f.Cause
 	args["rank"], args["group"], args["since"], args["id"] = after.Rank, after.Group, after.Since, after.ID
 	rows, err := tx.Query(ctx, `
 		with i as materialized (
@@ -394,9 +395,9 @@ func attentionPage(ctx context.Context, tx pgx.Tx, args pgx.NamedArgs, f Attenti
 		  `)+`) a) a on true
 		order by i.rank, i.digest, i.since, i.id`, args)
 	if err != nil {
-		return nil, err
+		return page, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (i AttentionItem, err error) {
+	return readPage(ctx, rows, limit, func(row pgx.CollectableRow) (i AttentionItem, err error) {
 		var (
 			amounts    []metering.Decimal
 			currencies []string

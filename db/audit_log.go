@@ -95,7 +95,7 @@ type AuditFilter struct {
 
 // List returns up to limit entries from before an entry, newest first; before
 // 0 is the end of the log.
-func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) ([]metering.AuditEntry, error) {
+func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFilter, before metering.AuditID, limit int) (page Page[metering.AuditEntry], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+auditColumns+`
 		from audit_log
@@ -110,13 +110,13 @@ func (s AuditLog) List(ctx context.Context, tenant metering.TenantID, f AuditFil
 		order by id desc
 		limit @limit`, pgx.NamedArgs{
 		"tenant": tenant, "before": before, "actor": f.Actor, "action": f.Action, "resource": f.Resource, "request": f.RequestID,
-		"start": f.Start, "end": f.End, "limit": limit,
+		"start": f.Start, "end": f.End, "limit": limit + 1,
 	})
 	if err != nil {
-		return nil, coded(err)
+		return page, coded(err)
 	}
-	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.AuditEntry, err error) {
+	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (e metering.AuditEntry, err error) {
 		return e, row.Scan(auditFields(&e)...)
 	})
-	return entries, coded(err)
+	return page, coded(err)
 }

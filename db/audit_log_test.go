@@ -179,7 +179,7 @@ func TestTheLogIsFiltered(t *testing.T) {
 			require.NoError(t, store.AuditLog.Record(ctx, tenant, e))
 		}
 	}
-	all, err := store.AuditLog.List(t.Context(), ours, db.AuditFilter{}, 0, 100)
+	all, err := dbtest.Items(store.AuditLog.List(t.Context(), ours, db.AuditFilter{}, 0, 100))
 	require.NoError(t, err)
 	require.Len(t, all, 5) // the tenant's own creation
 	require.Equal(t, "192.0.2.7", all[0].Address)
@@ -199,7 +199,7 @@ func TestTheLogIsFiltered(t *testing.T) {
 		"nothing":              {db.AuditFilter{Actor: "key_3"}, nil},
 		"no pattern":           {db.AuditFilter{Action: "%"}, nil},
 	} {
-		entries, err := store.AuditLog.List(t.Context(), ours, c.filter, 0, 100)
+		entries, err := dbtest.Items(store.AuditLog.List(t.Context(), ours, c.filter, 0, 100))
 		require.NoError(t, err)
 		var got []metering.AuditID
 		for _, e := range entries {

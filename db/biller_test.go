@@ -156,7 +156,7 @@ func (b *biller) state(report uuid.UUID) (state billing.State, response string) 
 // audited is what the audit log says was done so.
 func (b *biller) audited(action string) (resources []string) {
 	b.Helper()
-	entries, err := b.store.AuditLog.List(b.Context(), b.tenant, db.AuditFilter{}, 0, 100)
+	entries, err := dbtest.Items(b.store.AuditLog.List(b.Context(), b.tenant, db.AuditFilter{}, 0, 100))
 	require.NoError(b, err)
 	for _, e := range entries {
 		if e.Action == action {

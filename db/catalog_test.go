@@ -43,7 +43,7 @@ func TestACustomerIsMadeOnceHoweverManyEventsNameItFirst(t *testing.T) {
 		_, err := writers[i%4].Ingest(t.Context(), tenant, events)
 		return err
 	}))
-	customers, err := store.Customers.List(t.Context(), tenant, 0, 1000, false, "")
+	customers, err := dbtest.Items(store.Customers.List(t.Context(), tenant, 0, 1000, false, ""))
 	require.NoError(t, err)
 	require.Len(t, customers, 40)
 	requireRollupsEqualARecount(t, dbtest.Conn(t), tenant)

@@ -22,7 +22,7 @@ type Conflicts struct{ pool *pool }
 const maxConflicts = 10_000
 
 // List returns up to limit conflicts, newest first: those before an id, if it is not zero.
-func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uuid.UUID, limit int) ([]metering.Event, error) {
+func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uuid.UUID, limit int) (page Page[metering.Event], err error) {
 	rows, err := c.pool.Query(ctx, `
 		select f.id, f.customer_id, c.external_id, f.event_type, f.ts, f.value, f.properties, f.idempotency_key, f.received_at
 		from event_conflicts f
@@ -30,18 +30,18 @@ func (c Conflicts) List(ctx context.Context, tenant metering.TenantID, before uu
 		where f.tenant_id = $1
 		  and ($2 or f.id < $3)
 		order by f.id desc
-		limit $4`, tenant, before == uuid.Nil, [16]byte(before), limit)
+		limit $4`, tenant, before == uuid.Nil, [16]byte(before), limit+1)
 	if err != nil {
-		return nil, fmt.Errorf("list conflicts: %w", coded(err))
+		return page, fmt.Errorf("list conflicts: %w", coded(err))
 	}
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (e metering.Event, err error) {
+	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (e metering.Event, err error) {
 		err = row.Scan((*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey, &e.ReceivedAt)
 		return e, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list conflicts: %w", coded(err))
+		return page, fmt.Errorf("list conflicts: %w", coded(err))
 	}
-	return list, nil
+	return page, nil
 }
 
 // Dismiss removes a conflict that an operator has dealt with, or returns CodeNotFound.

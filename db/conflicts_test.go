@@ -19,7 +19,7 @@ import (
 func conflicts(t testing.TB, store *db.DB, tenant metering.TenantID, page int) (all []metering.Event) {
 	t.Helper()
 	for before := uuid.Nil; ; before = all[len(all)-1].ID {
-		some, err := store.Conflicts.List(t.Context(), tenant, before, page)
+		some, err := dbtest.Items(store.Conflicts.List(t.Context(), tenant, before, page))
 		require.NoError(t, err)
 		if all = append(all, some...); len(some) < page {
 			return all

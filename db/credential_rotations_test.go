@@ -84,7 +84,7 @@ func (r *rotated) valid(rotation metering.Rotation, at time.Time) (valid [2]bool
 
 func (r *rotated) audited() string {
 	r.Helper()
-	log, err := r.store.AuditLog.List(r.Context(), r.tenant, db.AuditFilter{}, 0, 1)
+	log, err := dbtest.Items(r.store.AuditLog.List(r.Context(), r.tenant, db.AuditFilter{}, 0, 1))
 	require.NoError(r, err)
 	return string(log[0].Actor) + " " + log[0].Action + " " + log[0].Resource
 }

@@ -190,21 +190,21 @@ func (s Customers) GetByID(ctx context.Context, tenant metering.TenantID, id met
 // List returns up to limit customers with an id above after, in the order they were
 // made: archived ones only where they are asked for. search is a part of a name or
 // an external id in either case, or the whole of another id; empty: everybody.
-func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool, search string) ([]metering.Customer, error) {
+func (s Customers) List(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, archived bool, search string) (page Page[metering.Customer], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+customerColumns+` from customers c
 		where c.tenant_id = $1 and c.id > $2 and ($4 or c.archived_at is null) and ($5 = ''
 			or strpos(`+caseless("c.external_id")+`, `+caseless("$5")+`) > 0 or strpos(`+caseless("c.name")+`, `+caseless("$5")+`) > 0
 			or c.billing_provider_id = $5 or $6 = c.id)
 		order by c.id
-		limit $3`, tenant, after, limit, archived, search, customerNamed(search))
+		limit $3`, tenant, after, limit+1, archived, search, customerNamed(search))
 	if err != nil {
-		return nil, coded(err)
+		return page, coded(err)
 	}
-	customers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c metering.Customer, err error) {
+	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (c metering.Customer, err error) {
 		return c, row.Scan(customerFields(&c)...)
 	})
-	return customers, coded(err)
+	return page, coded(err)
 }
 
 // caseless returns a text of SQL as it is compared without regard to case, by one

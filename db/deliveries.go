@@ -423,20 +423,20 @@ func scanDelivery(row pgx.CollectableRow) (d metering.Delivery, err error) {
 
 // List returns up to limit deliveries to the endpoint, newest first: those of
 // messages before `before`, if it names one, and with that status, if any.
-func (s Deliveries) List(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, status metering.DeliveryStatus, before uuid.UUID, limit int) ([]metering.Delivery, error) {
+func (s Deliveries) List(ctx context.Context, tenant metering.TenantID, endpoint metering.EndpointID, status metering.DeliveryStatus, before uuid.UUID, limit int) (page Page[metering.Delivery], err error) {
 	rows, err := s.pool.Query(ctx, selectDeliveries+`
 		  and (@status = '' or d.status = @status)
 		  and (@before::uuid = '00000000-0000-0000-0000-000000000000' or d.message_id < @before)
 		order by d.message_id desc
-		limit @limit`, pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "status": status, "before": before, "limit": limit})
+		limit @limit`, pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "status": status, "before": before, "limit": limit + 1})
 	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", coded(err))
+		return page, fmt.Errorf("list deliveries: %w", coded(err))
 	}
-	list, err := pgx.CollectRows(rows, scanDelivery)
+	page, err = readPage(ctx, rows, limit, scanDelivery)
 	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", coded(err))
+		return page, fmt.Errorf("list deliveries: %w", coded(err))
 	}
-	return list, nil
+	return page, nil
 }
 
 // Get returns a delivery and the attempts at it, oldest first, or CodeNotFound.

@@ -26,7 +26,7 @@ func (b *biller) digests() map[metering.MeterID]db.Digest {
 		made, err = b.store.Maintenance.DigestClosed(b.Context(), atOnce)
 		require.NoError(b, err)
 	}
-	periods, err := b.store.Ledger.Statements(b.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: b.now.AddDate(1, 0, 0)}, 100, b.now)
+	periods, err := dbtest.Items(b.store.Ledger.Statements(b.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: b.now.AddDate(1, 0, 0)}, 100, b.now))
 	require.NoError(b, err)
 	digests, err := b.store.Ledger.Digests(b.Context(), b.tenant, periods[len(periods)-1].ID)
 	require.NoError(b, err)

@@ -41,7 +41,7 @@ func (d Discrepancy) Key() DiscrepancyKey { return DiscrepancyKey{d.Day, d.Custo
 
 // List returns up to limit discrepancies, the newest first: those after the last
 // one of the page before, if there was one.
-func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after *DiscrepancyKey, limit int) ([]Discrepancy, error) {
+func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after *DiscrepancyKey, limit int) (page Page[Discrepancy], err error) {
 	var last DiscrepancyKey
 	if after != nil {
 		last = *after
@@ -56,12 +56,12 @@ func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after
 		  and (@first or d.day < @day or d.day = @day and (d.customer_id, d.meter_id) > (@customer, @meter))
 		order by d.day desc, d.customer_id, d.meter_id
 		limit @limit`,
-		pgx.NamedArgs{"tenant": tenant, "first": after == nil, "day": last.Day, "customer": last.Customer, "meter": last.Meter, "limit": limit})
+		pgx.NamedArgs{"tenant": tenant, "first": after == nil, "day": last.Day, "customer": last.Customer, "meter": last.Meter, "limit": limit + 1})
 	if err != nil {
-		return nil, fmt.Errorf("list discrepancies: %w", coded(err))
+		return page, fmt.Errorf("list discrepancies: %w", coded(err))
 	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Discrepancy])
-	return list, coded(err)
+	page, err = readPage(ctx, rows, limit, pgx.RowToStructByPos[Discrepancy])
+	return page, coded(err)
 }
 
 // Audit compares a finished day's rollups with the daily independent count. Where

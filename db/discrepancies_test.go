@@ -53,7 +53,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			_, err = dbtest.Conn(t).Exec(t.Context(), `update customers set name = 'Acme Corp' where tenant_id = $1 and external_id = 'acme'`, tenant.ID)
 			require.NoError(t, err)
 			require.Zero(t, audit(other.ID))
-			list, err := store.Discrepancies.List(t.Context(), tenant.ID, nil, 10)
+			list, err := dbtest.Items(store.Discrepancies.List(t.Context(), tenant.ID, nil, 10))
 			require.NoError(t, err)
 			require.Len(t, list, 1)
 			require.Equal(t, []string{"acme", "Acme Corp"}, []string{list[0].ExternalID, list[0].CustomerName})
@@ -61,7 +61,7 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 			require.Equal(t, "15.5", list[0].RollupSum.String())
 			require.Equal(t, "15", list[0].EventSum.String())
 			require.EqualValues(t, 6, list[0].EventCount)
-			none, err := store.Discrepancies.List(t.Context(), other.ID, nil, 10)
+			none, err := dbtest.Items(store.Discrepancies.List(t.Context(), other.ID, nil, 10))
 			require.NoError(t, err)
 			require.Empty(t, none)
 
@@ -72,12 +72,12 @@ func TestAnAuditFindsWhatRollupsAndEventsDisagreeOn(t *testing.T) {
 					other.ID, list[0].CustomerID, []metering.MeterID{counted.ID, second.ID}, day, clock.Now())
 				require.NoError(t, err)
 			}
-			all, err := store.Discrepancies.List(t.Context(), other.ID, nil, 100)
+			all, err := dbtest.Items(store.Discrepancies.List(t.Context(), other.ID, nil, 100))
 			require.NoError(t, err)
 			require.Len(t, all, 12)
 			for at, one := range all[:len(all)-1] {
 				key := one.Key()
-				page, err := store.Discrepancies.List(t.Context(), other.ID, &key, 100)
+				page, err := dbtest.Items(store.Discrepancies.List(t.Context(), other.ID, &key, 100))
 				require.NoError(t, err)
 				require.Equal(t, all[at+1:], page, "each once, in the same order, wherever a page ends")
 			}

@@ -65,7 +65,7 @@ func (s Events) KeptFrom(ctx context.Context) (time.Time, error) { return keptFr
 // answers CodeInvalid where the range begins before events are kept.
 func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilter, before *EventCursor, limit int, by Search) (EventPage, error) {
 	began := by.Now()
-	search := eventSearch{pool: s.pool, tenant: tenant, filter: f, limit: limit, most: max(by.Budget, leastTime)}
+	search := eventSearch{pool: s.pool, tenant: tenant, filter: f, limit: limit, most: max(by.Budget, leastTime), room: *roomOf(ctx)}
 	for w := f.firstWindow(before, began); ; w = f.nextWindow(w) {
 		err := search.read(ctx, w)
 		for tooMuch(ctx, err) && search.page.SearchedUntil.IsZero() && w.width > leastWindow {
@@ -149,7 +149,7 @@ type eventSearch struct {
 	limit  int
 	most   time.Duration // for a window
 	page   EventPage
-	bytes  int
+	room   pageRoom
 	ended  bool // the page is full, or nothing is left
 }
 
@@ -159,34 +159,34 @@ const leastTime = time.Second
 // read adds the events of a window to the page, as many as fit, and none where it
 // takes too long.
 func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
-	found, bytes, more := []ListedEvent(nil), s.bytes, false
-	room := s.limit - len(s.page.Events)
+	found, room, more := []ListedEvent(nil), s.room, false
+	most := s.limit - len(s.page.Events)
 	var batch pgx.Batch
 	batch.Queue(`select set_config('statement_timeout', $1, true)`, strconv.FormatInt(s.most.Milliseconds(), 10))
-	batch.Queue(selectEvents(s.filter), s.filter.arguments(s.tenant, w, room+1)).Query(func(rows pgx.Rows) error {
+	batch.Queue(selectEvents(s.filter), s.filter.arguments(s.tenant, w, most+1)).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
-			if more = len(found) == room || bytes >= pageBytes; more {
+			if more = len(found) == most || !room.fits(bytesOf(rows)); more {
 				return nil
 			}
 			e, err := scanListed(rows)
 			if err != nil {
 				return err
 			}
-			found, bytes = append(found, e), bytes+len(e.Properties)+len(e.IdempotencyKey)+len(e.EventType)
+			found = append(found, e)
 		}
 		return rows.Err()
 	})
 	if err := s.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return conn.SendBatch(ctx, &batch).Close() }); err != nil {
 		return err
 	}
-	s.page.Events, s.bytes = append(s.page.Events, found...), bytes
+	s.page.Events, s.room = append(s.page.Events, found...), room
 	if more {
 		last := s.page.Events[len(s.page.Events)-1]
 		s.page.Next, s.page.SearchedUntil, s.ended = &EventCursor{At: last.At, ID: last.ID}, last.At, true
 		return nil
 	}
 	s.page.Next, s.page.SearchedUntil = &EventCursor{At: w.from}, w.from
-	s.ended = len(s.page.Events) == s.limit || bytes >= pageBytes
+	s.ended = len(s.page.Events) == s.limit
 	if !w.from.After(s.filter.Start) {
 		s.page.Next, s.ended = nil, true
 	}

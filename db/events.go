@@ -18,9 +18,6 @@ type EventCursor struct {
 	ID uuid.UUID
 }
 
-// pageBytes is about how many bytes of what clients have sent a page holds at most.
-const pageBytes = 1 << 20
-
 // Page returns up to limit events of a customer in time order, after the
 // cursor where one is given, and fewer where they are large: more follow until
 // none comes. It holds no connection once it has returned. It answers

@@ -107,20 +107,20 @@ func (s HMACSecrets) Get(ctx context.Context, tenant metering.TenantID, id meter
 var errNoHMACSecret = metering.Errorf(metering.CodeNotFound, "there is no such HMAC secret")
 
 // List returns the tenant's secrets before one, still sealed, newest first; 0: from the newest on.
-func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before metering.HMACSecretID, limit int) ([]metering.HMACSecret, error) {
+func (s HMACSecrets) List(ctx context.Context, tenant metering.TenantID, before metering.HMACSecretID, limit int) (page Page[metering.HMACSecret], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+rotatedHMACSecretColumns+` from hmac_secrets h
 		where h.tenant_id = $1
 		  and ($2 = 0 or h.id < $2)
 		order by h.id desc
-		limit $3`, tenant, before, limit)
+		limit $3`, tenant, before, limit+1)
 	if err != nil {
-		return nil, coded(err)
+		return page, coded(err)
 	}
-	secrets, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h metering.HMACSecret, err error) {
+	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (h metering.HMACSecret, err error) {
 		return h, row.Scan(rotatedHMACSecretFields(&h)...)
 	})
-	return secrets, coded(err)
+	return page, coded(err)
 }
 
 // Revoke makes a secret invalid from the moment it returns, and ends its

@@ -33,7 +33,7 @@ func TestATenantsSecretsAndRequestIDsAreItsOwn(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, claimed)
 
-	listed, err := store.HMACSecrets.List(ctx, ours, 0, 10)
+	listed, err := dbtest.Items(store.HMACSecrets.List(ctx, ours, 0, 10))
 	require.NoError(t, err)
 	require.Equal(t, []metering.HMACSecret{made[ours]}, listed)
 	err = store.HMACSecrets.Revoke(ctx, ours, metering.Operator, made[theirs].ID)
@@ -52,7 +52,7 @@ func TestATenantsSecretsAndRequestIDsAreItsOwn(t *testing.T) {
 	require.NotNil(t, signers[ours].Secrets[0].RevokedAt, "so that its use can be audited")
 	require.Contains(t, signers, theirs)
 
-	log, err := store.AuditLog.List(ctx, ours, db.AuditFilter{}, 0, 100)
+	log, err := dbtest.Items(store.AuditLog.List(ctx, ours, db.AuditFilter{}, 0, 100))
 	require.NoError(t, err)
 	var actions []string
 	for _, e := range log {

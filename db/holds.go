@@ -121,7 +121,7 @@ type HoldFilter struct {
 }
 
 // List returns up to limit holds, newest first.
-func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter, limit int) ([]Hold, error) {
+func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter, limit int) (page Page[Hold], err error) {
 	if f.Before == 0 {
 		f.Before = math.MaxInt64
 	}
@@ -130,15 +130,15 @@ func (s Holds) List(ctx context.Context, tenant metering.TenantID, f HoldFilter,
 		  and (@customer = 0 or h.customer_id = @customer)
 		  and (@state = '' or h.state = @state)
 		order by h.id desc
-		limit @limit`, pgx.NamedArgs{"tenant": tenant, "before": f.Before, "customer": int64(f.Customer), "state": string(f.State), "limit": limit})
+		limit @limit`, pgx.NamedArgs{"tenant": tenant, "before": f.Before, "customer": int64(f.Customer), "state": string(f.State), "limit": limit + 1})
 	if err != nil {
-		return nil, fmt.Errorf("list holds: %w", coded(err))
+		return page, fmt.Errorf("list holds: %w", coded(err))
 	}
-	list, err := pgx.CollectRows(rows, scanHold)
+	page, err = readPage(ctx, rows, limit, scanHold)
 	if err != nil {
-		return nil, fmt.Errorf("list holds: %w", coded(err))
+		return page, fmt.Errorf("list holds: %w", coded(err))
 	}
-	return list, nil
+	return page, nil
 }
 
 // OpenHold is one that has not ended.

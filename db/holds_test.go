@@ -97,7 +97,7 @@ func TestAHoldIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 		all.Go(func() { begun[i] = b.beginHold(in, draftOf(in)) })
 	}
 	all.Wait()
-	holds, err := b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{}, 10)
+	holds, err := dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{}, 10))
 	require.NoError(t, err)
 	require.Len(t, holds, 1)
 	hold := holds[0]
@@ -135,7 +135,7 @@ func TestWhatIsNotHeld(t *testing.T) {
 	_, _, err := b.store.Tenants.Update(t.Context(), b.tenant, metering.Operator, db.TenantChange{InvoiceHold: &off})
 	require.NoError(t, err)
 	require.Zero(t, b.beginHold(in, draftOf(in)), "nobody wants it")
-	holds, err := b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{}, 10)
+	holds, err := dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{}, 10))
 	require.NoError(t, err)
 	require.Empty(t, holds)
 
@@ -144,7 +144,7 @@ func TestWhatIsNotHeld(t *testing.T) {
 	require.NoError(t, err)
 	b.now = b.now.Add(6 * 24 * time.Hour)
 	require.Zero(t, b.beginHold(in, draftOf(in)))
-	holds, err = b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{State: billing.HoldRefused}, 10)
+	holds, err = dbtest.Items(b.store.Holds.List(t.Context(), b.tenant, db.HoldFilter{State: billing.HoldRefused}, 10))
 	require.NoError(t, err)
 	require.Len(t, holds, 1, "it is shown that its deadline was over")
 	require.NotNil(t, holds[0].EndedAt)

@@ -387,7 +387,7 @@ func (s *stage) requireEveryEventOnce(conn *pgx.Conn) {
 
 func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {
 	s.Helper()
-	meters, err := s.stores[0].Meters.List(s.Context(), s.tenant, 0, 100, false)
+	meters, err := dbtest.Items(s.stores[0].Meters.List(s.Context(), s.tenant, 0, 100, false))
 	require.NoError(s, err)
 	customers := map[string]metering.CustomerID{"": metering.WholeTenant}
 	for _, name := range planNames {

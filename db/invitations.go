@@ -147,19 +147,19 @@ func orNoInvitation(err error) error {
 
 // List returns up to limit pending invitations with an id above after, in the order
 // they were made.
-func (s Invitations) List(ctx context.Context, tenant metering.TenantID, after metering.InvitationID, limit int, now time.Time) ([]metering.Invitation, error) {
+func (s Invitations) List(ctx context.Context, tenant metering.TenantID, after metering.InvitationID, limit int, now time.Time) (page Page[metering.Invitation], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+invitationColumns+` from invitations i
 		where i.tenant_id = $1 and i.id > $2 and `+isPending+`$4
 		order by i.id
-		limit $3`, tenant, after, limit, now)
+		limit $3`, tenant, after, limit+1, now)
 	if err != nil {
-		return nil, coded(err)
+		return page, coded(err)
 	}
-	invitations, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i metering.Invitation, err error) {
+	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (i metering.Invitation, err error) {
 		return i, row.Scan(invitationFields(&i)...)
 	})
-	return invitations, coded(err)
+	return page, coded(err)
 }
 
 // Get returns a pending invitation, or CodeNotFound.

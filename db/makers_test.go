@@ -42,7 +42,7 @@ func TestNoKeyIsMadeWhileItsMakerIsRemoved(t *testing.T) {
 	})
 	all.Wait()
 	for tenant, want := range map[metering.TenantID]int{ours.ID: 0, theirs.ID: 1} {
-		keys, err := store.APIKeys.List(t.Context(), tenant, 0, 100)
+		keys, err := dbtest.Items(store.APIKeys.List(t.Context(), tenant, 0, 100))
 		require.NoError(t, err)
 		live := 0
 		for _, k := range keys {

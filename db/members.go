@@ -74,23 +74,26 @@ func memberConflict(err error) error {
 var errNoMember = metering.Errorf(metering.CodeNotFound, "there is no such member")
 
 // List returns up to limit members with an id above after, in the order they were made.
-func (s Members) List(ctx context.Context, tenant metering.TenantID, after metering.MemberID, limit int) ([]metering.Member, error) {
+func (s Members) List(ctx context.Context, tenant metering.TenantID, after metering.MemberID, limit int) (page Page[metering.Member], err error) {
 	rows, err := s.pool.Query(ctx, `
 		select `+memberColumns+` from members m
 		where m.tenant_id = $1 and m.id > $2 and m.removed_at is null
 		order by m.id
-		limit $3`, tenant, after, limit)
+		limit $3`, tenant, after, limit+1)
 	if err != nil {
-		return nil, coded(err)
+		return page, coded(err)
 	}
-	return collectMembers(rows)
+	page, err = readPage(ctx, rows, limit, scanMember)
+	return page, coded(err)
 }
 
 func collectMembers(rows pgx.Rows) ([]metering.Member, error) {
-	members, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (m metering.Member, err error) {
-		return m, row.Scan(memberFields(&m)...)
-	})
+	members, err := pgx.CollectRows(rows, scanMember)
 	return members, coded(err)
+}
+
+func scanMember(row pgx.CollectableRow) (m metering.Member, err error) {
+	return m, row.Scan(memberFields(&m)...)
 }
 
 // MemberChange is what to change of a member; nil leaves it.

@@ -76,7 +76,7 @@ func TestMembersAreTheirTenants(t *testing.T) {
 	ada := member(t, store, ours.ID, mail(t, "ada"), metering.RoleAdmin)
 	bob := member(t, store, theirs.ID, mail(t, "bob"), metering.RoleAdmin)
 
-	listed, err := store.Members.List(t.Context(), ours.ID, 0, 10)
+	listed, err := dbtest.Items(store.Members.List(t.Context(), ours.ID, 0, 10))
 	require.NoError(t, err)
 	require.Equal(t, []metering.Member{ada}, listed)
 	_, err = store.Members.Update(t.Context(), ours.ID, metering.Operator, bob.ID, db.MemberChange{})
@@ -140,7 +140,7 @@ func TestATenantKeepsExactlyOneOwner(t *testing.T) {
 		})
 	}
 	handovers.Wait()
-	all, err := store.Members.List(t.Context(), tenant.ID, 0, 10)
+	all, err := dbtest.Items(store.Members.List(t.Context(), tenant.ID, 0, 10))
 	require.NoError(t, err)
 	roles := map[metering.Role]int{}
 	for _, m := range all {

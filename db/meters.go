@@ -75,8 +75,13 @@ func (s Meters) Next(ctx context.Context, tenant metering.TenantID) (map[meterin
 
 // List returns up to limit meters with an id above after, in the order they were
 // made: archived ones only where they are asked for.
-func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int, archived bool) ([]metering.Meter, error) {
-	return collectMeters(ctx, s.pool, `and m.id > $2 and ($4 or m.archived_at is null) order by m.id limit $3`, tenant, after, limit, archived)
+func (s Meters) List(ctx context.Context, tenant metering.TenantID, after metering.MeterID, limit int, archived bool) (page Page[metering.Meter], err error) {
+	rows, err := s.pool.Query(ctx, selectMeters+`and m.id > $2 and ($4 or m.archived_at is null) order by m.id limit $3`, tenant, after, limit+1, archived)
+	if err != nil {
+		return page, coded(err)
+	}
+	page, err = readPage(ctx, rows, limit, scanMeter)
+	return page, coded(err)
 }
 
 // Create makes a meter and publishes its first meter version. Where events of its

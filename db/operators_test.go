@@ -25,7 +25,7 @@ func TestAnUpdateIsInTheLogOnce(t *testing.T) {
 		all.Go(func() { require.NoError(t, store.AuditLog.RecordUpdate(t.Context(), tenant, update)) })
 	}
 	all.Wait()
-	entries, err := store.AuditLog.List(t.Context(), tenant, db.AuditFilter{Action: "run."}, 0, 10)
+	entries, err := dbtest.Items(store.AuditLog.List(t.Context(), tenant, db.AuditFilter{Action: "run."}, 0, 10))
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
 	e := entries[0]
@@ -40,7 +40,7 @@ func TestAnUpdateIsInTheLogOnce(t *testing.T) {
 	err = store.AuditLog.RecordUpdate(t.Context(), tenant, another)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	require.ErrorContains(t, err, "mtr_999999")
-	entries, err = store.AuditLog.List(t.Context(), tenant, db.AuditFilter{Action: "run."}, 0, 10)
+	entries, err = dbtest.Items(store.AuditLog.List(t.Context(), tenant, db.AuditFilter{Action: "run."}, 0, 10))
 	require.NoError(t, err)
 	require.Len(t, entries, 2)
 }

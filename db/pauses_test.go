@@ -57,7 +57,7 @@ func TestACustomerWhoIsPausedIsNotReported(t *testing.T) {
 	read, err := b.store.Syncs.Get(t.Context(), b.tenant, sync)
 	require.NoError(t, err)
 	require.Equal(t, []any{began, metering.Actor("key_1"), "the receiver is being moved"}, []any{metering.Instant(read.Pause.Since), read.Pause.By, read.Pause.Reason})
-	list, err := b.store.Syncs.List(t.Context(), b.tenant, db.SyncFilter{}, 10)
+	list, err := dbtest.Items(b.store.Syncs.List(t.Context(), b.tenant, db.SyncFilter{}, 10))
 	require.NoError(t, err)
 	require.Equal(t, read.Pause, list[0].Pause)
 

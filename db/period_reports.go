@@ -38,18 +38,21 @@ type PeriodReportLine struct {
 }
 
 // reportsOf reads a page of the reports by which the period is billed.
-func (r *factReader) reportsOf(period billing.Period, page ReportPage) ([]PeriodReport, error) {
+func (r *factReader) reportsOf(period billing.Period, page ReportPage) (Page[PeriodReport], error) {
 	rows, err := r.q.Query(r.ctx, selectPeriodReports, pgx.NamedArgs{
-		"tenant": r.tenant, "customer": r.customer, "period": period.ID, "before": page.Before, "limit": page.Limit,
+		"tenant": r.tenant, "customer": r.customer, "period": period.ID, "before": page.Before, "limit": page.Limit + 1,
 	})
 	if err != nil {
-		return nil, err
+		return Page[PeriodReport]{}, err
 	}
 	reports, err := pgx.CollectRows(rows, scanPeriodReport)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = r.linesOf(reports)
 	}
-	return reports, r.linesOf(reports)
+	if err != nil {
+		return Page[PeriodReport]{}, err
+	}
+	return pageOf(r.ctx, reports, page.Limit, func(p PeriodReport) int { return len(p.Response) + len(p.Lines)*lineBytes }), nil
 }
 
 // selectPeriodReports finds series by their destination or by their period, and

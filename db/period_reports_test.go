@@ -56,11 +56,11 @@ func TestAStatementIsReadWithAsManyStatementsOfSQLWhateverIsInIt(t *testing.T) {
 		return n, s
 	}
 	least, s := read(few)
-	require.Equal(t, [2]int{1, 1}, [2]int{len(s.Lines), len(s.Reports)})
+	require.Equal(t, [2]int{1, 1}, [2]int{len(s.Lines), len(s.Reports.Items)})
 	most, s := read(many)
 	require.Len(t, s.Lines, 31)
-	require.Len(t, s.Reports, 10)
-	require.Len(t, s.Reports[0].Lines, 31)
+	require.Len(t, s.Reports.Items, 10)
+	require.Len(t, s.Reports.Items[0].Lines, 31)
 	require.Equal(t, "50", s.Lines[0].LateUsage.String())
 	require.Equal(t, least, most)
 	require.LessOrEqual(t, most, 17)
@@ -85,7 +85,7 @@ func TestAStatementHasTheReportsByWhichItsPeriodIsBilledNewestFirst(t *testing.T
 	b.reportAll()
 
 	reports := func(s db.PeriodStatement) (all []string) {
-		for _, r := range s.Reports {
+		for _, r := range s.Reports.Items {
 			sent := "-"
 			if r.Quantity != nil {
 				sent = r.Quantity.String()
@@ -105,10 +105,10 @@ func TestAStatementHasTheReportsByWhichItsPeriodIsBilledNewestFirst(t *testing.T
 	require.Contains(t, charged[0]+charged[1], "stripe charge counted 5: 1000 for 5", "it goes with the period that carries it: 1149 units less the 149 that it closed at")
 
 	page := b.statement(month.Start, db.ReportPage{Before: 2, Limit: 1})
-	require.EqualValues(t, 1, page.Reports[0].Number)
+	require.EqualValues(t, 1, page.Reports.Items[0].Number)
 	page = b.statement(month.Start, db.ReportPage{Before: math.MaxInt64, Limit: 1})
-	require.Len(t, page.Reports, 1)
-	require.EqualValues(t, 2, page.Reports[0].Number)
+	require.Len(t, page.Reports.Items, 1)
+	require.EqualValues(t, 2, page.Reports.Items[0].Number)
 }
 
 func TestAStatementIsOfOnesOwnPeriodsOnly(t *testing.T) {
@@ -124,8 +124,8 @@ func TestAStatementIsOfOnesOwnPeriodsOnly(t *testing.T) {
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	s := ours.statement(ours.now, allReports)
 	require.Equal(t, "1", s.Lines[0].Usage.String())
-	require.Len(t, s.Reports, 1)
-	require.Equal(t, ours.connection, s.Reports[0].Connection)
+	require.Len(t, s.Reports.Items, 1)
+	require.Equal(t, ours.connection, s.Reports.Items[0].Connection)
 }
 
 // Before the first period begins it is the calendar's that the preview shows.

@@ -47,7 +47,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	})
 	for range 20 {
 		within, done := context.WithTimeout(db.For(t.Context(), calm.ID), dbtest.Deadline)
-		_, err = store.Meters.List(within, calm.ID, 0, 10, false)
+		_, err = dbtest.Items(store.Meters.List(within, calm.ID, 0, 10, false))
 		done()
 		require.NoError(t, err)
 	}
@@ -55,7 +55,7 @@ func TestATenantThatHoldsConnectionsLeavesOthersSome(t *testing.T) {
 	waiting.Wait()
 	_, err = lock.Exec(t.Context(), `select pg_advisory_unlock($1)`, busy.ID)
 	require.NoError(t, err)
-	_, err = store.Meters.List(db.For(t.Context(), busy.ID), busy.ID, 0, 10, false)
+	_, err = dbtest.Items(store.Meters.List(db.For(t.Context(), busy.ID), busy.ID, 0, 10, false))
 	require.NoError(t, err, "every turn has ended")
 }
 

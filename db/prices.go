@@ -202,7 +202,7 @@ type MeterPrices struct {
 
 // List returns up to limit meters with an id above after that have prices in a
 // product, or of their own (0), with them.
-func (s Prices) List(ctx context.Context, tenant metering.TenantID, product metering.ProductID, after metering.MeterID, limit int) (list []MeterPrices, err error) {
+func (s Prices) List(ctx context.Context, tenant metering.TenantID, product metering.ProductID, after metering.MeterID, limit int) (page Page[MeterPrices], err error) {
 	slugs := make(map[metering.MeterID]string)
 	var meter metering.MeterID
 	var slug string
@@ -219,15 +219,16 @@ func (s Prices) List(ctx context.Context, tenant metering.TenantID, product mete
 		      and coalesce(p.product_id, 0) = $2
 		      and p.withdrawn_at is null)
 		order by m.id
-		limit $4`, tenant, int64(product), after, limit)
+		limit $4`, tenant, int64(product), after, limit+1)
 	if err != nil {
-		return nil, coded(err)
+		return page, coded(err)
 	}
 	if _, err := pgx.ForEachRow(rows, []any{&meter, &slug}, func() error { slugs[meter] = slug; return nil }); err != nil {
-		return nil, coded(err)
+		return page, coded(err)
 	}
 	prices, err := collectPrices(ctx, s.pool, `and p.meter_id = any($2) and coalesce(p.product_id, 0) = $3 order by p.meter_id, p.version`,
 		tenant, slices.Collect(maps.Keys(slugs)), int64(product))
+	var list []MeterPrices
 	for _, p := range prices {
 		if len(list) == 0 || list[len(list)-1].MeterID != p.MeterID {
 			list = append(list, MeterPrices{MeterID: p.MeterID, MeterSlug: slugs[p.MeterID]})
@@ -235,8 +236,13 @@ func (s Prices) List(ctx context.Context, tenant metering.TenantID, product mete
 		of := &list[len(list)-1]
 		of.Versions = append(of.Versions, p)
 	}
-	return list, err
+	return pageOf(ctx, list, limit, MeterPrices.bytes), err
 }
+
+func (p MeterPrices) bytes() int { return len(p.Versions) * priceBytes }
+
+// priceBytes is what a version of a price costs, about.
+const priceBytes = 512
 
 func allPrices(ctx context.Context, q querier, tenant metering.TenantID) (map[metering.MeterID][]billing.Price, error) {
 	prices, err := collectPrices(ctx, q, `order by p.meter_id, p.version`, tenant)

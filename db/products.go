@@ -62,16 +62,16 @@ func (s Products) Get(ctx context.Context, tenant metering.TenantID, slug string
 
 // List returns up to limit products with an id above after, in the order they were
 // made: archived ones only where they are asked for.
-func (s Products) List(ctx context.Context, tenant metering.TenantID, after metering.ProductID, limit int, archived bool) ([]metering.Product, error) {
-	rows, err := s.pool.Query(ctx, selectProducts+`and id > $2 and ($4 or archived_at is null) order by id limit $3`, tenant, after, limit, archived)
+func (s Products) List(ctx context.Context, tenant metering.TenantID, after metering.ProductID, limit int, archived bool) (page Page[metering.Product], err error) {
+	rows, err := s.pool.Query(ctx, selectProducts+`and id > $2 and ($4 or archived_at is null) order by id limit $3`, tenant, after, limit+1, archived)
 	if err != nil {
-		return nil, fmt.Errorf("list products: %w", coded(err))
+		return page, fmt.Errorf("list products: %w", coded(err))
 	}
-	products, err := pgx.CollectRows(rows, scanProduct)
+	page, err = readPage(ctx, rows, limit, scanProduct)
 	if err != nil {
-		return nil, fmt.Errorf("list products: %w", coded(err))
+		return page, fmt.Errorf("list products: %w", coded(err))
 	}
-	return products, nil
+	return page, nil
 }
 
 // Assign gives a customer a product from an instant on, or none (0). It replaces the

@@ -76,18 +76,22 @@ type ReconciliationFilter struct {
 }
 
 // List returns up to limit reconciliations, those of the newest periods first.
-func (s Reconciliations) List(ctx context.Context, tenant metering.TenantID, f ReconciliationFilter, limit int) ([]Reconciled, error) {
+func (s Reconciliations) List(ctx context.Context, tenant metering.TenantID, f ReconciliationFilter, limit int) (page Page[Reconciled], err error) {
 	if f.Before == (ReconciliationKey{}) {
 		f.Before = ReconciliationKey{math.MaxInt64, math.MaxInt64}
 	}
-	list, err := readReconciled(ctx, s.pool, selectReconciled(f), pgx.NamedArgs{
+	rows, err := s.pool.Query(ctx, selectReconciled(f), pgx.NamedArgs{
 		"tenant": tenant, "customer": f.Customer, "period": f.Period, "state": f.State,
-		"before_period": f.Before.Period, "before_meter": f.Before.Meter, "limit": limit,
+		"before_period": f.Before.Period, "before_meter": f.Before.Meter, "limit": limit + 1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list reconciliations: %w", coded(err))
+		return page, fmt.Errorf("list reconciliations: %w", coded(err))
 	}
-	return list, nil
+	page, err = readPage(ctx, rows, limit, scanReconciled)
+	if err != nil {
+		return page, fmt.Errorf("list reconciliations: %w", coded(err))
+	}
+	return page, nil
 }
 
 func readReconciled(ctx context.Context, q querier, sql string, args pgx.NamedArgs) ([]Reconciled, error) {

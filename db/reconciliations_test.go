@@ -70,7 +70,7 @@ func (b *books) stands(period metering.PeriodID, state billing.ReconciliationSta
 
 func (b *books) list(f db.ReconciliationFilter) []db.Reconciled {
 	b.Helper()
-	list, err := b.store.Reconciliations.List(b.Context(), b.tenant, f, 100)
+	list, err := dbtest.Items(b.store.Reconciliations.List(b.Context(), b.tenant, f, 100))
 	require.NoError(b, err)
 	return list
 }
@@ -89,7 +89,7 @@ func (b *books) rows() (n int) {
 
 func (b *books) audited() (all []string) {
 	b.Helper()
-	entries, err := b.store.AuditLog.List(b.Context(), b.tenant, db.AuditFilter{}, 0, 100)
+	entries, err := dbtest.Items(b.store.AuditLog.List(b.Context(), b.tenant, db.AuditFilter{}, 0, 100))
 	require.NoError(b, err)
 	for _, e := range entries {
 		if e.Actor == "key_1" {
@@ -220,7 +220,7 @@ func TestReconciliationsAreFilteredAndPaged(t *testing.T) {
 		for size := 1; size <= len(whole); size++ {
 			var paged []db.ReconciliationKey
 			for {
-				page, err := b.store.Reconciliations.List(t.Context(), b.tenant, filter, size)
+				page, err := dbtest.Items(b.store.Reconciliations.List(t.Context(), b.tenant, filter, size))
 				require.NoError(t, err)
 				if len(page) == 0 {
 					break
@@ -402,7 +402,7 @@ func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
 		"period": {"id": "`+period.String()+`", "start": "`+b.month.Start.Format(time.RFC3339)+`", "end": "`+b.month.End.Format(time.RFC3339)+`"},
 		"meter_id": "`+b.meter.ID.String()+`", "meter_slug": "calls", "units": 10, "reported": 9, "invoiced": 12.5, "unexplained": 3.5, "reason": "billed more than reported"
 	}`, string(claimed.Message.Data))
-	deliveries, err := b.store.Deliveries.List(t.Context(), b.tenant, hook.ID, "", uuid.Nil, 10)
+	deliveries, err := dbtest.Items(b.store.Deliveries.List(t.Context(), b.tenant, hook.ID, "", uuid.Nil, 10))
 	require.NoError(t, err)
 	require.Len(t, deliveries, 1)
 }

@@ -165,7 +165,7 @@ func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, ten
 		require.Equal(t, total.String(), page.Total.String(), "the total of %+v", q)
 		require.Len(t, page.Groups, len(subtotals), "the groups of %+v", q)
 		for _, g := range page.Groups {
-			require.Equal(t, subtotals[g.GroupID].String(), g.Total.String(), "the subtotal of %s of %+v", g.GroupKey, q)
+			require.Equal(t, subtotals[g.GroupID].String(), g.Total.String(), "the subtotal of %x of %+v", g.GroupID, q)
 		}
 		require.LessOrEqual(t, len(page.Windows), q.Limit)
 		got = append(got, page.Windows...)
@@ -173,7 +173,7 @@ func requireWindowsEqualARecount(t testing.TB, store *db.DB, conn *pgx.Conn, ten
 		if !page.More {
 			break
 		}
-		require.Len(t, page.Windows, q.Limit, "a page before the last is not full: %+v", q)
+		require.NotEmpty(t, page.Windows, "a page before the last is empty: %+v", q)
 		last := page.Windows[len(page.Windows)-1]
 		q.After = &db.WindowCursor{GroupID: last.GroupID, Start: last.Start}
 	}

@@ -149,7 +149,7 @@ func TestAReportIsRecordedWithItsAcceptance(t *testing.T) {
 	last := db.Accepted{Report: planned.Leased.ReportID, Response: "the webhook answered 200"}
 	answer := db.Answer{Reports: append(planned.UpToDate, last.Report)}
 	require.NoError(t, b.store.Syncs.RecordAccepted(t.Context(), b.tenant, b.customer.ID, last, answer, b.now, b.now))
-	syncs, err := b.store.Syncs.List(t.Context(), b.tenant, db.SyncFilter{}, 2)
+	syncs, err := dbtest.Items(b.store.Syncs.List(t.Context(), b.tenant, db.SyncFilter{}, 2))
 	require.NoError(t, err)
 	require.Len(t, syncs, 1)
 	sync := b.sync(syncs[0].ID)

@@ -81,7 +81,7 @@ func (k *keeper) customer(externalID string) metering.CustomerID {
 // groups and totals of every meter by month, day and hour.
 func (k *keeper) usage(r metering.Range, customers ...string) (lines []string) {
 	k.Helper()
-	meters, err := k.store.Meters.List(k.Context(), k.tenant, 0, 100, false)
+	meters, err := dbtest.Items(k.store.Meters.List(k.Context(), k.tenant, 0, 100, false))
 	require.NoError(k, err)
 	for _, name := range customers {
 		id := k.customer(name)
@@ -96,7 +96,7 @@ func (k *keeper) usage(r metering.Range, customers ...string) (lines []string) {
 				require.NoError(k, err)
 				lines = append(lines, fmt.Sprint(page.Total))
 				for _, group := range page.Groups {
-					lines = append(lines, fmt.Sprintf("%s %s", group.GroupKey, group.Total))
+					lines = append(lines, fmt.Sprintf("%x %s", group.GroupID, group.Total))
 				}
 				lines = append(lines, shown(page.Windows)...)
 			}
@@ -391,7 +391,7 @@ func TestWhatCameLateStaysAsItWasBilledWhenTheEventsAreGone(t *testing.T) {
 	require.Equal(t, "140", carried[0].Usage.String())
 	require.Equal(t, "0.7", carried[0].Amount.String())
 	statement := func() billing.StatementLine {
-		list, err := store.Ledger.Statements(t.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: now}, 10, now)
+		list, err := dbtest.Items(store.Ledger.Statements(t.Context(), b.tenant, b.customer.ID, billing.PeriodPlace{Start: now}, 10, now))
 		require.NoError(t, err)
 		return list[len(list)-1].Lines[0]
 	}

@@ -66,7 +66,7 @@ func TestEverySecretIsSealedUnderTheFirstKey(t *testing.T) {
 		plain, err := fresh.Open(id, db.ProviderSecret, provider.SealedSecret)
 		require.NoError(t, err)
 		require.Equal(t, fmt.Sprint("secret ", i), string(plain))
-		secrets, err := store.HMACSecrets.List(t.Context(), id, 0, 1)
+		secrets, err := dbtest.Items(store.HMACSecrets.List(t.Context(), id, 0, 1))
 		require.NoError(t, err)
 		_, err = fresh.Open(id, db.SigningSecret, secrets[0].Sealed)
 		require.NoError(t, err)

@@ -22,10 +22,13 @@ func (l Ledger) streams(ctx context.Context, tenant metering.TenantID, customer 
 	return streams, err
 }
 
+// lineBytes is what a line of a statement costs, about.
+const lineBytes = 512
+
 // Statements returns the customer's billing periods, as they are or would be
 // now, with what each comes to, newest first, and of those that begin at one
 // instant the last stream's first: up to limit of those that come after a place in that order.
-func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list []billing.Statement, err error) {
+func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, before billing.PeriodPlace, limit int, now time.Time) (list Page[billing.Statement], err error) {
 	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
 		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
 		if err != nil {
@@ -40,7 +43,7 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 			}
 		}
 		slices.SortFunc(page, func(a, b billing.Period) int { return b.Place().Compare(a.Place()) })
-		page = page[:min(limit, len(page))]
+		page = page[:min(limit+1, len(page))]
 		for _, read := range streams {
 			var shown []metering.Range
 			for _, p := range page {
@@ -52,14 +55,15 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 				return err
 			}
 		}
-		list = nil
+		statements := make([]billing.Statement, 0, len(page))
 		for _, p := range page {
-			list = append(list, billing.StatementOf(streams[p.Stream].facts, p))
+			statements = append(statements, billing.StatementOf(streams[p.Stream].facts, p))
 		}
+		list = pageOf(ctx, statements, limit, func(s billing.Statement) int { return len(s.Lines) * lineBytes })
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read billing periods: %w", err)
+		return list, fmt.Errorf("read billing periods: %w", err)
 	}
 	return list, nil
 }
@@ -121,7 +125,7 @@ type PeriodStatement struct {
 	CustomerID metering.CustomerID
 	ExternalID string
 	billing.Statement
-	Reports []PeriodReport
+	Reports Page[PeriodReport]
 }
 
 // ReportPage asks for up to Limit reports, newest first, of those whose number

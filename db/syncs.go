@@ -518,23 +518,23 @@ type SyncFilter struct {
 }
 
 // List returns up to limit syncs, newest first, without their lines.
-func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter, limit int) ([]metering.Sync, error) {
+func (s Syncs) List(ctx context.Context, tenant metering.TenantID, f SyncFilter, limit int) (page Page[metering.Sync], err error) {
 	rows, err := s.pool.Query(ctx, selectSyncs+`
 		  and (@customer = 0 or s.customer_id = @customer)
 		  and (@status = '' or s.status = @status)
 		  and (@before::uuid = '00000000-0000-0000-0000-000000000000' or s.id < @before::uuid)
 		order by s.id desc
 		limit @limit`, pgx.NamedArgs{
-		"tenant": tenant, "customer": int64(f.Customer), "status": string(f.Status), "before": f.Before, "limit": limit,
+		"tenant": tenant, "customer": int64(f.Customer), "status": string(f.Status), "before": f.Before, "limit": limit + 1,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list syncs: %w", coded(err))
+		return page, fmt.Errorf("list syncs: %w", coded(err))
 	}
-	syncs, err := pgx.CollectRows(rows, scanSync)
+	page, err = readPage(ctx, rows, limit, scanSync)
 	if err != nil {
-		return nil, fmt.Errorf("list syncs: %w", coded(err))
+		return page, fmt.Errorf("list syncs: %w", coded(err))
 	}
-	return syncs, nil
+	return page, nil
 }
 
 // OpenSyncs is a customer with requests that nobody has answered.

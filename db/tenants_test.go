@@ -50,7 +50,7 @@ func TestAnotherZoneCountsEveryMeterAnewAndExactly(t *testing.T) {
 			require.NoError(t, backfill(t.Context(), store, tenant, version))
 		}
 		requireRollupsEqualARecount(t, conn, tenant)
-		meters, err := store.Meters.List(t.Context(), tenant, 0, 10, false)
+		meters, err := dbtest.Items(store.Meters.List(t.Context(), tenant, 0, 10, false))
 		require.NoError(t, err)
 		for _, m := range meters {
 			require.Equal(t, zone, m.Version.Timezone)

@@ -122,7 +122,7 @@ func TestUnratedUsageIsWhatTheStatementsChargeAndNobodyBills(t *testing.T) {
 		if i%2 == 0 {
 			continue
 		}
-		statements, err := w.store.Ledger.Statements(t.Context(), w.tenant, c.ID, billing.PeriodPlace{Start: w.now.AddDate(1, 0, 0)}, 10, w.now)
+		statements, err := dbtest.Items(w.store.Ledger.Statements(t.Context(), w.tenant, c.ID, billing.PeriodPlace{Start: w.now.AddDate(1, 0, 0)}, 10, w.now))
 		require.NoError(t, err)
 		for _, s := range statements {
 			for _, l := range s.Lines {

@@ -164,9 +164,8 @@ type Window struct {
 
 // GroupTotal is one group's usage in the whole range, late usage included.
 type GroupTotal struct {
-	GroupID  metering.GroupID
-	GroupKey json.RawMessage
-	Total    metering.Decimal
+	GroupID metering.GroupID
+	Total   metering.Decimal
 }
 
 // WindowPage is a page of windows, and the totals of the whole range.

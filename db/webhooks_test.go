@@ -91,7 +91,7 @@ func (h *hooked) settle(c db.ClaimedDelivery, status int, retryAfter time.Durati
 
 func (h *hooked) deliveries() []metering.Delivery {
 	h.Helper()
-	list, err := h.store.Deliveries.List(h.Context(), h.tenant, h.hook.ID, "", uuid.Nil, 100)
+	list, err := dbtest.Items(h.store.Deliveries.List(h.Context(), h.tenant, h.hook.ID, "", uuid.Nil, 100))
 	require.NoError(h, err)
 	return list
 }

@@ -23,11 +23,11 @@ type windowRead struct {
 	zone   *time.Location
 	span   metering.Span
 
-	groups     map[metering.GroupID]metering.Group  // those that the query asks for, and what each is shown in
-	keys       map[metering.GroupID]json.RawMessage // of the groups that are shown
-	alike      bool                                 // a group has the text of the values that the query asks for
-	registered map[metering.GroupID]bool            // an event of any other counts in OtherGroup; read where edges are
-	edges      []windowPart                         // raw events at ragged ends, summed by the groups that are shown
+	groups     map[metering.GroupID]metering.GroupID // those that the query asks for, and what each is shown in
+	examples   map[metering.GroupID]metering.GroupID // of the groups that are shown, one that each shows
+	alike      bool                                  // a group has the text of the values that the query asks for
+	registered map[metering.GroupID]bool             // an event of any other counts in OtherGroup; read where edges are
+	edges      []windowPart                          // raw events at ragged ends, summed by the groups that are shown
 	closed     closedStreams
 }
 
@@ -39,6 +39,7 @@ type windowPart struct {
 }
 
 func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
+	r.Limit = min(r.Limit, pageBytes/rowBytes)
 	if err := r.loadGroups(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read groups: %w", err)
 	}
@@ -52,6 +53,9 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 	var err error
 	if page.Windows, page.More, err = r.windows(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read windows: %w", err)
+	}
+	if page.Windows, page.More, err = r.withKeys(ctx, page.Windows, page.More); err != nil {
+		return WindowPage{}, fmt.Errorf("read group keys: %w", err)
 	}
 	if page.Groups, page.Total, err = r.totals(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read subtotals: %w", err)
@@ -105,19 +109,19 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 		names, values = append(names, name), append(values, string(value))
 	}
 	rows, err := r.q.Query(ctx, `
-		select group_id, group_key, asked, alike
+		select group_id, case when $6 then group_key end, asked, alike
 		from usage_groups, lateral (
 		  select coalesce(bool_and(group_key -> name is not distinct from value::jsonb), true),
 		    coalesce(bool_and(group_key ? name and coalesce(group_key ->> name, 'null') = coalesce(value::jsonb #>> '{}', 'null')), true)
 		  from unnest($3::text[], $4::text[]) as f (name, value)
 		) filter (asked, alike)
 		where tenant_id = $1 and meter_version_id = $2 and (asked or alike or $5)`,
-		r.tenant, r.Meter.Version.ID, names, values, len(r.span.Ragged) > 0)
+		r.tenant, r.Meter.Version.ID, names, values, len(r.span.Ragged) > 0, r.GroupBy != nil)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	r.groups, r.keys = make(map[metering.GroupID]metering.Group), make(map[metering.GroupID]json.RawMessage)
+	r.groups, r.examples = make(map[metering.GroupID]metering.GroupID), make(map[metering.GroupID]metering.GroupID)
 	r.registered = make(map[metering.GroupID]bool)
 	for rows.Next() {
 		var group metering.Group
@@ -135,9 +139,66 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 				return err
 			}
 		}
-		r.groups[group.ID], r.keys[shown.ID] = shown, shown.Key
+		r.groups[group.ID], r.examples[shown.ID] = shown.ID, group.ID
 	}
 	return rows.Err()
+}
+
+// withKeys gives windows the keys of their groups, as many of them as fit on a page. Keys are
+// read for the page alone: those of all groups are megabytes.
+func (r *windowRead) withKeys(ctx context.Context, windows []Window, more bool) ([]Window, bool, error) {
+	var examples [][16]byte
+	for i, w := range windows {
+		if i == 0 || w.GroupID != windows[i-1].GroupID {
+			examples = append(examples, r.examples[w.GroupID])
+		}
+	}
+	rows, err := r.q.Query(ctx, `
+		select group_id, group_key
+		from unnest($3::uuid[]) with ordinality as e (example, place)
+		join usage_groups on group_id = example
+		where tenant_id = $1
+		  and meter_version_id = $2
+		order by place`, r.tenant, r.Meter.Version.ID, examples)
+	if err != nil {
+		return nil, false, err
+	}
+	defer rows.Close()
+	room := roomOf(ctx)
+	for i := range windows {
+		if i > 0 && windows[i].GroupID == windows[i-1].GroupID {
+			if !room.fits(0) {
+				return windows[:i], true, nil
+			}
+			windows[i].GroupKey = windows[i-1].GroupKey
+			continue
+		}
+		if !rows.Next() {
+			return nil, false, cmp.Or(rows.Err(), errNoGroup)
+		}
+		if !room.fits(keyCopies * bytesOf(rows)) {
+			return windows[:i], true, nil
+		}
+		if windows[i].GroupKey, err = r.shownKey(rows); err != nil {
+			return nil, false, err
+		}
+	}
+	return windows, more, rows.Err()
+}
+
+// keyCopies of a group's key are on a page: the filter that selects the group repeats it.
+const keyCopies = 2
+
+// errNoGroup: a group with usage has no entry in the dictionary.
+var errNoGroup = errors.New("a group is not registered")
+
+func (r *windowRead) shownKey(row pgx.CollectableRow) (json.RawMessage, error) {
+	var group metering.Group
+	if err := row.Scan((*[16]byte)(&group.ID), &group.Key); err != nil || r.GroupBy == nil {
+		return group.Key, err
+	}
+	shown, err := group.By(r.GroupBy)
+	return shown.Key, err
 }
 
 // loadEdges sums the raw events of the hours that the range cuts in half, by
@@ -172,10 +233,10 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 			if !asked {
 				return nil
 			}
-			part, ok := sums[shown.ID]
+			part, ok := sums[shown]
 			if !ok {
-				part = &windowPart{group: shown.ID, start: edge.Start}
-				sums[shown.ID] = part
+				part = &windowPart{group: shown, start: edge.Start}
+				sums[shown] = part
 			}
 			part.add(value, late)
 			return nil
@@ -226,7 +287,7 @@ func (r *windowRead) windowsOf(ctx context.Context, most int) (windows []Window,
 				return true
 			}
 			windows = append(windows, Window{
-				GroupID: part.group, GroupKey: r.keys[part.group], Start: span.Start, End: span.End,
+				GroupID: part.group, Start: span.Start, End: span.End,
 				Final: r.closed.final(r.Meter.ID, span),
 			})
 			last, held = last+1, tally{}
@@ -304,7 +365,7 @@ func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 func (r *windowRead) rowsAsShown(statement *usageStatement) string {
 	groups, shown := make([][16]byte, 0, len(r.groups)), make([][16]byte, 0, len(r.groups))
 	for id, as := range r.groups {
-		groups, shown = append(groups, id), append(shown, as.ID)
+		groups, shown = append(groups, id), append(shown, as)
 	}
 	statement.args["counted_in"], statement.args["shown_in"] = groups, shown
 	return `(
@@ -361,7 +422,7 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 		if err := rows.Scan(append([]any{(*[16]byte)(&id)}, t.fields()...)...); err != nil {
 			return nil, metering.Decimal{}, err
 		}
-		if shown := r.groups[id].ID; tallies[shown] == nil {
+		if shown := r.groups[id]; tallies[shown] == nil {
 			tallies[shown] = t
 		} else {
 			tallies[shown].merge(t)
@@ -376,7 +437,7 @@ func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal
 	var whole tally
 	groups, aggregation := make([]GroupTotal, 0, len(tallies)), r.Meter.Version.Aggregation
 	for id, t := range tallies {
-		groups = append(groups, GroupTotal{id, r.keys[id], t.total(aggregation)})
+		groups = append(groups, GroupTotal{id, t.total(aggregation)})
 		whole.merge(t)
 	}
 	slices.SortFunc(groups, func(a, b GroupTotal) int { return bytes.Compare(a.GroupID[:], b.GroupID[:]) })

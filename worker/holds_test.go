@@ -34,7 +34,7 @@ func holding(t testing.TB) *stripeSystem {
 // held is the last hold.
 func (s *stripeSystem) held() db.Hold {
 	s.Helper()
-	holds, err := s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1)
+	holds, err := dbtest.Items(s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1))
 	require.NoError(s, err)
 	require.NotEmpty(s, holds)
 	return holds[0]
@@ -44,7 +44,7 @@ func (s *stripeSystem) held() db.Hold {
 func (s *stripeSystem) awaitHold(state billing.HoldState) (h db.Hold) {
 	s.Helper()
 	dbtest.Eventually(s, func() error {
-		holds, err := s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1)
+		holds, err := dbtest.Items(s.store.Holds.List(s.Context(), s.tenant, db.HoldFilter{}, 1))
 		if err != nil || len(holds) == 0 {
 			return fmt.Errorf("no hold: %w", err)
 		}

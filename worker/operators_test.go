@@ -86,7 +86,7 @@ func TestTheOperatorsExamplesWork(t *testing.T) {
 	run := workflows.SyncCustomerID(s.tenant, s.customer.ID)
 	for _, example := range examples {
 		require.NoError(t, s.update(run, example[1], json.RawMessage(strings.ReplaceAll(example[2], "mtr_7", storage.ID.String()))))
-		entries, err := s.store.AuditLog.List(t.Context(), s.tenant, db.AuditFilter{Action: "run." + example[1]}, 0, 10)
+		entries, err := dbtest.Items(s.store.AuditLog.List(t.Context(), s.tenant, db.AuditFilter{Action: "run." + example[1]}, 0, 10))
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 		require.Equal(t, metering.Operator, entries[0].Actor)

@@ -15,7 +15,7 @@ import (
 
 // reconciled is how the one closed period's meter stands; an error while it is open.
 func (s *stripeSystem) reconciled() (db.Reconciled, error) {
-	list, err := s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 10)
+	list, err := dbtest.Items(s.store.Reconciliations.List(s.Context(), s.tenant, db.ReconciliationFilter{}, 10))
 	if err == nil && (len(list) != 1 || list[0].State == billing.ReconciliationOpen) {
 		err = fmt.Errorf("%d reconciliations: %+v", len(list), list)
 	}

@@ -84,7 +84,7 @@ func (s *system) lastAudit() string {
 // lastAudits are the newest entries of the audit log, the newest first.
 func (s *system) lastAudits(n int) (all []string) {
 	s.Helper()
-	log, err := s.store.AuditLog.List(s.Context(), s.tenant, db.AuditFilter{}, 0, n)
+	log, err := dbtest.Items(s.store.AuditLog.List(s.Context(), s.tenant, db.AuditFilter{}, 0, n))
 	require.NoError(s, err)
 	for _, e := range log {
 		all = append(all, string(e.Actor)+" "+e.Action+" "+e.Resource)

@@ -182,7 +182,7 @@ func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 		return err
 	})
 	require.EqualValues(t, 2, s.runs(), "one for all, and one for the customer that needs somebody")
-	failed, err := s.store.Syncs.List(t.Context(), s.tenant, db.SyncFilter{Status: metering.SyncFailed}, 10)
+	failed, err := dbtest.Items(s.store.Syncs.List(t.Context(), s.tenant, db.SyncFilter{Status: metering.SyncFailed}, 10))
 	require.NoError(t, err)
 	require.Len(t, failed, 1)
 	require.Equal(t, "the customer's billing_provider_id names no customer of Stripe's; correct it", failed[0].Error)

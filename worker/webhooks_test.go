@@ -63,7 +63,7 @@ func (l *listener) heard(want int) map[string]string {
 
 func (l *listener) settled() (statuses map[metering.DeliveryStatus]int) {
 	l.Helper()
-	list, err := l.store.Deliveries.List(l.Context(), l.tenant, l.hook.ID, "", uuid.Nil, 1000)
+	list, err := dbtest.Items(l.store.Deliveries.List(l.Context(), l.tenant, l.hook.ID, "", uuid.Nil, 1000))
 	require.NoError(l, err)
 	statuses = map[metering.DeliveryStatus]int{}
 	for _, d := range list {

@@ -151,7 +151,7 @@ func TestATenantsOwnerIsMadeWithAPassword(t *testing.T) {
 	require.Equal(t, "ada@example.com", made["email"])
 	require.Len(t, made["password"], 26)
 	tenant, _ := metering.ParseTenantID(made["tenant_id"])
-	members, err := dbtest.Open(t).Members.List(t.Context(), tenant, 0, 10)
+	members, err := dbtest.Items(dbtest.Open(t).Members.List(t.Context(), tenant, 0, 10))
 	require.NoError(t, err)
 	require.Len(t, members, 1)
 	require.Equal(t, metering.RoleOwner, members[0].Role)

@@ -405,3 +405,6 @@ func Within(t testing.TB, deadline time.Duration, check func() error) {
 		}
 	}
 }
+
+// Items returns the items of a page.
+func Items[T any](page db.Page[T], err error) ([]T, error) { return page.Items, err }

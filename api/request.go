@@ -30,7 +30,9 @@ type exchange struct {
 	limit     int // what X-RateLimit-Limit says; 0: nothing yet
 	remaining int
 	ends      []func()
-	err       error // for the log
+	hold      func(bytes int64) bool // takes room of the tenant's for the answer; nil: it is no tenant's
+	held      int64                  // bytes of room
+	err       error                  // for the log
 }
 
 // atEnd has something done when the request is answered.
@@ -67,8 +69,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &recorder{ResponseWriter: w, connection: http.NewResponseController(w), time: cmp.Or(s.AnswerTime, answerTime)}
 	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
 	address := s.failures.addressOf(r)
-	r = r.WithContext(db.From(context.WithValue(r.Context(), exchangeKey{}, x), db.Origin{Address: address, RequestID: x.id}))
+	ctx := db.From(context.WithValue(r.Context(), exchangeKey{}, x), db.Origin{Address: address, RequestID: x.id})
+	r = r.WithContext(db.WithRoom(ctx, x.holdPage))
 	x.request = r
+	out.refuse = func() { s.refuse(out, r, errUnread) }
+	out.admits = x.admits
 	x.body = s.bodies.receive(r, out, address)
 	x.atEnd(x.body.giveBack)
 	out.Header().Set("X-Request-Id", x.id)
@@ -80,6 +85,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if failure != nil {
 			s.survive(out, r, failure)
 		}
+		out.send()
 		for _, end := range slices.Backward(x.ends) {
 			end()
 		}
@@ -211,9 +217,14 @@ func levelOf(status int, err error) slog.Level {
 	return slog.LevelDebug
 }
 
-// answerTime is how long a client may take for an answer, or for each part of
-// one that streams.
+// answerTime is how long a client may take for each part of an answer.
 const answerTime = 30 * time.Second
+
+// Parts of an answer.
+const (
+	partBytes    = 256 << 10 // that a client takes in answerTime
+	quotedAtOnce = 32 << 10
+)
 
 // recorder remembers what was answered, and gives up on a client that does not
 // take it.
@@ -225,8 +236,12 @@ type recorder struct {
 	decimals   map[string]*decimalPlan // by status, when the client wants them as strings
 	quoter     *decimalQuoter          // of this response; nil: its bytes stay
 	streams    bool
+	admits     func(bytes int) bool // whether the answer may be held in memory; nil: any
+	refuse     func()               // answers instead of one that may not
+	refused    bool                 // what else is written is dropped
 	status     int
 	began      bool
+	sent       bool // the status
 	wrote      bool
 }
 
@@ -235,30 +250,61 @@ func (w *recorder) WriteHeader(status int) {
 		return // of an answer that could not be written to its end
 	}
 	w.status, w.began = status, true
+	if w.streams {
+		w.send()
+	}
+}
+
+// send sends the status. It is kept until the first bytes of the answer are there: they may
+// turn out too many.
+func (w *recorder) send() {
+	if w.sent || !w.began {
+		return
+	}
+	w.sent = true
 	w.limit()
-	w.ResponseWriter.WriteHeader(status)
+	w.ResponseWriter.WriteHeader(w.status)
 }
 
 func (w *recorder) Write(b []byte) (int, error) {
-	if !w.wrote || w.streams {
-		w.limit()
+	if w.refused {
+		return len(b), nil
 	}
+	if !w.wrote && !w.streams && w.admits != nil && !w.admits(len(b)) {
+		w.admits, w.began = nil, false
+		w.refuse()
+		w.refused = true
+		return len(b), nil
+	}
+	if !w.began {
+		w.WriteHeader(http.StatusOK)
+	}
+	w.send()
 	if plan := w.decimals[strconv.Itoa(w.status)]; !w.wrote && plan != nil && strings.HasPrefix(w.Header().Get("Content-Type"), "application/json") {
 		w.quoter = &decimalQuoter{plan: plan}
 	}
-	w.began, w.wrote = true, true
-	if w.quoter == nil {
-		return w.ResponseWriter.Write(b)
-	}
-	for part := range slices.Chunk(b, quotedAtOnce) {
-		if _, err := w.ResponseWriter.Write(w.quoter.quote(part)); err != nil {
+	w.wrote = true
+	for part := range slices.Chunk(b, partBytes) {
+		w.limit()
+		if err := w.writePart(part); err != nil {
 			return 0, err
 		}
 	}
 	return len(b), nil
 }
 
-const quotedAtOnce = 32 << 10
+func (w *recorder) writePart(part []byte) error {
+	if w.quoter == nil {
+		_, err := w.ResponseWriter.Write(part)
+		return err
+	}
+	for piece := range slices.Chunk(part, quotedAtOnce) {
+		if _, err := w.ResponseWriter.Write(w.quoter.quote(piece)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // limit begins the client's time anew.
 func (w *recorder) limit() {

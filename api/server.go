@@ -57,7 +57,8 @@ type Deps struct {
 	TrustedProxies       []netip.Prefix // whose X-Forwarded-For is believed
 	BodyBytes            int64          // of tenants' request bodies in memory at once; 0: 32 MiB
 	BodyTime             time.Duration  // for a body's first 16 KiB to arrive; 0: 10 s
-	AnswerTime           time.Duration  // for a client to take an answer, or a part of an export; 0: 30 s
+	AnswerTime           time.Duration  // for a client to take a part of an answer; 0: 30 s
+	AnswersBytes         int64          // of tenants' answers in memory at once; 0: 32 MiB
 	SearchTime           time.Duration  // for which a page of events is looked for; 0: 2 s
 	Now                  func() time.Time
 	ClockOffset          metering.ClockOffset // of Now; while it is beyond metering.ClockLimit, nothing is written
@@ -84,7 +85,7 @@ type server struct {
 	requests      *db.Shares[metering.TenantID] // under way
 	exports       *db.Shares[metering.TenantID]
 	processors    *db.Shares[metering.TenantID] // for large bodies
-	largePages    *db.Shares[metering.TenantID]
+	answers       *db.Shares[metering.TenantID] // bytes of answers in memory
 	heavy         *db.Shares[metering.TenantID] // operations that read all customers of a tenant
 	failures      *failures
 	refusals      refusals
@@ -124,7 +125,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.metrics = newMetrics(deps.Metrics)
 	s.refusedBodies = newRefusedBodies(s.metrics.refused, deps.Log)
 	s.bodies, s.requests = newBodies(deps, s.refusedBodies), db.NewShares[metering.TenantID](maxRequests)
-	s.exports, s.largePages = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](maxLargePages)
+	s.exports, s.answers = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
 	s.heavy = db.NewShares[metering.TenantID](maxHeavy)
 	s.processors = newProcessors()
 	if deps.Metrics != nil {

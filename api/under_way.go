@@ -2,12 +2,10 @@ package api
 
 import (
 	"context"
-	"strconv"
-	"time"
+	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -15,11 +13,12 @@ import (
 // kilobytes each. One tenant alone has half of them.
 const maxRequests = 512
 
-// Of pages with so many items, which are in memory until the client has taken
-// them, few are under way at once.
+// Bounds of tenants' answers, which are in memory until the clients have taken them.
 const (
-	largePage     = 200
-	maxLargePages = 6
+	answersBytes = 32 << 20 // at once
+	pageCopies   = 3        // of a page's rows: as they are read, as items and as JSON
+	answerCopies = 2        // of an answer that is no page
+	smallAnswer  = 64 << 10 // holds nothing: maxRequests bounds them
 )
 
 // maxHeavy is how many heavy operations are under way at once. One tenant alone has one of
@@ -33,9 +32,11 @@ func heavy(op huma.Operation) huma.Operation {
 	return op
 }
 
-var errHeavy = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are under way; try again")
-
-var errUnderWay = metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant are under way; try again")
+var (
+	errHeavy    = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are under way; try again")
+	errUnderWay = metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant are under way; try again")
+	errUnread   = metering.Errorf(metering.CodeOverloaded, "too many bytes of answers to the tenant are not taken yet; read those first, and try again")
+)
 
 // begin lets a tenant's request begin where its share has room for it.
 func (s *server) begin(ctx huma.Context) error {
@@ -44,26 +45,36 @@ func (s *server) begin(ctx huma.Context) error {
 		return errUnderWay
 	}
 	x.atEnd(func() { s.requests.Give(tenant, 1) })
-	if ctx.Operation().Metadata["heavy"] == true {
-		if err := s.waitFor(ctx, s.heavy, heavyWait, errHeavy); err != nil {
-			return err
+	x.atEnd(func() { s.answers.Give(tenant, x.held) })
+	x.hold = func(bytes int64) bool {
+		if !s.answers.Take(tenant, bytes) {
+			return false
 		}
+		x.held += bytes
+		return true
 	}
-	if size, err := strconv.Atoi(ctx.Query("page_size")); err == nil && size > largePage && x.request.URL.Path != exportPath {
-		return s.waitFor(ctx, s.largePages, largePageWait, errUnderWay)
+	if ctx.Operation().Metadata["heavy"] != true {
+		return nil
 	}
+	waiting, cancel := context.WithTimeout(ctx.Context(), heavyWait)
+	defer cancel()
+	if err := s.heavy.Wait(waiting, tenant); err != nil {
+		return errHeavy.Because(err)
+	}
+	x.atEnd(func() { s.heavy.Give(tenant, 1) })
 	return nil
 }
 
-// waitFor waits for the tenant's turn, which lasts until the request is answered, or fails
-// with busy.
-func (s *server) waitFor(ctx huma.Context, shares *db.Shares[metering.TenantID], most time.Duration, busy *metering.Error) error {
-	x, tenant := exchangeOf(ctx.Context()), principalOf(ctx.Context()).Tenant.ID
-	waiting, cancel := context.WithTimeout(ctx.Context(), most)
-	defer cancel()
-	if err := shares.Wait(waiting, tenant); err != nil {
-		return busy.Because(err)
+// holdPage takes the room of a page's next row, or nothing: then the page ends before it.
+func (x *exchange) holdPage(bytes int64) bool {
+	return x.hold == nil || x.hold(pageCopies*bytes)
+}
+
+// admits reports whether an answer of so many bytes may be held in memory until the client
+// has taken it. A page has room already; what a request has changed is always answered.
+func (x *exchange) admits(bytes int) bool {
+	if bytes <= smallAnswer || x.hold == nil || x.held > 0 || x.request.Method != http.MethodGet {
+		return true
 	}
-	x.atEnd(func() { shares.Give(tenant, 1) })
-	return nil
+	return x.hold(answerCopies * int64(bytes))
 }

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"testing"
@@ -61,16 +62,96 @@ func TestExportsThatNobodyReadsAreFewAndEnd(t *testing.T) {
 	dbtest.Eventually(t, answers(200)) // the others have ended
 }
 
-func TestAListThatNobodyReadsEnds(t *testing.T) {
-	t.Parallel()
-	b := setup(t).replica(t, func(d *api.Deps) { d.AnswerTime = 2 * time.Second })
+// largeCustomers gives a tenant so many customers with metadata of 16 KB.
+func (b *bundle) largeCustomers(t testing.TB, customers int) {
+	t.Helper()
 	_, err := dbtest.Conn(t).Exec(t.Context(), `
 		insert into customers (tenant_id, external_id, metadata, created_at)
-		select $1, n, jsonb_build_object('p', repeat('x', 16000)), now()
-		from generate_series(1, 1000) n`, b.tenant.ID)
+		select $1, n, jsonb_build_object('p', repeat('<', 16000)), now()
+		from generate_series(1, $2::int) n`, b.tenant.ID, customers)
 	require.NoError(t, err)
-	for range 3 {
-		b.unread(t, "/v1/customers?page_size=1000")
+}
+
+// idsOf returns the external IDs of a page of customers.
+func (b *bundle) idsOf(t testing.TB, path string) (ids []string, next *string) {
+	t.Helper()
+	a := b.send(t, "GET", path, "")
+	require.Equal(t, 200, a.status, a.body)
+	page := struct {
+		Data []struct {
+			ExternalID string `json:"external_id"`
+		}
+		NextPageToken *string `json:"next_page_token"`
+	}{}
+	require.NoError(t, json.Unmarshal([]byte(a.body), &page))
+	for _, c := range page.Data {
+		ids = append(ids, c.ExternalID)
 	}
-	require.Equal(t, 200, b.send(t, "GET", "/v1/customers?page_size=1000", "").status, "its turn comes when the others have ended")
+	return ids, page.NextPageToken
+}
+
+func TestAPageOfLargeItemsEndsByBytesAndTheNextGoesOn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.largeCustomers(t, 150)
+	const list = "/v1/customers?page_size=1000"
+	var all []string
+	for page, token := list, ""; ; page = list + "&page_token=" + token {
+		ids, next := b.idsOf(t, page)
+		require.NotEmpty(t, ids)
+		require.Less(t, len(ids), 70, "a megabyte")
+		all = append(all, ids...)
+		if next == nil {
+			break
+		}
+		token = *next
+	}
+	require.Len(t, all, 150)
+	for i, id := range all {
+		require.Equal(t, fmt.Sprint(i+1), id)
+	}
+}
+
+func TestAnswersThatNobodyReadsHoldAShareAndEnd(t *testing.T) {
+	t.Parallel()
+	ours := setup(t).replica(t, func(d *api.Deps) { d.AnswerTime, d.AnswersBytes = 2*time.Second, 8<<20 })
+	theirs := ours.of(t, dbtest.Tenant(t, ours.store))
+	ours.largeCustomers(t, 3)
+	theirs.largeCustomers(t, 100)
+	const list = "/v1/customers?page_size=60"
+	size := func(want int) func() error {
+		return func() error {
+			if ids, _ := theirs.idsOf(t, list); len(ids) != want {
+				return fmt.Errorf("a page has %d items", len(ids))
+			}
+			return nil
+		}
+	}
+	require.NoError(t, size(60)())
+	dbtest.Eventually(t, func() error {
+		theirs.unread(t, list)
+		return size(1)()
+	})
+	ids, next := ours.idsOf(t, list)
+	require.Len(t, ids, 3, "others have their own share")
+	require.Nil(t, next)
+	dbtest.Eventually(t, size(60)) // the answers that nobody reads have ended
+}
+
+// An answer that is no page, and would be too large beside others, is refused.
+func TestALargeAnswerThatIsNoPageHoldsAShare(t *testing.T) {
+	t.Parallel()
+	b := setup(t).replica(t, func(d *api.Deps) { d.AnswersBytes = 256 << 10 })
+	dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/meters/calls/pricing", `{"unit_price":1,"currency":"USD"}`).status)
+	_, err := dbtest.Conn(t).Exec(t.Context(), `
+		insert into meter_prices (tenant_id, meter_id, version, terms, effective_from, created_by)
+		select tenant_id, meter_id, version + n, terms, now() + n * interval '1 day', created_by
+		from meter_prices, generate_series(1, 1000) n
+		where tenant_id = $1`, b.tenant.ID)
+	require.NoError(t, err)
+	a := b.send(t, "GET", "/v1/meters/calls/pricing", "")
+	a.problem(t, 503, "overloaded")
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+	require.Equal(t, 200, b.send(t, "GET", "/v1/meters/calls", "").status)
 }

@@ -8,7 +8,6 @@ var (
 	hashingWait       = 5 * time.Second        // for its turn to hash a password
 	bodyWait          = 2 * time.Second        // for room among the bodies of unverified senders
 	processorWait     = 10 * time.Second       // for its turn to decode a body
-	largePageWait     = 10 * time.Second       // for its turn to hold a large page
 	heavyWait         = 10 * time.Second       // for its turn to read all customers
 	credentialTimeout = 5 * time.Second        // for the database to find a credential
 	issuerTimeout     = 10 * time.Second       // for a tenant's OIDC issuer to answer

@@ -84,22 +84,23 @@ func TestDrillMemoryStaysBoundedWhenAnswersAreNotRead(t *testing.T) {
 // everyPage reads a list to its end, and returns the external IDs of its items.
 func everyPage(t *testing.T, address, key string) (ids []string) {
 	t.Helper()
-	for token := ""; ; {
-		status, body := call(t, "GET", address+"&page_token="+token, key, "")
+	for page := address; ; {
+		status, body := call(t, "GET", page, key, "")
 		require.Equal(t, http.StatusOK, status, body)
-		var page struct {
+		var read struct {
 			Data []struct {
 				ExternalID string `json:"external_id"`
 			} `json:"data"`
 			NextPageToken string `json:"next_page_token"`
 		}
-		require.NoError(t, json.Unmarshal([]byte(body), &page))
-		for _, item := range page.Data {
+		require.NoError(t, json.Unmarshal([]byte(body), &read))
+		for _, item := range read.Data {
 			ids = append(ids, item.ExternalID)
 		}
-		if token = page.NextPageToken; token == "" {
+		if read.NextPageToken == "" {
 			return ids
 		}
+		page = address + "&page_token=" + read.NextPageToken
 	}
 }
 

@@ -114,6 +114,23 @@ func TestARepeatIsAcceptedAndAddsNothing(t *testing.T) {
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 }
 
+func TestAGroupWithALongKeyIsWarnedAboutOncePerMeterAndCounted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	require.Equal(t, 201, b.send(t, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count","group_by":["model"]}`).status)
+	event := func(bytes int) string {
+		return `{"event_type":"call","customer_id":"acme","properties":{"model":"` + strings.Repeat("x", bytes) + `"}}`
+	}
+	least := metering.MaxGroupKeyBytes - len(`{"model":""}`)
+	answer := b.ingest(t, "/v1/events/batch", `{"events":[`+event(least)+`,`+event(least+1)+`,`+event(16_000)+`]}`)
+	require.Equal(t, []string{
+		`events[1] counts in the group $other of meter "calls": the properties that the meter groups by exceed 1024 bytes as JSON; send shorter values to keep groups apart`,
+	}, answer.Warnings)
+	require.Equal(t, `{"total":3}`, b.total(t, "acme"))
+	other := b.usage(t, "group.$other=true")
+	require.Equal(t, "2", other.Total.String())
+}
+
 // A negative value on a count meter raises the bill that it is meant to correct.
 func TestANegativeValueOnACountMeterIsWarnedAboutOncePerMeter(t *testing.T) {
 	t.Parallel()

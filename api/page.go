@@ -15,7 +15,7 @@ import (
 
 // Paging is how a client walks through a list.
 type Paging struct {
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"50" doc:"Items per page"`
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"50" doc:"Items per page, at most: a page ends at 1 MiB"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
 }
 

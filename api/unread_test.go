@@ -143,7 +143,7 @@ func TestALargeAnswerThatIsNoPageHoldsAShare(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.AnswersBytes = 256 << 10 })
 	dbtest.Meter(t, b.store, b.tenant.ID, "calls", "call")
-	require.Equal(t, 200, b.send(t, "PUT", "/v1/meters/calls/pricing", `{"unit_price":1,"currency":"USD"}`).status)
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`).status)
 	_, err := dbtest.Conn(t).Exec(t.Context(), `
 		insert into meter_prices (tenant_id, meter_id, version, terms, effective_from, created_by)
 		select tenant_id, meter_id, version + n, terms, now() + n * interval '1 day', created_by

@@ -74,7 +74,7 @@ type usageResult struct {
 	HasMore       bool                 `json:"has_more"`
 	NextPageToken *string              `json:"next_page_token"`
 
-	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group $other, which has the groups of a meter beyond the first 10,000. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none"`
+	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group $other, which has the groups of a meter beyond the first 10,000 and those with a group_key of more than 1 KB. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none"`
 	Warnings   []string          `json:"warnings,omitempty" doc:"Why a group filter may miss usage"`
 }
 
@@ -84,7 +84,7 @@ type usageInput struct {
 	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days, weeks and months are those of the tenant's time zone; weeks begin on Monday"`
 	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Properties to group by. Repeat the parameter or separate names by commas; a name with commas needs a parameter of its own. Empty: one group. Absent: all properties of the meter" example:"[\"model\"]"`
 	Span
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Windows per page"`
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Windows per page, at most: a page ends at 1 MiB"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
 }
 

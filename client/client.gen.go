@@ -6088,7 +6088,7 @@ type UsageResult struct {
 	Meter         UsageMeter   `json:"meter"`
 	NextPageToken *string      `json:"next_page_token"`
 
-	// OtherTotal Usage in the group $other, which has the groups of a meter beyond the first 10,000. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none
+	// OtherTotal Usage in the group $other, which has the groups of a meter beyond the first 10,000 and those with a group_key of more than 1 KB. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none
 	OtherTotal *json.Number `json:"other_total,omitempty"`
 	Period     UsagePeriod  `json:"period"`
 
@@ -6158,7 +6158,7 @@ type WebhookTested struct {
 
 // ListApiKeysParams defines parameters for ListApiKeys.
 type ListApiKeysParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6179,7 +6179,7 @@ type RotateApiKeyParams struct {
 
 // GetAuditLogParams defines parameters for GetAuditLog.
 type GetAuditLogParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6212,7 +6212,7 @@ type FinishOidcParams struct {
 
 // ListAttentionParams defines parameters for ListAttention.
 type ListAttentionParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6234,7 +6234,7 @@ type RetryFailedSyncsParams struct {
 
 // ListDiscrepanciesParams defines parameters for ListDiscrepancies.
 type ListDiscrepanciesParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6258,7 +6258,7 @@ type ExplainBillingParams struct {
 
 // ListInvoiceHoldsParams defines parameters for ListInvoiceHolds.
 type ListInvoiceHoldsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6274,7 +6274,7 @@ type ListInvoiceHoldsParamsState string
 
 // ListBillingPeriodsParams defines parameters for ListBillingPeriods.
 type ListBillingPeriodsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6292,7 +6292,7 @@ type PreviewBillingParams struct {
 
 // ListReconciliationsParams defines parameters for ListReconciliations.
 type ListReconciliationsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6317,7 +6317,7 @@ type GetRevenueParams struct {
 
 // GetStatementParams defines parameters for GetStatement.
 type GetStatementParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6326,7 +6326,7 @@ type GetStatementParams struct {
 
 // ListBillingSyncsParams defines parameters for ListBillingSyncs.
 type ListBillingSyncsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6342,7 +6342,7 @@ type ListBillingSyncsParamsStatus string
 
 // ListUnratedUsageParams defines parameters for ListUnratedUsage.
 type ListUnratedUsageParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6360,7 +6360,7 @@ type GetUnratedTotalsParams struct {
 
 // ListCustomersParams defines parameters for ListCustomers.
 type ListCustomersParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6428,7 +6428,7 @@ type UpsertCustomerParams struct {
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6450,7 +6450,7 @@ type ListEventsParams struct {
 
 // ListEventConflictsParams defines parameters for ListEventConflicts.
 type ListEventConflictsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6474,7 +6474,7 @@ type GetEventCountsParamsGranularity string
 
 // ListHmacSecretsParams defines parameters for ListHmacSecrets.
 type ListHmacSecretsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6495,7 +6495,7 @@ type RotateHmacSecretParams struct {
 
 // ListMetersParams defines parameters for ListMeters.
 type ListMetersParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6513,7 +6513,7 @@ type CreateMeterParams struct {
 
 // ListPricingParams defines parameters for ListPricing.
 type ListPricingParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6525,7 +6525,7 @@ type ListPricingParams struct {
 
 // ListProductsParams defines parameters for ListProducts.
 type ListProductsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6549,7 +6549,7 @@ type ReceiveProviderEventParams struct {
 
 // ListInvitationsParams defines parameters for ListInvitations.
 type ListInvitationsParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6558,7 +6558,7 @@ type ListInvitationsParams struct {
 
 // ListMembersParams defines parameters for ListMembers.
 type ListMembersParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6603,7 +6603,7 @@ type GetUsageParams struct {
 	// End The instant after the last; the end of that month when absent
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// PageSize Windows per page
+	// PageSize Windows per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before
@@ -6685,7 +6685,7 @@ type CreateWebhookParams struct {
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
 type ListDeliveriesParams struct {
-	// PageSize Items per page
+	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the page before

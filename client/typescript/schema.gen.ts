@@ -5671,7 +5671,7 @@ export interface components {
             next_page_token: string | null;
             /**
              * Format: decimal
-             * @description Usage in the group $other, which has the groups of a meter beyond the first 10,000. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none
+             * @description Usage in the group $other, which has the groups of a meter beyond the first 10,000 and those with a group_key of more than 1 KB. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none
              */
             other_total?: string;
             period: components["schemas"]["UsagePeriod"];
@@ -5826,7 +5826,7 @@ export interface operations {
     "list-api-keys": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -6001,7 +6001,7 @@ export interface operations {
     "get-audit-log": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -6424,7 +6424,7 @@ export interface operations {
     "list-attention": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -6631,7 +6631,7 @@ export interface operations {
     "list-discrepancies": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -6721,7 +6721,7 @@ export interface operations {
     "list-invoice-holds": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -6851,7 +6851,7 @@ export interface operations {
     "list-billing-periods": {
         parameters: {
             query: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -7133,7 +7133,7 @@ export interface operations {
     "list-reconciliations": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -7406,7 +7406,7 @@ export interface operations {
     "get-statement": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -7503,7 +7503,7 @@ export interface operations {
     "list-billing-syncs": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -7765,7 +7765,7 @@ export interface operations {
     "list-unrated-usage": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -7851,7 +7851,7 @@ export interface operations {
     "list-customers": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -8349,7 +8349,7 @@ export interface operations {
     "list-events": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -8539,7 +8539,7 @@ export interface operations {
     "list-event-conflicts": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -8669,7 +8669,7 @@ export interface operations {
     "list-hmac-secrets": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -8972,7 +8972,7 @@ export interface operations {
     "list-meters": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -9445,7 +9445,7 @@ export interface operations {
     "list-pricing": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -9490,7 +9490,7 @@ export interface operations {
     "list-products": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -10024,7 +10024,7 @@ export interface operations {
     "list-invitations": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -10147,7 +10147,7 @@ export interface operations {
     "list-members": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -10541,7 +10541,7 @@ export interface operations {
                 start?: string;
                 /** @description The instant after the last; the end of that month when absent */
                 end?: string;
-                /** @description Windows per page */
+                /** @description Windows per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;
@@ -11022,7 +11022,7 @@ export interface operations {
     "list-deliveries": {
         parameters: {
             query?: {
-                /** @description Items per page */
+                /** @description Items per page, at most: a page ends at 1 MiB */
                 page_size?: number;
                 /** @description next_page_token of the page before */
                 page_token?: string;

@@ -47,9 +47,7 @@ func serveAPI(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer temporal.Close()
-	if env.get("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
+	env.limitMemory(memoryLimit)
 	if env.get("GOGC") == "" {
 		debug.SetGCPercent(garbagePercent)
 	}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,14 @@ func (e *environment) err() error {
 		return nil
 	}
 	return errors.New("the environment is not complete:\n  " + strings.Join(e.problems, "\n  "))
+}
+
+// limitMemory has garbage collected so that the process stays below the limit, unless
+// GOMEMLIMIT has set another.
+func (e *environment) limitMemory(bytes int64) {
+	if e.get("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(bytes)
+	}
 }
 
 func (e *environment) databaseURL() string {

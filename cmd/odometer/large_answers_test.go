@@ -11,8 +11,8 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -174,29 +174,21 @@ func TestDrillMemoryStaysBoundedWithManyMetersAndProperties(t *testing.T) {
 		require.Equal(t, http.StatusCreated, status, body)
 	}
 	var clients sync.WaitGroup
-	var slowest, answered sync.Map
+	var stored, busy atomic.Int64
 	for client := range 24 {
 		clients.Go(func() {
-			for round := range 3 {
-				began := time.Now()
-				body := manyGroups(client*3 + round)
-				status := post(t, api.URL, body, bearer(key))
-				slowest.Store(fmt.Sprint(client, round), time.Since(began))
-				n, _ := answered.LoadOrStore(status, new(sync.Map))
-				n.(*sync.Map).Store(fmt.Sprint(client, round), true)
+			switch post(t, api.URL, manyGroups(client), bearer(key)) {
+			case http.StatusOK:
+				stored.Add(1)
+			case http.StatusServiceUnavailable:
+				busy.Add(1)
 			}
 		})
 	}
 	clients.Wait()
-	var most time.Duration
-	slowest.Range(func(_, took any) bool { most = max(most, took.(time.Duration)); return true })
-	answered.Range(func(status, of any) bool {
-		n := 0
-		of.(*sync.Map).Range(func(any, any) bool { n++; return true })
-		t.Logf("status %v: %d of 72", status, n)
-		return true
-	})
-	t.Logf("the slowest batch took %s", most)
+	require.EqualValues(t, 24, stored.Load()+busy.Load())
+	require.Positive(t, stored.Load())
+	t.Logf("%d of 24 batches are stored", stored.Load())
 	requirePeak(t, api, mostOfAPI, "24 batches at once of 20 meters and 5 properties")
 }
 

@@ -15,6 +15,9 @@ import (
 	"github.com/odometer-metering/odometer/worker"
 )
 
+// workerMemoryLimit is of a worker, where GOMEMLIMIT does not say otherwise.
+const workerMemoryLimit = 160 << 20
+
 // runWorker works until ctx ends, and then until the activities under way have
 // ended or handed their work back.
 func runWorker(ctx context.Context, env *environment) error {
@@ -29,6 +32,7 @@ func runWorker(ctx context.Context, env *environment) error {
 		return err
 	}
 	defer temporal.Close()
+	env.limitMemory(workerMemoryLimit)
 	all := registry.New(guard, stripeBase)
 	store, err := db.Open(ctx, url, secret, all.Price)
 	if err != nil {

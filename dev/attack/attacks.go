@@ -100,6 +100,36 @@ var attacks = []attacker{
 	{"tests of a webhook", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
 	}},
+	{"lists of large items that nobody reads", 60, leaveList},
+	{"reads of groups with long keys", 4, readGroups},
+	{"new groups of twenty meters", 4, makeGroups},
+	{"backfills by a property of 16 KB", 2, regroup},
+}
+
+// leaveList reads nothing of a list of large items.
+func leaveList(ctx context.Context, g target, n int) {
+	lists := []string{"/v1/customers?page_size=200", "/v1/events?page_size=200", "/v1/audit-log?page_size=1000"}
+	g.stall(ctx, theirAddress, "GET "+lists[n%len(lists)], "Authorization: Bearer "+g.Theirs.Key+"\r\n", "")
+}
+
+// readGroups reads many groups with long keys.
+func readGroups(ctx context.Context, g target, n int) {
+	g.try(ctx, g.Theirs, "GET", fmt.Sprintf("/v1/usage?customer=acme&meter=wide%d&page_size=10000", n), "")
+}
+
+// makeGroups sends events that are new groups of twenty meters, some with keys that are too long.
+func makeGroups(ctx context.Context, g target, n int) {
+	now := time.Now().UnixNano()
+	var events []string
+	for i := range 100 {
+		events = append(events, fmt.Sprintf(`{"event_type":"wide","customer_id":"acme","properties":{"a":"%d-%d-%d-%s","b":1,"c":2,"d":3}}`, n, now, i, strings.Repeat("x", 12*i)))
+	}
+	g.try(ctx, g.Theirs, "POST", "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`)
+}
+
+// regroup has the past of a meter counted by a property of 16 KB.
+func regroup(ctx context.Context, g target, n int) {
+	g.try(ctx, g.Theirs, "PATCH", "/v1/meters/calls", fmt.Sprintf(`{"group_by":["p","q%d"]}`, n))
 }
 
 const (

@@ -86,6 +86,9 @@ func newDrill(t testing.TB) *drill {
 		d.must(who, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count"}`)
 		d.must(who, "POST", "/v1/events", event)
 	}
+	for n := range 20 {
+		d.must(d.Theirs, "POST", "/v1/meters", fmt.Sprintf(`{"slug":"wide%d","event_type":"wide","aggregation":"count","group_by":["a","b","c","d","p%d"]}`, n, n))
+	}
 	d.secret = d.must(d.ours, "POST", "/v1/hmac-secrets", `{"name":"signs","scope":"read_write"}`).Secret
 	invited := d.must(d.ours, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer"}`, d.Email))
 	d.must(d.ours, "POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invited.Token, password))
@@ -107,7 +110,7 @@ func (d *drill) fill(database string) {
 		from events e, generate_series(1, 3000) n
 		where 'ten_' || e.tenant_id = $1`, `
 		insert into customers (tenant_id, external_id, metadata, created_at)
-		select t.id, n, jsonb_build_object('p', repeat('x', case when n <= 1000 then 2000 else 0 end)), now()
+		select t.id, n, jsonb_build_object('p', repeat('x', case when n <= 1000 then 16000 else 0 end)), now()
 		from tenants t, generate_series(1, 20000) n
 		where 'ten_' || t.id = $1`} {
 		_, err := conn.Exec(d.Context(), statement, d.Theirs.ID)

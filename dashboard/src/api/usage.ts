@@ -7,7 +7,7 @@ export interface Range {
   end?: string;
 }
 
-const mostPages = 5;
+const mostWindows = 50_000;
 
 /** The usage of a meter by groups and windows; of so many windows that a page can show them, has_more says that there are others. */
 export const usage = (customer: string, meter: string, granularity: Granularity, range: Range) =>
@@ -16,12 +16,14 @@ export const usage = (customer: string, meter: string, granularity: Granularity,
     async queryFn({ signal }) {
       const query = { customer, meter, granularity, page_size: 10_000, ...range };
       let whole = await answer(api.GET("/v1/usage", { params: { query }, signal }));
-      for (let page = 1; page < mostPages && whole.next_page_token; page++) {
+      while (whole.next_page_token && windowsOf(whole) < mostWindows) {
         whole = joined(whole, await answer(api.GET("/v1/usage", { params: { query: { ...query, page_token: whole.next_page_token } }, signal })));
       }
       return whole;
     },
   });
+
+const windowsOf = (usage: Schema<"UsageResult">) => usage.groups.reduce((sum, group) => sum + group.windows.length, 0);
 
 /** Two pages as one: a group may go on over the end of a page. */
 function joined(first: Schema<"UsageResult">, next: Schema<"UsageResult">): Schema<"UsageResult"> {

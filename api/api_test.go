@@ -131,6 +131,7 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 func (b *bundle) serve(t testing.TB) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
+	server.Listener = api.Listener(server.Listener)
 	b.url = "http://" + server.Listener.Addr().String()
 	b.deps.BaseURL = cmp.Or(b.deps.BaseURL, b.url)
 	handler, err := api.New(b.deps)

@@ -27,6 +27,7 @@ func (b *bundle) stall(t testing.TB, body, path string, headers ...string) net.C
 	conn, err := net.Dial("tcp", strings.TrimPrefix(b.url, "http://"))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
+	require.NoError(t, conn.(*net.TCPConn).SetReadBuffer(4<<10)) // of an answer, little is taken
 	// A body that is refused may come to its end before the server takes it.
 	_, _ = fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: odometer\r\n%s\r\n\r\n%s", path, strings.Join(headers, "\r\n"), body)
 	return conn

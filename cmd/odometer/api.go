@@ -134,7 +134,7 @@ func serve(ctx context.Context, log *slog.Logger, endpoints ...endpoint) error {
 		}
 		servers = append(servers, server)
 		log.Info("listening", "address", listener.Addr().String())
-		go func() { ended <- server.Serve(listener) }()
+		go func() { ended <- server.Serve(api.Listener(listener)) }()
 	}
 	var err error
 	select {

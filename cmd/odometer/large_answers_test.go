@@ -78,7 +78,7 @@ func TestDrillMemoryStaysBoundedWhenAnswersAreNotRead(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, body)
 	close(read)
 	clients.Wait()
-	require.Equal(t, 250, len(everyPage(t, api.URL+"/v1/customers?page_size=200", key)))
+	require.Len(t, everyPage(t, api.URL+"/v1/customers?page_size=200", key), 250)
 }
 
 // everyPage reads a list to its end, and returns the external IDs of its items.

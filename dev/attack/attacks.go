@@ -100,10 +100,10 @@ var attacks = []attacker{
 	{"tests of a webhook", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
 	}},
-	{"lists of large items that nobody reads", 60, leaveList},
-	{"reads of groups with long keys", 4, readGroups},
-	{"new groups of twenty meters", 4, makeGroups},
-	{"backfills by a property of 16 KB", 2, regroup},
+	{"lists of large items that nobody reads", 16, leaveList},
+	{"reads of groups with long keys", 2, readGroups},
+	{"new groups of twenty meters", 1, makeGroups},
+	{"backfills by a property of 16 KB", 1, regroup},
 }
 
 // leaveList reads nothing of a list of large items.

@@ -2885,7 +2885,9 @@ type AutoSyncRunStatus string
 type Backfill struct {
 	// CountedDays Of the days that may hold earlier events, how many are counted
 	CountedDays int64 `json:"counted_days"`
-	Days        int64 `json:"days"`
+
+	// Days 0 until a worker has begun
+	Days int64 `json:"days"`
 }
 
 // Because defines model for Because.

@@ -2668,7 +2668,10 @@ export interface components {
              * @description Of the days that may hold earlier events, how many are counted
              */
             counted_days: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description 0 until a worker has begun
+             */
             days: number;
         };
         Because: {

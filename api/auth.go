@@ -163,7 +163,7 @@ func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 	if err := s.begin(ctx); err != nil {
 		return err
 	}
-	x.holdConnection()
+	x.setConnection(ConnectionVerified)
 	return nil
 }
 

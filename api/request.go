@@ -45,19 +45,27 @@ func exchangeOf(ctx context.Context) *exchange {
 	return x
 }
 
+// ConnectionState is how far the request on a connection is.
+type ConnectionState int
+
+// The states of a connection.
+const (
+	ConnectionWaits    ConnectionState = iota // for the next request
+	ConnectionAsks                            // a request is under way whose sender is not verified
+	ConnectionVerified                        // a request of a verified sender is under way
+)
+
 type connectionKey struct{}
 
-// WithConnection lets the API call verified with true when it has verified who sends a
-// request on a connection, and with false when the request is answered.
-func WithConnection(ctx context.Context, verified func(bool)) context.Context {
-	return context.WithValue(ctx, connectionKey{}, verified)
+// WithConnection lets the API call set with each state of the connection that a request
+// comes on.
+func WithConnection(ctx context.Context, set func(ConnectionState)) context.Context {
+	return context.WithValue(ctx, connectionKey{}, set)
 }
 
-// holdConnection keeps the request's connection open until the request is answered.
-func (x *exchange) holdConnection() {
-	if verified, known := x.request.Context().Value(connectionKey{}).(func(bool)); known {
-		verified(true)
-		x.atEnd(func() { verified(false) })
+func (x *exchange) setConnection(state ConnectionState) {
+	if set, watched := x.request.Context().Value(connectionKey{}).(func(ConnectionState)); watched {
+		set(state)
 	}
 }
 
@@ -72,6 +80,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := db.From(context.WithValue(r.Context(), exchangeKey{}, x), db.Origin{Address: address, RequestID: x.id})
 	r = r.WithContext(db.WithRoom(ctx, x.holdPage))
 	x.request = r
+	x.setConnection(ConnectionAsks)
+	x.atEnd(func() { x.setConnection(ConnectionWaits) })
 	out.refuse = func() { s.refuse(out, r, errUnread) }
 	out.admits = x.admits
 	x.body = s.bodies.receive(r, out, address)

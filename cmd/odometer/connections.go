@@ -26,9 +26,9 @@ const (
 const connectionLogEvery = time.Minute
 
 // connections bounds the connections of a listener. A new connection that finds a
-// bound reached closes the oldest one that has had no request of a verified sender, or
-// else the one that has been idle for longest. One is never closed while a request
-// of a verified sender is under way on it.
+// bound reached closes another one: the oldest that still waits for its first request, or
+// else the oldest whose sender was never verified, or else the one that has been idle for
+// longest. One is never closed while a request of a verified sender is under way on it.
 type connections struct {
 	net.Listener
 
@@ -51,6 +51,7 @@ type connection struct {
 	all    *connections
 	prefix string // "": of a trusted proxy
 	known  bool   // has had a request of a verified sender
+	asks   bool   // a request is under way whose sender is not verified
 	gone   bool
 }
 
@@ -67,12 +68,12 @@ func newConnections(listener net.Listener, trusted []netip.Prefix, registry *pro
 func (c *connections) watch(server *http.Server) {
 	server.ConnState = func(conn net.Conn, state http.ConnState) {
 		if known, ours := conn.(*connection); ours && state == http.StateIdle {
-			known.setVerified(false) // it is the youngest again
+			known.setState(api.ConnectionWaits) // it is the youngest again
 		}
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
 		if known, ours := conn.(*connection); ours {
-			return api.WithConnection(ctx, known.setVerified)
+			return api.WithConnection(ctx, known.setState)
 		}
 		return ctx
 	}
@@ -130,9 +131,9 @@ func (c *connections) closeOldest(bound, prefix string) bool {
 		c.log.Warn("connections are closed to make room", "bound", bound, "connections", c.unlogged)
 		c.logged, c.unlogged = now, 0
 	}
-	for _, known := range []bool{false, true} {
+	for rank := range ranks {
 		oldest := slices.IndexFunc(c.closeable, func(conn *connection) bool {
-			return conn.known == known && (prefix == "" || conn.prefix == prefix)
+			return conn.rank() == rank && (prefix == "" || conn.prefix == prefix)
 		})
 		if oldest >= 0 {
 			conn := c.closeable[oldest]
@@ -163,14 +164,29 @@ func (c *connections) keep(conn *connection) {
 	}
 }
 
-// setVerified is called when a request of a verified sender begins and when it ends.
-func (conn *connection) setVerified(verified bool) {
+const ranks = 3
+
+// rank says how early the connection is closed.
+func (conn *connection) rank() int {
+	switch {
+	case conn.known:
+		return 2
+	case conn.asks:
+		return 1
+	}
+	return 0
+}
+
+// setState makes a connection the youngest of those that may be closed, unless the sender
+// of its request is verified: then it may not be closed.
+func (conn *connection) setState(state api.ConnectionState) {
 	c := conn.all
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.keep(conn)
-	conn.known = conn.known || verified
-	if !verified && !conn.gone {
+	conn.asks = state == api.ConnectionAsks
+	conn.known = conn.known || state == api.ConnectionVerified
+	if state != api.ConnectionVerified && !conn.gone {
 		c.closeable = append(c.closeable, conn)
 	}
 }

@@ -82,12 +82,14 @@ var attacks = []attacker{
 	}},
 	{"redeliveries of a webhook", 4, func(ctx context.Context, g target, _ int) {
 		_, text, err := g.send(ctx, g.Theirs, "GET", "/v1/webhooks/"+g.Hook+"/deliveries?page_size=1", "")
-		var list struct{ Items []made }
-		if err != nil || json.Unmarshal(text, &list) != nil || len(list.Items) == 0 {
+		var list struct {
+			Data []made `json:"data"`
+		}
+		if err != nil || json.Unmarshal(text, &list) != nil || len(list.Data) == 0 {
 			g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/test", "")
 			return
 		}
-		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/deliveries/"+list.Items[0].ID+"/redeliver", "")
+		g.try(ctx, g.Theirs, "POST", "/v1/webhooks/"+g.Hook+"/deliveries/"+list.Data[0].ID+"/redeliver", "")
 	}},
 	{"backfills of meters", 4, func(ctx context.Context, g target, n int) {
 		slug := fmt.Sprintf("attack-%d-%d", n, time.Now().UnixNano())

@@ -18,24 +18,23 @@ import (
 const (
 	tenantsBytes       = 32 << 20
 	signedBytes        = 2 * maxSignedBytes // of signed bodies that are not verified yet
-	signInBytes        = 2 << 20            // of sign-ins, invitations and other requests without a credential
 	providerEventBytes = 4 << 20
 )
 
 // Bytes that an address prefix may have of each.
 const (
 	maxSignedBytes        = maxEventsBody + leastCharge // so that a body of any size fits
-	maxSignInBytes        = signInBytes / 4
 	maxProviderEventBytes = maxProviderEvent + leastCharge
 )
 
-// maxSignIn is the size of a body without a credential, except provider events.
-const maxSignIn = 16 << 10
+// smallBody is the size up to which a body costs no address prefix anything: there are no
+// more of them than connections, which have a bound. Sign-ins and other requests without a
+// credential, except provider events, have no larger ones.
+const smallBody = 8 << 10
 
 // What a body costs: the bytes that have arrived, and the reader's buffers ahead of them.
 const (
 	leastCharge = 16 << 10 // of a tenant, while the request is answered
-	firstCharge = 4 << 10  // of an address prefix: what a reader begins with
 	mostAhead   = 64 << 10
 )
 
@@ -57,7 +56,6 @@ const (
 type bodies struct {
 	tenants        *db.Shares[string]
 	signed         *prefixBudget
-	signIns        *prefixBudget
 	providerEvents *prefixBudget
 	time           time.Duration
 	refused        *refusedBodies
@@ -67,10 +65,8 @@ func newBodies(deps Deps, refused *refusedBodies) bodies {
 	b := bodies{
 		tenants: db.NewShares[string](tenantsBytes), time: bodyTime, refused: refused,
 		signed:         newPrefixBudget("signed", signedBytes, maxSignedBytes),
-		signIns:        newPrefixBudget("sign_ins", signInBytes, maxSignInBytes),
 		providerEvents: newPrefixBudget("provider_events", providerEventBytes, maxProviderEventBytes),
 	}
-	b.signIns.untilArrived = true
 	if deps.BodyBytes > 0 {
 		b.tenants = db.NewShares[string](deps.BodyBytes)
 	}
@@ -116,8 +112,8 @@ type body struct {
 	declared   int64 // -1: not
 	budget     bodyBudget
 	prefix     string // of the sender's address
-	least      int64
-	copies     int64 // that are held of each byte
+	least      int64  // that it costs; 0: it is of an address prefix
+	copies     int64  // that are held of each byte
 	read       int64
 	paid       int64
 	complete   bool
@@ -133,7 +129,7 @@ type body struct {
 func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *body {
 	received := &body{
 		ReadCloser: r.Body, connection: http.NewResponseController(w), declared: r.ContentLength,
-		budget: b.signIns, prefix: prefix, least: firstCharge, copies: 1, began: time.Now(), time: b.time, refused: b.refused,
+		budget: b.signed, prefix: prefix, copies: 1, began: time.Now(), time: b.time, refused: b.refused,
 	}
 	if strings.HasPrefix(r.URL.Path, providerEventsPrefix) {
 		received.budget = b.providerEvents
@@ -247,7 +243,8 @@ func (a arriving) Read(p []byte) (int, error) { return a.body.arrive(p) }
 // for each packet.
 func (b *body) pay() error {
 	due := max(b.copies*b.read, b.least)
-	if due <= b.paid {
+	isSmall := b.least == 0 && b.read <= smallBody
+	if isSmall || due <= b.paid {
 		return nil
 	}
 	ahead := due + min(due, mostAhead)
@@ -268,24 +265,16 @@ func (b *body) pay() error {
 	return b.refuse("full", errFull)
 }
 
-// payBy lets another budget pay from now on, also for what has arrived.
-func (b *body) payBy(budget bodyBudget, least, copies int64) error {
+// payByTenant lets the tenant of a verified sender pay, also for what has arrived. What was
+// read ahead stays in memory beside what is decoded from it.
+func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 	b.giveBack()
-	b.budget, b.least, b.copies = budget, least, copies
+	b.budget, b.least, b.copies = tenantShare{bodies.tenants, tenant.String()}, leastCharge, 1
 	if b.read == 0 {
 		return nil
 	}
+	b.copies = 2
 	return b.pay()
-}
-
-// payByTenant lets the tenant of a verified sender pay. What was read ahead stays
-// in memory beside what is decoded from it.
-func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
-	copies := int64(1)
-	if b.read > 0 {
-		copies = 2
-	}
-	return b.payBy(tenantShare{bodies.tenants, tenant.String()}, leastCharge, copies)
 }
 
 // giveBack is called when nothing of the body is in memory any longer.

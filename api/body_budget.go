@@ -24,10 +24,6 @@ type prefixBudget struct {
 	purpose string
 	most    int64 // of one prefix
 
-	// untilArrived frees a body's bytes when it is complete: a sign-in waits for its
-	// turn, and needs little memory once it is decoded.
-	untilArrived bool
-
 	mu       sync.Mutex
 	free     int64
 	accounts map[*body]*account
@@ -157,12 +153,7 @@ func (g *prefixBudget) close(a *account) {
 func (g *prefixBudget) arrived(b *body) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	a := g.accounts[b]
-	switch {
-	case a == nil:
-	case g.untilArrived:
-		g.close(a)
-	default:
+	if a := g.accounts[b]; a != nil {
 		g.stopArriving(a)
 	}
 }

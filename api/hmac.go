@@ -214,9 +214,6 @@ func (s *server) readAhead(x *exchange) (pieces, error) {
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
-	if err := x.body.payBy(s.bodies.signed, firstCharge, 1); err != nil {
-		return nil, err
-	}
 	body, err := readPieces(http.MaxBytesReader(x.writer, r.Body, most))
 	if err != nil {
 		if problem := bodyProblem(err, most); problem != nil {

@@ -28,7 +28,7 @@ func newMetrics(registry prometheus.Registerer) metrics {
 		}, []string{"outcome"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "odometer_bodies_refused_total",
-			Help: "Request bodies that were not read to their end, by budget (tenants, signed, sign_ins or provider_events) and reason: full (no room), ended (slow while others needed the room) or slow.",
+			Help: "Request bodies that were not read to their end, by budget (tenants, signed or provider_events) and reason: full (no room), ended (slow while others needed the room) or slow.",
 		}, []string{"budget", "reason"}),
 	}
 	if registry != nil {

@@ -482,7 +482,7 @@ func operation(method, id, path string, permission Permission, summary, descript
 		Extensions: map[string]any{"x-permission": permission},
 	}
 	op.Security = noCredential
-	op.MaxBodyBytes = maxSignIn
+	op.MaxBodyBytes = smallBody
 	if permission != Public {
 		op.MaxBodyBytes = 0 // the framework's, 1 MiB
 		op.Extensions["x-rate-limit"] = "calls"

@@ -22,7 +22,7 @@ const (
 	idleTimeout    = 2 * time.Minute
 	headerBytes    = 16 << 10
 	stopTimeout    = 25 * time.Second // longer than the writer's deadline
-	memoryLimit    = 100 << 20        // where GOMEMLIMIT does not say otherwise
+	memoryLimit    = 90 << 20         // where GOMEMLIMIT does not say otherwise
 	garbagePercent = 400              // where GOGC does not: what lives is small, and the limit is kept
 
 	credentialConnections = 4 // whoever waits for one of them waits for a look-up

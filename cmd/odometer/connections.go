@@ -25,10 +25,12 @@ const (
 // connectionLogEvery is the time between log entries about connections without room.
 const connectionLogEvery = time.Minute
 
-// connections bounds the connections of a listener. A new connection that finds a
-// bound reached closes another one: the oldest that still waits for its first request, or
-// else the oldest whose sender was never verified, or else the one that has been idle for
-// longest. One is never closed while a request of a verified sender is under way on it.
+// connections bounds the connections of a listener. A new connection that finds a bound
+// reached closes another one: of its address prefix, or of the prefix that has most; of the
+// trusted proxies only if no other prefix has any. There it is the oldest that still waits
+// for its first request, or else the oldest whose sender was never verified, or else the one
+// that has been idle for longest. One is never closed while a request of a verified sender
+// is under way on it.
 type connections struct {
 	net.Listener
 
@@ -38,7 +40,7 @@ type connections struct {
 
 	mu        sync.Mutex
 	open      int
-	prefixes  map[string]int // open, by prefix
+	prefixes  map[string]int // open, by prefix; "": of trusted proxies
 	closeable []*connection  // the oldest first
 	unlogged  int
 	logged    time.Time
@@ -113,7 +115,7 @@ func (c *connections) add(conn *connection) bool {
 	if conn.prefix != "" && c.prefixes[conn.prefix] >= mostOfPrefix && !c.closeOldest("prefix", conn.prefix) {
 		return false
 	}
-	if c.open >= mostConnections && !c.closeOldest("all", "") {
+	if c.open >= mostConnections && !c.closeOldest("all", c.largestPrefix()) {
 		return false
 	}
 	c.open++
@@ -122,8 +124,20 @@ func (c *connections) add(conn *connection) bool {
 	return true
 }
 
-// closeOldest closes a connection of a prefix, or of all, and reports whether there
-// was one that may be closed.
+// largestPrefix returns the prefix that has most connections, that of proxies if no other
+// has any.
+func (c *connections) largestPrefix() (largest string) {
+	most := 0
+	for prefix, open := range c.prefixes {
+		if prefix != "" && open > most {
+			largest, most = prefix, open
+		}
+	}
+	return largest
+}
+
+// closeOldest closes a connection of a prefix, and reports whether there was one that may
+// be closed.
 func (c *connections) closeOldest(bound, prefix string) bool {
 	c.closed.WithLabelValues(bound).Inc()
 	c.unlogged++
@@ -133,7 +147,7 @@ func (c *connections) closeOldest(bound, prefix string) bool {
 	}
 	for rank := range ranks {
 		oldest := slices.IndexFunc(c.closeable, func(conn *connection) bool {
-			return conn.rank() == rank && (prefix == "" || conn.prefix == prefix)
+			return conn.rank() == rank && conn.prefix == prefix
 		})
 		if oldest >= 0 {
 			conn := c.closeable[oldest]

@@ -136,6 +136,7 @@ func regroup(ctx context.Context, g target, n int) {
 
 const (
 	manyAddresses   = 1000
+	manyPrefixes    = 200 // that connect themselves
 	manyConnections = 250 // of one attacker at once
 )
 
@@ -172,10 +173,12 @@ func forgeProviderEvents(ctx context.Context, g target, _ int) {
 	g.try(ctx, tenant{Address: oneOfMany()}, "POST", "/v1/provider-webhooks/stripe/"+g.OurID, `{"id":"evt_1","type":"invoice.created"}`)
 }
 
-// openMany opens connections, sends the same on each, and closes them after a while.
+// openMany opens connections from an address that is no proxy's, sends the same on each,
+// and closes them after a while.
 func (g target) openMany(ctx context.Context, text string) {
+	stranger := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 9, 0, byte(1+rand.IntN(manyPrefixes)))}}
 	for range manyConnections {
-		conn, err := net.Dial("tcp", g.Address)
+		conn, err := stranger.DialContext(ctx, "tcp", g.Address)
 		if err != nil {
 			break
 		}

@@ -74,7 +74,7 @@ func newDrill(t testing.TB) *drill {
 	_, database := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{
 		DatabaseURL: database, TemporalAddress: os.Getenv("TEST_TEMPORAL_ADDRESS"),
-		Env: []string{"TRUSTED_PROXIES=127.0.0.0/8", "LOG_LEVEL=error"},
+		Env: []string{"TRUSTED_PROXIES=127.0.0.1/32", "LOG_LEVEL=error"},
 	})
 	d := &drill{TB: t, target: target{Email: "ada@example.com"}}
 	d.ours.ID, d.ours.Key = system.Tenant(t)

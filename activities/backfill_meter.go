@@ -58,7 +58,7 @@ func (a *Activities) CountDays(ctx context.Context, in CountDaysInput) (CountDay
 			progress = CountDaysResult{}
 		}
 	}
-	if in.Resumed && progress.Done == 0 {
+	if in.Resumed && progress.Done == 0 && activity.GetInfo(ctx).Attempt == 1 {
 		if err := a.store.Backfills.Answered(ctx, in.TenantID, in.MeterVersionID); err != nil {
 			return CountDaysResult{}, err
 		}

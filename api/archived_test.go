@@ -79,6 +79,7 @@ func TestAMeterIsArchivedWhileItsPastIsCounted(t *testing.T) {
 	require.Equal(t, `{"total":0}`, b.total(t, "acme"))
 
 	require.Contains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"status":"backfilling"`)
+	require.Equal(t, 503, b.send(t, "GET", "/v1/usage/total?customer=acme&meter=calls", "").status, "its first backfill is not over: periods do not close without it")
 	b.countPast(t, t)
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 
@@ -89,6 +90,13 @@ func TestAMeterIsArchivedWhileItsPastIsCounted(t *testing.T) {
 	require.Contains(t, b.send(t, "POST", "/v1/meters/calls/unarchive", "").body, `"aggregation":"count"`)
 	b.countPast(t, t)
 	require.Equal(t, `{"total":1}`, b.total(t, "acme"))
+
+	b.send(t, "POST", "/v1/meters/calls/archive", "")
+	b.send(t, "POST", "/v1/meters/calls/unarchive", "")
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":5}`)
+	b.send(t, "POST", "/v1/meters/calls/archive", "")
+	require.Equal(t, `{"total":1}`, b.total(t, "acme"), "the version that is read was archived before the event came")
+	require.Contains(t, b.send(t, "GET", "/v1/usage/summary?customer=acme&start=2020-01-01T00:00:30Z", "").body, `"total_usage":1`, "where hours are cut too")
 }
 
 func TestAnArchivedCustomersEventHasItBack(t *testing.T) {

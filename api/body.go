@@ -149,7 +149,7 @@ var (
 
 // Read reads the bytes that have arrived, and pays for them before anybody sees them.
 func (b *body) Read(p []byte) (int, error) {
-	if b.paid == 0 && !b.budget.fits(b.copies*max(b.declared, b.least)) {
+	if b.paid == 0 && !b.budget.fits(b.copies*max(min(b.declared, maxEventsBody), b.least)) { // a larger one is refused as that
 		return 0, b.refuse("full", errFull)
 	}
 	if err := b.pay(); err != nil {

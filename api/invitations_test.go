@@ -328,6 +328,11 @@ func TestALinkEndsWhereItsMemberGetsAnotherRole(t *testing.T) {
 		require.Equal(t, 200, b.send(t, change[0], path+change[1], change[2]).status)
 		b.accept(t, reset.Token, anotherPassword).problem(t, 404, "not_found")
 	}
+
+	own := b.send(t, "POST", path+"/reset", "", bearer(b.logIn(t, ada.Email).Token)).invitation(t)
+	heir := b.member(t, b.tenant.ID, email("heir"), metering.RoleViewer)
+	require.Equal(t, 200, b.send(t, "POST", "/v1/tenant/members/"+heir.ID.String()+"/make-owner", "").status)
+	b.accept(t, own.Token, anotherPassword).problem(t, 404, "not_found")
 }
 
 func TestOneTokenMakesOneMemberHoweverManyUseItAtOnce(t *testing.T) {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
@@ -52,14 +53,16 @@ type providerEventOutput struct {
 // again.
 func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*providerEventOutput, error) {
 	out, err := s.storeProviderEvent(ctx, in)
-	address, name := s.providerCredential(exchangeOf(ctx).request)
-	return out, s.failures.note(ctx, address, name, err)
+	sender, name := s.providerCredential(exchangeOf(ctx).request)
+	return out, s.failures.note(ctx, sender, name, err)
 }
 
 // providerCredential names the sender of a provider event: its signature differs each time.
-func (s *server) providerCredential(r *http.Request) (address string, name credentialName) {
-	address = s.failures.addressOf(r)
-	return address, hashName(address, r.URL.Path)
+// It counts by itself: providers send the events of all tenants from a few addresses, and one
+// tenant's forged or wrongly signed ones stop no other's.
+func (s *server) providerCredential(r *http.Request) (sender string, name credentialName) {
+	name = hashName(s.failures.addressOf(r), r.URL.Path)
+	return hex.EncodeToString(name[:]), name
 }
 
 // refuseForgers answers an address that has sent too many forged events before it

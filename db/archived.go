@@ -103,14 +103,14 @@ func (s Meters) Archive(ctx context.Context, tenant metering.TenantID, actor met
 	})
 }
 
-// stopCounting has the version that is read count no event that comes from now on, and
-// retires the one that is being backfilled.
+// stopCounting has the version that is read count no event that comes from now on, if it was
+// not archived before, and retires the one that is being backfilled.
 func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	epoch, err := raiseEpoch(ctx, tx, tenant)
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, `update meter_versions set until_epoch = $3 where tenant_id = $1 and id = $2`, tenant, g.ID, epoch); err != nil {
+	if _, err := tx.Exec(ctx, `update meter_versions set until_epoch = coalesce(until_epoch, $3) where tenant_id = $1 and id = $2`, tenant, g.ID, epoch); err != nil {
 		return err
 	}
 	return retireOthers(ctx, tx, tenant, g.MeterID, g.ID)

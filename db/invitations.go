@@ -82,19 +82,16 @@ func mayHandle(actor metering.Actor, i metering.Invitation) error {
 	return metering.Errorf(metering.CodeForbidden, "a link with which one signs in as the owner is made, renewed and revoked by the owner alone, or by whoever runs the odometer command")
 }
 
-// endResets ends the pending links of a member who gets another role: whoever made them
-// was allowed to give the former one.
-func endResets(ctx context.Context, tx pgx.Tx, m metering.Member, role metering.Role) error {
-	if role == m.Role {
-		return nil
-	}
+// endResets ends the pending links of members who get another role: the callers that made
+// them were allowed to give the previous one.
+func endResets(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, members ...metering.MemberID) error {
 	_, err := tx.Exec(ctx, `
 		update invitations
 		set revoked_at = coalesce(revoked_at, now())
 		where tenant_id = $1
-		  and member_id = $2
+		  and member_id = any($2)
 		  and accepted_at is null
-		  and revoked_at is null`, m.TenantID, m.ID)
+		  and revoked_at is null`, tenant, members)
 	return err
 }
 

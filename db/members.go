@@ -112,8 +112,8 @@ func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor met
 		if change.Role != nil && *change.Role != m.Role && (m.Role == metering.RoleOwner || *change.Role == metering.RoleOwner) {
 			return metering.Errorf(metering.CodeConflict, "ownership changes only by make-owner")
 		}
-		if change.Role != nil {
-			if err := endResets(ctx, tx, m, *change.Role); err != nil {
+		if change.Role != nil && *change.Role != m.Role {
+			if err := endResets(ctx, tx, tenant, id); err != nil {
 				return err
 			}
 		}
@@ -199,13 +199,22 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 		if err != nil {
 			return err
 		}
-		if err := endResets(ctx, tx, former, metering.RoleOwner); err != nil {
+		if former.Role == metering.RoleOwner {
+			made = former
+			return auditChange(ctx, tx, tenant, actor, "member.make_owner", id.String(), tellMember(former), tellMember(made))
+		}
+		rows, err := tx.Query(ctx, `
+			update members set role = $2
+			where tenant_id = $1 and role = $3 and removed_at is null
+			returning id`, tenant, metering.RoleAdmin, metering.RoleOwner)
+		if err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `
-			update members set role = $3
-			where tenant_id = $1 and id <> $2 and role = $4 and removed_at is null`, tenant, id, metering.RoleAdmin, metering.RoleOwner)
+		demoted, err := pgx.CollectRows(rows, pgx.RowTo[metering.MemberID])
 		if err != nil {
+			return err
+		}
+		if err := endResets(ctx, tx, tenant, append(demoted, id)...); err != nil {
 			return err
 		}
 		err = tx.QueryRow(ctx, `

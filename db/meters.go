@@ -276,9 +276,9 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 		return nil, adopt(ctx, tx, tenant, published)
 	}
 	var read metering.MeterVersionID
-	var unread bool // nobody reads a first meter version that never was complete
+	var unread bool // the meter has no version that has counted its past: none was complete, or its first backfill was ended
 	err = tx.QueryRow(ctx, `
-		select g.id, g.status = 'backfilling' from meters m
+		select g.id, g.status = 'backfilling' or coalesce(g.until_epoch = 0, false) from meters m
 		join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1 and m.id = $2`, tenant, published.MeterID).Scan(&read, &unread)
 	if err != nil {

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -67,12 +68,16 @@ func (m Maintenance) DropRetired(ctx context.Context, now time.Time, most int) (
 	if err != nil {
 		return 0, fmt.Errorf("find retired meter versions: %w", coded(err))
 	}
-	for n, g := range retired {
+	dropped := 0
+	var failures []error
+	for _, g := range retired {
 		if err := m.dropRollups(ctx, g, now); err != nil {
-			return n, fmt.Errorf("drop rollups of a retired meter version: %w", err)
+			failures = append(failures, fmt.Errorf("drop rollups of retired meter version %d: %w", g.Version, err))
+			continue // one tenant's version does not hold up the others'
 		}
+		dropped++
 	}
-	return len(retired), nil
+	return dropped, errors.Join(failures...)
 }
 
 // customersDropped is the number of customers whose rollups one transaction drops.

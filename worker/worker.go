@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -92,10 +93,13 @@ func Run(ctx context.Context, config Config) error {
 	if err := errors.Join(main.Start(), calls.Start(), heavy.Start()); err != nil {
 		return fmt.Errorf("start worker: %w", err)
 	}
-	// Workflows stop being driven first; what they have started may still end.
-	defer heavy.Stop()
+	// Workflows stop being driven first; what they have started may still end. Heavy work ends
+	// meanwhile: it would begin another part otherwise.
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
 	defer calls.Stop()
 	defer main.Stop()
+	defer stopping.Go(heavy.Stop)
 	if config.Started != nil {
 		config.Started()
 	}

@@ -127,6 +127,7 @@ func serve(ctx context.Context, log *slog.Logger, endpoints ...endpoint) error {
 			Handler: e.handler, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: headerBytes,
 			ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 		}
+		listener = api.Listener(listener)
 		if e.bounded != nil {
 			bounded := e.bounded(listener)
 			bounded.watch(server)
@@ -134,7 +135,7 @@ func serve(ctx context.Context, log *slog.Logger, endpoints ...endpoint) error {
 		}
 		servers = append(servers, server)
 		log.Info("listening", "address", listener.Addr().String())
-		go func() { ended <- server.Serve(api.Listener(listener)) }()
+		go func() { ended <- server.Serve(listener) }()
 	}
 	var err error
 	select {

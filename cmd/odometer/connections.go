@@ -60,7 +60,7 @@ type connection struct {
 func newConnections(listener net.Listener, trusted []netip.Prefix, registry *prometheus.Registry, log *slog.Logger) *connections {
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "odometer_connections_closed_total",
-		Help: "Connections that were closed to make room, by the bound that was reached: all, or prefix (of one address prefix).",
+		Help: "Connections that were closed to make room, or refused because there was none, by the bound that was reached: all, or prefix (of one address prefix).",
 	}, []string{"bound"})
 	registry.MustRegister(closed)
 	return &connections{Listener: listener, trusted: trusted, closed: closed, log: log, prefixes: make(map[string]int)}
@@ -124,13 +124,13 @@ func (c *connections) add(conn *connection) bool {
 	return true
 }
 
-// largestPrefix returns the prefix that has most connections, that of proxies if no other
-// has any.
+// largestPrefix returns the prefix that has most connections, of those with one that may be
+// closed; that of proxies if there is none.
 func (c *connections) largestPrefix() (largest string) {
 	most := 0
-	for prefix, open := range c.prefixes {
-		if prefix != "" && open > most {
-			largest, most = prefix, open
+	for _, conn := range c.closeable {
+		if open := c.prefixes[conn.prefix]; conn.prefix != "" && open > most {
+			largest, most = conn.prefix, open
 		}
 	}
 	return largest
@@ -168,11 +168,11 @@ func (c *connections) remove(conn *connection) {
 	if c.prefixes[conn.prefix]--; c.prefixes[conn.prefix] == 0 {
 		delete(c.prefixes, conn.prefix)
 	}
-	c.keep(conn)
+	c.withdraw(conn)
 }
 
-// keep takes a connection from those that may be closed.
-func (c *connections) keep(conn *connection) {
+// withdraw takes a connection from those that may be closed.
+func (c *connections) withdraw(conn *connection) {
 	if place := slices.Index(c.closeable, conn); place >= 0 {
 		c.closeable = slices.Delete(c.closeable, place, place+1)
 	}
@@ -197,7 +197,7 @@ func (conn *connection) setState(state api.ConnectionState) {
 	c := conn.all
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keep(conn)
+	c.withdraw(conn)
 	conn.asks = state == api.ConnectionAsks
 	conn.known = conn.known || state == api.ConnectionVerified
 	if state != api.ConnectionVerified && !conn.gone {

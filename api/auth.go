@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
-	"net/http"
 	"strings"
 	"time"
 
@@ -130,7 +129,7 @@ func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
 		return
 	}
 	if err := s.admit(ctx, permission); err != nil {
-		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		s.refuseOperation(ctx, err)
 		return
 	}
 	next(on(ctx, principalOf(ctx.Context()).Tenant.ID))

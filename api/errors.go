@@ -209,6 +209,11 @@ func unclearBody(errs []error) error {
 	return nil
 }
 
+// refuseOperation answers with an error instead of running an operation.
+func (s *server) refuseOperation(ctx huma.Context, err error) {
+	_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+}
+
 func (x *exchange) problem(ctx huma.Context, p *Problem) *Problem {
 	x.address(p, ctx.SetHeader)
 	return p

@@ -157,14 +157,14 @@ func (m checkMetrics) Collect(all chan<- prometheus.Metric) {
 }
 
 // refuseWrites keeps an operation that writes from running while this process's clock is
-// wrong: what it stores is dated, charged and deleted by it.
+// wrong: rows are dated, charged and deleted by it.
 func (s *server) refuseWrites(ctx huma.Context, next func(huma.Context)) {
 	if op := ctx.Operation(); op.Method == http.MethodGet && op.Metadata["writes"] != true {
 		next(ctx)
 		return
 	}
 	if err := s.ClockOffset.Check(metering.ClockLimit); err != nil {
-		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		s.refuseOperation(ctx, err)
 		return
 	}
 	next(ctx)

@@ -3,7 +3,6 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"path"
 	"strings"
 
@@ -35,7 +34,7 @@ func (s *server) chooseNumbers(ctx huma.Context, next func(huma.Context)) {
 		x.writer.decimals = decimals
 	default:
 		err := metering.Invalid("header."+numbersHeader, "must be %s or %s, once", asNumbers, asStrings)
-		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		s.refuseOperation(ctx, err)
 		return
 	}
 	next(ctx)

@@ -58,7 +58,7 @@ func (s *server) providerEvent(ctx context.Context, in *providerEventInput) (*pr
 }
 
 // providerCredential names the sender of a provider event: its signature differs each time.
-// It counts by itself: providers send the events of all tenants from a few addresses, and one
+// Each sender has its own count: providers send the events of all tenants from a few addresses, and one
 // tenant's forged or wrongly signed ones stop no other's.
 func (s *server) providerCredential(r *http.Request) (sender string, name credentialName) {
 	name = hashName(s.failures.addressOf(r), r.URL.Path)
@@ -69,7 +69,7 @@ func (s *server) providerCredential(r *http.Request) (sender string, name creden
 // reads a body.
 func (s *server) refuseForgers(ctx huma.Context, next func(huma.Context)) {
 	if err := s.failures.refuse(s.providerCredential(exchangeOf(ctx.Context()).request)); err != nil {
-		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		s.refuseOperation(ctx, err)
 		return
 	}
 	next(ctx)

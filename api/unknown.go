@@ -52,7 +52,7 @@ func (s *server) refuseUnknown(ctx huma.Context, next func(huma.Context)) {
 		err = refuseUnusedKey(ctx.Operation(), request)
 	}
 	if err != nil {
-		_ = huma.WriteErr(s.api, ctx, http.StatusInternalServerError, "", err) // fails only when the client has gone
+		s.refuseOperation(ctx, err)
 		return
 	}
 	next(ctx)

@@ -8,10 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-const (
-	refusedLogEvery = time.Minute      // for each budget
-	exhaustedFor    = 10 * time.Second // after a body found no room
-)
+const exhaustedFor = 10 * time.Second // after a body found no room
 
 // refusedBodies counts the bodies that were not read to their end, and logs them
 // once a minute, however many there are.
@@ -19,14 +16,13 @@ type refusedBodies struct {
 	total *prometheus.CounterVec
 	log   *slog.Logger
 
-	mu       sync.Mutex
-	unlogged map[string]int // by budget
-	logged   map[string]time.Time
-	full     time.Time // when a body found no room last
+	mu   sync.Mutex
+	logs map[string]*SparseLog // by budget
+	full time.Time             // when a body found no room last
 }
 
 func newRefusedBodies(total *prometheus.CounterVec, log *slog.Logger) *refusedBodies {
-	return &refusedBodies{total: total, log: log, unlogged: make(map[string]int), logged: make(map[string]time.Time)}
+	return &refusedBodies{total: total, log: log, logs: make(map[string]*SparseLog)}
 }
 
 func (r *refusedBodies) count(budget, reason string) {
@@ -37,12 +33,12 @@ func (r *refusedBodies) count(budget, reason string) {
 	if reason == "full" {
 		r.full = now
 	}
-	r.unlogged[budget]++
-	if now.Sub(r.logged[budget]) < refusedLogEvery {
-		return
+	if r.logs[budget] == nil {
+		r.logs[budget] = new(SparseLog)
 	}
-	r.log.Warn("request bodies are refused", "budget", budget, "reason", reason, "bodies", r.unlogged[budget])
-	r.logged[budget], r.unlogged[budget] = now, 0
+	if n := r.logs[budget].Add(now); n > 0 {
+		r.log.Warn("request bodies are refused", "budget", budget, "reason", reason, "bodies", n)
+	}
 }
 
 // exhausted reports whether a body has found no room lately.

@@ -22,9 +22,6 @@ const (
 	mostOfPrefix    = 256 // of an address prefix that is not a trusted proxy
 )
 
-// connectionLogEvery is the time between log entries about connections without room.
-const connectionLogEvery = time.Minute
-
 // connections bounds the connections of a listener. A new connection that finds a bound
 // reached closes another one: of its address prefix, or of the prefix that has most; of the
 // trusted proxies only if no other prefix has any. There it is the oldest that still waits
@@ -42,8 +39,7 @@ type connections struct {
 	open      int
 	prefixes  map[string]int // open, by prefix; "": of trusted proxies
 	closeable []*connection  // the oldest first
-	unlogged  int
-	logged    time.Time
+	noRoom    api.SparseLog
 }
 
 // connection is one that the server has accepted.
@@ -140,10 +136,8 @@ func (c *connections) largestPrefix() (largest string) {
 // be closed.
 func (c *connections) closeOldest(bound, prefix string) bool {
 	c.closed.WithLabelValues(bound).Inc()
-	c.unlogged++
-	if now := time.Now(); now.Sub(c.logged) >= connectionLogEvery {
-		c.log.Warn("connections are closed to make room", "bound", bound, "connections", c.unlogged)
-		c.logged, c.unlogged = now, 0
+	if n := c.noRoom.Add(time.Now()); n > 0 {
+		c.log.Warn("connections are closed to make room", "bound", bound, "connections", n)
 	}
 	for rank := range ranks {
 		oldest := slices.IndexFunc(c.closeable, func(conn *connection) bool {
@@ -180,7 +174,7 @@ func (c *connections) withdraw(conn *connection) {
 
 const ranks = 3
 
-// rank says how early the connection is closed.
+// rank is lower for a connection that is closed earlier.
 func (conn *connection) rank() int {
 	switch {
 	case conn.known:

@@ -16,7 +16,7 @@ const (
 // bodyPoll is the time between attempts to find room.
 const bodyPoll = 50 * time.Millisecond
 
-// prefixBudget is the memory of bodies whose sender is not verified, for one purpose.
+// prefixBudget is the memory of bodies of unverified senders, for one purpose.
 // An address prefix has a bound in it. A body that finds no room ends the oldest one
 // that is slow: of its own prefix if that has reached its bound, of all if the budget
 // is full.
@@ -27,11 +27,11 @@ type prefixBudget struct {
 	mu       sync.Mutex
 	free     int64
 	accounts map[*body]*account
-	arriving []*account // the oldest first
-	prefixes map[string]*prefixAccount
+	arriving []*account       // the oldest first
+	prefixes map[string]int64 // bytes of each
 }
 
-// account is what a budget has of one body.
+// account is the part of a budget that one body holds.
 type account struct {
 	body  *body
 	began time.Time
@@ -39,13 +39,8 @@ type account struct {
 	waits bool // for room
 }
 
-type prefixAccount struct {
-	bytes    int64
-	arriving []*account
-}
-
 func newPrefixBudget(purpose string, all, most int64) *prefixBudget {
-	return &prefixBudget{purpose: purpose, most: most, free: all, accounts: make(map[*body]*account), prefixes: make(map[string]*prefixAccount)}
+	return &prefixBudget{purpose: purpose, most: most, free: all, accounts: make(map[*body]*account), prefixes: make(map[string]int64)}
 }
 
 func (g *prefixBudget) name() string { return g.purpose }
@@ -56,7 +51,8 @@ func (g *prefixBudget) fits(n int64) bool { return n <= g.most }
 // not the sender's fault: meanwhile its body is not slow.
 func (g *prefixBudget) take(b *body, n int64) bool {
 	began := time.Now()
-	defer g.wait(b)(began)
+	g.setWaiting(b, true, 0)
+	defer func() { g.setWaiting(b, false, time.Since(began)) }()
 	for !g.tryTake(b, n) {
 		if b.hasEnded() || time.Since(began) > bodyWait {
 			return false
@@ -66,17 +62,14 @@ func (g *prefixBudget) take(b *body, n int64) bool {
 	return true
 }
 
-// wait stops the clock of a body until the returned function is called.
-func (g *prefixBudget) wait(b *body) func(began time.Time) {
-	set := func(waits bool, waited time.Duration) {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		if a := g.accounts[b]; a != nil {
-			a.waits, a.began = waits, a.began.Add(waited)
-		}
+// setWaiting notes whether a body waits for room, and moves its beginning by the time that
+// it has waited.
+func (g *prefixBudget) setWaiting(b *body, waits bool, waited time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if a := g.accounts[b]; a != nil {
+		a.waits, a.began = waits, a.began.Add(waited)
 	}
-	set(true, 0)
-	return func(began time.Time) { set(false, time.Since(began)) }
 }
 
 func (g *prefixBudget) tryTake(b *body, n int64) bool {
@@ -85,19 +78,20 @@ func (g *prefixBudget) tryTake(b *body, n int64) bool {
 	if b.hasEnded() {
 		return false
 	}
-	prefix := g.prefixes[b.prefix]
-	for prefix != nil && prefix.bytes+n > g.most {
-		if !g.endSlow(prefix.arriving, b) {
+	ofPrefix := func(a *account) bool { return a.body.prefix == b.prefix }
+	ofAll := func(*account) bool { return true }
+	for g.prefixes[b.prefix]+n > g.most {
+		if !g.endSlow(b, ofPrefix) {
 			return false
 		}
 	}
 	for n > g.free {
-		if !g.endSlow(g.arriving, b) {
+		if !g.endSlow(b, ofAll) {
 			return false
 		}
 	}
 	g.accountOf(b).bytes += n
-	g.prefixes[b.prefix].bytes += n
+	g.prefixes[b.prefix] += n
 	g.free -= n
 	return true
 }
@@ -109,21 +103,15 @@ func (g *prefixBudget) accountOf(b *body) *account {
 	}
 	a := &account{body: b, began: time.Now()}
 	g.accounts[b], g.arriving = a, append(g.arriving, a)
-	prefix := g.prefixes[b.prefix]
-	if prefix == nil {
-		prefix = new(prefixAccount)
-		g.prefixes[b.prefix] = prefix
-	}
-	prefix.arriving = append(prefix.arriving, a)
 	return a
 }
 
-// endSlow ends the oldest slow body except the one that needs room, and reports
-// whether there was one.
-func (g *prefixBudget) endSlow(arriving []*account, except *body) bool {
-	for _, a := range arriving {
+// endSlow ends the oldest slow body of those that may be ended, except the one that needs
+// room, and reports whether there was one.
+func (g *prefixBudget) endSlow(needs *body, mayEnd func(*account) bool) bool {
+	for _, a := range g.arriving {
 		isSlow := time.Since(a.began) >= undisturbedTime+time.Duration(a.bytes)*time.Second/fastBytes
-		if isSlow && !a.waits && a.body != except {
+		if isSlow && !a.waits && a.body != needs && mayEnd(a) {
 			a.body.end()
 			g.close(a)
 			return true
@@ -134,18 +122,14 @@ func (g *prefixBudget) endSlow(arriving []*account, except *body) bool {
 
 // stopArriving takes a body from those that can be ended.
 func (g *prefixBudget) stopArriving(a *account) {
-	is := func(other *account) bool { return other == a }
-	g.arriving = slices.DeleteFunc(g.arriving, is)
-	prefix := g.prefixes[a.body.prefix]
-	prefix.arriving = slices.DeleteFunc(prefix.arriving, is)
+	g.arriving = slices.DeleteFunc(g.arriving, func(other *account) bool { return other == a })
 }
 
 func (g *prefixBudget) close(a *account) {
 	g.stopArriving(a)
 	delete(g.accounts, a.body)
 	g.free += a.bytes
-	prefix := g.prefixes[a.body.prefix]
-	if prefix.bytes -= a.bytes; prefix.bytes == 0 {
+	if g.prefixes[a.body.prefix] -= a.bytes; g.prefixes[a.body.prefix] == 0 {
 		delete(g.prefixes, a.body.prefix)
 	}
 }

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/odometer-metering/odometer/db"
+)
+
+const maxIssuerBody = 1 << 20
+
+// maxIssuerCalls bounds the calls to issuers that are under way in the process. One host
+// has half of them at most, so that an issuer that never answers leaves room for others.
+const maxIssuerCalls = 32
+
+// issuerCalls bounds the calls to issuers, and cuts answers that are longer than any
+// issuer's: they are read whole.
+type issuerCalls struct {
+	http.RoundTripper
+	shares *db.Shares[string] // by host
+}
+
+func (c issuerCalls) RoundTrip(r *http.Request) (*http.Response, error) {
+	host := r.URL.Host
+	if !c.shares.Take(host, 1) {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, fmt.Errorf("too many calls to %s are under way", host)
+	}
+	end := sync.OnceFunc(func() { c.shares.Give(host, 1) })
+	response, err := c.RoundTripper.RoundTrip(r)
+	if err != nil {
+		end()
+		return nil, err
+	}
+	response.Body = issuerAnswer{io.LimitReader(response.Body, maxIssuerBody), response.Body, end}
+	return response, nil
+}
+
+// issuerAnswer ends its call when it is closed.
+type issuerAnswer struct {
+	io.Reader
+	body io.Closer
+	end  func()
+}
+
+func (a issuerAnswer) Close() error {
+	defer a.end()
+	return a.body.Close()
+}
+
+// newIssuers returns the client that calls tenants' issuers.
+func newIssuers(client *http.Client) *http.Client {
+	client.Transport = issuerCalls{client.Transport, db.NewShares[string](maxIssuerCalls)}
+	return client
+}

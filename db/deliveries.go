@@ -53,17 +53,6 @@ func (s Deliveries) Wanted(ctx context.Context, now time.Time) ([]WantedEndpoint
 	return wanted, nil
 }
 
-// Deliveries a second: of a tenant, whatever its webhooks, and to a host, whatever the
-// tenants. After a pause a second's deliveries are sent at once. All workers share them.
-const (
-	deliveriesOfTenant = 20
-	deliveriesToHost   = 50
-)
-
-// budgetAhead is how long a claimed delivery may have to wait for the budget; without
-// budget in that time a message stays due.
-const budgetAhead = 5 * time.Second
-
 // ClaimedDelivery is a message that is the caller's to send until its lease ends.
 type ClaimedDelivery struct {
 	metering.Message
@@ -72,8 +61,6 @@ type ClaimedDelivery struct {
 	Wait     time.Duration // before it may be sent: the lease begins after it
 }
 
-var errNoBudget = metering.Errorf(metering.CodeRateLimited, "the tenant or the host gets as many deliveries as it may")
-
 // Claim takes the message that has been due the longest, or nil: there is
 // none, the endpoint backs off, or it is disabled. CodeRateLimited while the budget of the
 // tenant or of the endpoint's host is used up: the message stays due.
@@ -81,8 +68,9 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		c = new(ClaimedDelivery)
 		var host string
+		var at time.Time // by the clock that all workers share
 		err := tx.QueryRow(ctx, `
-			select d.message_id, e.host
+			select d.message_id, e.host, clock_timestamp()
 			from webhook_deliveries d
 			join webhook_endpoints e on e.tenant_id = d.tenant_id and e.id = d.endpoint_id
 			where d.tenant_id = @tenant
@@ -93,7 +81,7 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 			  and coalesce(e.backoff_until, '-infinity') <= @now
 			order by d.due_at, d.message_id
 			limit 1
-			for update of d skip locked`, pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "now": now}).Scan(&c.ID, &host)
+			for update of d skip locked`, pgx.NamedArgs{"tenant": tenant, "endpoint": endpoint, "now": now}).Scan(&c.ID, &host, &at)
 		if errors.Is(err, pgx.ErrNoRows) {
 			c = nil
 			return nil
@@ -101,7 +89,7 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 		if err != nil {
 			return err
 		}
-		if c.Wait, err = spend(ctx, tx, tenant, host); err != nil {
+		if c.Wait, err = spendDelivery(ctx, tx, tenant, host, at); err != nil {
 			return err
 		}
 		row := tx.QueryRow(ctx, `
@@ -124,39 +112,6 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 		return nil, fmt.Errorf("claim delivery: %w", err)
 	}
 	return c, nil
-}
-
-// spend takes one delivery from both budgets, the tenant's first, so that two who spend
-// never wait for each other. It returns how long the delivery waits for them. The clock is
-// the database's, which all workers share.
-func spend(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, host string) (wait time.Duration, err error) {
-	var at time.Time
-	if err := tx.QueryRow(ctx, `select clock_timestamp()`).Scan(&at); err != nil {
-		return 0, err
-	}
-	for _, budget := range []struct {
-		target    string
-		perSecond time.Duration
-	}{{tenant.String(), deliveriesOfTenant}, {"host " + host, deliveriesToHost}} {
-		var spent time.Time
-		err := tx.QueryRow(ctx, `
-			insert into webhook_budgets as b (target, spent)
-			values (@target, @at::timestamptz + @each::interval)
-			on conflict (target) do update
-			set spent = greatest(b.spent, @at) + @each
-			where b.spent < @latest
-			returning spent`, pgx.NamedArgs{
-			"target": budget.target, "at": at, "each": time.Second / budget.perSecond, "latest": at.Add(time.Second + budgetAhead),
-		}).Scan(&spent)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return 0, errNoBudget
-		}
-		if err != nil {
-			return 0, err
-		}
-		wait = max(wait, spent.Sub(at)-time.Second/budget.perSecond-time.Second)
-	}
-	return wait, nil
 }
 
 // Settle keeps what came of an attempt. One in vain is due again later, at the

@@ -191,7 +191,7 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, ver
 		if err != nil || len(ours) == 0 || g.Status != metering.Backfilling {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		if err := s.countPast(ctx, tx, tenant, g, hours, ours); err != nil {

@@ -278,6 +278,13 @@ func raiseEpoch(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (epoch
 	return epoch, err
 }
 
+// allowLongStatements lets each statement of a transaction take ten minutes, for work that
+// no request waits for.
+func allowLongStatements(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `set local statement_timeout = '10min'`)
+	return err
+}
+
 // SQLSTATEs that the program acts on (PostgreSQL documentation, appendix A).
 const (
 	stateUniqueViolation       = "23505"
@@ -350,10 +357,8 @@ func coded(err error) error {
 // isServerFault reports whether err is a fault of the database server and not of the request.
 func isServerFault(err error) bool {
 	state := sqlState(err)
-	if len(state) != 5 {
-		return disconnected(err)
-	}
-	return disconnected(err) || state == stateReadOnly || state != stateQueryCanceled && slices.Contains(faultClasses, state[:2])
+	ofFaults := func(class string) bool { return strings.HasPrefix(state, class) }
+	return disconnected(err) || state == stateReadOnly || state != stateQueryCanceled && slices.ContainsFunc(faultClasses, ofFaults)
 }
 
 // disconnected reports whether err means that the connection was lost or never made.

@@ -55,7 +55,7 @@ func (m Maintenance) DigestClosed(ctx context.Context, limit int) (made int, err
 
 func (m Maintenance) digest(ctx context.Context, tenant metering.TenantID, period metering.PeriodID) error {
 	return inTx(ctx, m.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		var several bool

@@ -70,7 +70,7 @@ func (s Discrepancies) List(ctx context.Context, tenant metering.TenantID, after
 // not kept is not compared, nor are meters that are archived.
 func (s Discrepancies) Audit(ctx context.Context, tenant metering.TenantID, day, now time.Time) (remaining int, err error) {
 	err = atOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		edge, err := keptFrom(ctx, tx)

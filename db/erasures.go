@@ -235,7 +235,7 @@ func valuesOf(key json.RawMessage) (values map[string]json.RawMessage, err error
 // counted in with them. CodeBackfilling while the tenant's events are being counted.
 func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		if err := lockTenant(ctx, tx, tenant); err != nil {
@@ -504,7 +504,7 @@ func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 // and from what was answered, and removes the customer's conflicts.
 func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "id": customer.String(), "name": metering.ErasedName(customer)}

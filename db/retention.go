@@ -264,7 +264,7 @@ func (m Maintenance) forgetKeys(ctx context.Context, tenant metering.TenantID, d
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, `

@@ -213,7 +213,7 @@ const (
 
 // deleteRollups deletes what a meter version has counted of some customers.
 func deleteRollups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersionID, customers []metering.CustomerID) error {
-	if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
+	if err := allowLongStatements(ctx, tx); err != nil {
 		return err
 	}
 	for _, table := range []string{"usage_hourly", "usage_monthly"} {

@@ -199,22 +199,21 @@ func (s Members) MakeOwner(ctx context.Context, tenant metering.TenantID, actor 
 		if err != nil {
 			return err
 		}
-		if former.Role == metering.RoleOwner {
-			made = former
-			return auditChange(ctx, tx, tenant, actor, "member.make_owner", id.String(), tellMember(former), tellMember(made))
-		}
 		rows, err := tx.Query(ctx, `
-			update members set role = $2
-			where tenant_id = $1 and role = $3 and removed_at is null
-			returning id`, tenant, metering.RoleAdmin, metering.RoleOwner)
+			update members set role = $3
+			where tenant_id = $1 and id <> $2 and role = $4 and removed_at is null
+			returning id`, tenant, id, metering.RoleAdmin, metering.RoleOwner)
 		if err != nil {
 			return err
 		}
-		demoted, err := pgx.CollectRows(rows, pgx.RowTo[metering.MemberID])
+		changed, err := pgx.CollectRows(rows, pgx.RowTo[metering.MemberID])
 		if err != nil {
 			return err
 		}
-		if err := endResets(ctx, tx, tenant, append(demoted, id)...); err != nil {
+		if former.Role != metering.RoleOwner {
+			changed = append(changed, id)
+		}
+		if err := endResets(ctx, tx, tenant, changed...); err != nil {
 			return err
 		}
 		err = tx.QueryRow(ctx, `

@@ -83,7 +83,7 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 		},
 		"sign-ins": func(t *testing.T) {
 			for range 100 {
-				ours.stall(t, `{"email":"`+large[:1<<10], "POST /v1/auth/login", "Content-Type: application/json", "Content-Length: 10000")
+				ours.stall(t, `{"email":"`+large[:1<<10], "POST /v1/auth/login", "Content-Type: application/json", "Content-Length: 8000")
 			}
 		},
 	}
@@ -97,8 +97,8 @@ func TestBodiesThatDoNotArriveStopNobodyElse(t *testing.T) {
 		attacks[fmt.Sprintf("sign-ins and provider events that dribble from %d addresses", addresses)] = func(t *testing.T) {
 			for n := range addresses {
 				for range max(1, 200/addresses) {
-					ours.stall(t, `{"email":"`+large[:8<<10], "POST /v1/auth/login", stranger(n), "Content-Type: application/json", "Content-Length: 10000")
-					ours.stall(t, large[:8<<10], "POST /v1/provider-webhooks/stripe/ten_1", stranger(n), "Content-Type: application/json", "Content-Length: 1000000")
+					ours.stall(t, `{"email":"`+large[:6<<10], "POST /v1/auth/login", stranger(n), "Content-Type: application/json", "Content-Length: 8000")
+					ours.stall(t, large[:16<<10], "POST /v1/provider-webhooks/stripe/ten_1", stranger(n), "Content-Type: application/json", "Content-Length: 1000000")
 				}
 			}
 		}

@@ -21,19 +21,6 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// What the processes may need, whatever tenants send and read.
-const (
-	mostOfAPI    = 150 << 20
-	mostOfWorker = 256 << 20
-)
-
-func requirePeak(t *testing.T, of *proc.Process, most int64, what string) {
-	t.Helper()
-	_, peak := of.Memory(t)
-	t.Logf("%s: peak %d MiB", what, peak>>20)
-	require.LessOrEqual(t, peak, most, what)
-}
-
 // TestDrillMemoryStaysBoundedWhenAnswersAreNotRead leaves the answers of 250 requests in
 // the API: small pages of large items, with texts that JSON escapes.
 func TestDrillMemoryStaysBoundedWhenAnswersAreNotRead(t *testing.T) {
@@ -73,7 +60,7 @@ func TestDrillMemoryStaysBoundedWhenAnswersAreNotRead(t *testing.T) {
 		})
 	}
 	begun.Wait()
-	requirePeak(t, api, mostOfAPI, "250 answers of which 64 bytes were read")
+	requireMemory(t, api, proc.MostOfAPI, "250 answers of which 64 bytes were read")
 	status, body := call(t, "GET", api.URL+"/v1/usage/summary?customer=1", key, "")
 	require.Equal(t, http.StatusOK, status, body)
 	close(read)
@@ -135,7 +122,7 @@ func TestDrillMemoryStaysBoundedWithLargeGroups(t *testing.T) {
 		}
 		return err
 	})
-	requirePeak(t, worker, mostOfWorker, "five backfills of 10,000 groups")
+	requireMemory(t, worker, proc.MostOfWorker, "five backfills of 10,000 groups")
 	var clients sync.WaitGroup
 	for range 8 {
 		clients.Go(func() {
@@ -153,7 +140,7 @@ func TestDrillMemoryStaysBoundedWithLargeGroups(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	requirePeak(t, api, mostOfAPI, "reads of 10,000 groups of 1 KB")
+	requireMemory(t, api, proc.MostOfAPI, "reads of 10,000 groups of 1 KB")
 	for _, slug := range []string{"a", "e"} {
 		status, body := call(t, "GET", api.URL+"/v1/usage/total?customer=acme&meter="+slug, key, "")
 		require.Equal(t, http.StatusOK, status, body)
@@ -189,7 +176,7 @@ func TestDrillMemoryStaysBoundedWithManyMetersAndProperties(t *testing.T) {
 	require.EqualValues(t, 24, stored.Load()+busy.Load())
 	require.Positive(t, stored.Load())
 	t.Logf("%d of 24 batches are stored", stored.Load())
-	requirePeak(t, api, mostOfAPI, "24 batches at once of 20 meters and 5 properties")
+	requireMemory(t, api, proc.MostOfAPI, "24 batches at once of 20 meters and 5 properties")
 }
 
 // manyGroups is a batch of 1,000 events whose properties no other event has.

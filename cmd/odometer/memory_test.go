@@ -68,10 +68,17 @@ func TestDrillMemoryStaysBoundedWhenNothingCanBeStored(t *testing.T) {
 	flood(t, apis["forgeries"], bodies, []int{401, 429, 503, 0}, signed(tenant, "hms_guess"))
 }
 
+// requireMemory requires that a process has never needed more than most bytes of RSS.
+func requireMemory(t *testing.T, of *proc.Process, most int64, during string) {
+	t.Helper()
+	_, peak := of.Memory(t)
+	t.Logf("%s: peak %d MiB", during, peak>>20)
+	require.LessOrEqual(t, peak, most, during)
+}
+
 // flood sends each body from 64 clients for a while.
 func flood(t *testing.T, api *proc.Process, bodies map[string][]byte, expected []int, authorize func(*http.Request, []byte)) {
 	t.Helper()
-	const most = 150 << 20
 	var statuses sync.Map
 	for name, body := range bodies {
 		require.LessOrEqual(t, len(body), 8<<20, name)
@@ -87,9 +94,7 @@ func flood(t *testing.T, api *proc.Process, bodies map[string][]byte, expected [
 			})
 		}
 		clients.Wait()
-		_, peak := api.Memory(t)
-		t.Logf("%s: peak %d MiB", name, peak>>20)
-		require.LessOrEqual(t, peak, int64(most), name)
+		requireMemory(t, api, proc.MostOfAPI, name)
 	}
 	statuses.Range(func(status, count any) bool {
 		t.Logf("%v: %d", status, count.(*atomic.Int64).Load())
@@ -135,7 +140,7 @@ func post(t *testing.T, url string, body []byte, authorize func(*http.Request, [
 
 // TestDrillMemoryStaysBoundedDuringALargeExport exports a million events in one page.
 func TestDrillMemoryStaysBoundedDuringALargeExport(t *testing.T) {
-	const rows, most = 1_000_000, 150 << 20
+	const rows = 1_000_000
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
 	_, key := system.Tenant(t)
@@ -165,6 +170,5 @@ func TestDrillMemoryStaysBoundedDuringALargeExport(t *testing.T) {
 	}
 	require.NoError(t, lines.Err())
 	require.Equal(t, rows+1, n) // one a line, and the last of the frame
-	_, peak := api.Memory(t)
-	require.LessOrEqual(t, peak, int64(most), "%d MiB", peak>>20)
+	requireMemory(t, api, proc.MostOfAPI, "a million events in one page")
 }

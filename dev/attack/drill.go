@@ -118,20 +118,14 @@ func (d *drill) fill(database string) {
 	}
 }
 
-// What the processes may need under attack, in bytes of RSS.
-const (
-	mostOfAPI    = 150 << 20
-	mostOfWorker = 256 << 20
-)
-
-// requireMemory says how much memory the processes have needed at most, which is an
-// error where that is too much.
+// requireMemory prints the memory that the processes have needed at most, which is an
+// error if it is too much.
 func (d *drill) requireMemory() {
 	_, api := d.api.Memory(d)
 	_, worker := d.worker.Memory(d)
 	fmt.Printf("RSS at most: api %d MiB, worker %d MiB\n", api>>20, worker>>20)
-	if api > mostOfAPI || worker > mostOfWorker {
-		d.Errorf("api may need %d MiB and worker %d MiB", mostOfAPI>>20, mostOfWorker>>20)
+	if api > proc.MostOfAPI || worker > proc.MostOfWorker {
+		d.Errorf("api may need %d MiB and worker %d MiB", proc.MostOfAPI>>20, proc.MostOfWorker>>20)
 	}
 }
 

@@ -288,6 +288,12 @@ func (p *Process) Output(t testing.TB) string {
 
 const logTail = 8 << 10
 
+// Bytes of RSS that the processes may need, whatever clients send and read.
+const (
+	MostOfAPI    = 150 << 20
+	MostOfWorker = 256 << 20
+)
+
 // Memory returns the bytes the process holds, now and at the most since it started.
 func (p *Process) Memory(t testing.TB) (now, peak int64) {
 	t.Helper()

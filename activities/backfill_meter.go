@@ -37,8 +37,8 @@ type CountDaysInput struct {
 	Resumed bool        `json:"resumed,omitempty"`
 }
 
-// CountDaysResult is what a chunk added. Paused: workers have died again and again while
-// they counted the day after those that are done.
+// CountDaysResult is the usage that a chunk added. Paused: workers were killed again and
+// again while they counted the day after the Done ones.
 type CountDaysResult struct {
 	Done   int   `json:"done"` // days
 	Events int64 `json:"events"`

@@ -32,7 +32,7 @@ const (
 // credential, except provider events, have no larger ones.
 const smallBody = 8 << 10
 
-// What a body costs: the bytes that have arrived, and the reader's buffers ahead of them.
+// A body costs the bytes that have arrived, and the reader's buffers ahead of them.
 const (
 	leastCharge = 16 << 10 // of a tenant, while the request is answered
 	mostAhead   = 64 << 10
@@ -137,7 +137,7 @@ func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *
 	if r.Body == nil || r.Body == http.NoBody {
 		return received
 	}
-	received.keepPace() // also of a body that nobody reads: the server waits for its end
+	received.keepPace() // also of a body that is never read: the server waits for its end
 	r.Body = received
 	return received
 }
@@ -147,9 +147,9 @@ var (
 	errEnded = metering.Errorf(metering.CodeOverloaded, "the body arrived slowly while others needed its memory; try again")
 )
 
-// Read reads the bytes that have arrived, and pays for them before anybody sees them.
+// Read reads the bytes that have arrived, and pays for them before it returns them.
 func (b *body) Read(p []byte) (int, error) {
-	if b.paid == 0 && !b.budget.fits(b.copies*max(min(b.declared, maxEventsBody), b.least)) { // a larger one is refused as that
+	if b.paid == 0 && !b.budget.fits(b.copies*max(min(b.declared, maxEventsBody), b.least)) { // a larger one is refused for its size
 		return 0, b.refuse("full", errFull)
 	}
 	if err := b.pay(); err != nil {
@@ -178,13 +178,13 @@ func (b *body) refuse(reason string, err error) error {
 	return err
 }
 
-// arrive reads from the connection, and gives the body more time for what has come.
+// arrive reads from the connection, and gives the body more time for the bytes that came.
 func (b *body) arrive(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.read += int64(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		b.setDeadline(time.Time{}) // what comes after it is not the body's
+		b.setDeadline(time.Time{}) // the bytes after it are not the body's
 	case n > 0:
 		b.keepPace()
 	}
@@ -265,8 +265,8 @@ func (b *body) pay() error {
 	return b.refuse("full", errFull)
 }
 
-// payByTenant lets the tenant of a verified sender pay, also for what has arrived. What was
-// read ahead stays in memory beside what is decoded from it.
+// payByTenant lets the tenant of a verified sender pay, also for the bytes that have arrived.
+// Bytes that were read ahead stay in memory beside the values that are decoded from them.
 func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 	b.giveBack()
 	b.budget, b.least, b.copies = tenantShare{bodies.tenants, tenant.String()}, leastCharge, 1

@@ -26,7 +26,7 @@ type List[T any] struct {
 	NextPageToken *string `json:"next_page_token" doc:"The page_token of the next page; null on the last one"`
 }
 
-// listOf shows a page. cursorOf says where the page after an item begins.
+// listOf shows a page. cursorOf returns the place after an item.
 func listOf[Row, Item, Cursor any](ctx context.Context, s *server, page db.Page[Row], show func(Row) Item, cursorOf func(Row) Cursor) List[Item] {
 	list := List[Item]{Data: make([]Item, 0, len(page.Items)), HasMore: page.More}
 	for _, row := range page.Items {

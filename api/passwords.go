@@ -54,7 +54,7 @@ const (
 // rested, after all that were made before: so those who guess, wherever, take a third of
 // a processor's time, and somebody else who comes finds a place, and waits for nobody's rest.
 // An account that has signed in at an address before is first there. The others
-// wait behind addresses with fewer attempts that signed nobody in.
+// wait behind addresses with fewer failed attempts.
 type hashing struct {
 	Passwords
 	places   *db.Shares[string]
@@ -101,7 +101,7 @@ func (h *hashing) hashAt(ctx context.Context, address, account, email, password 
 	return h.hash(ctx, who, email, password)
 }
 
-// succeeded takes back an attempt that has signed somebody in.
+// succeeded takes back an attempt that was a sign-in.
 func (h *hashing) succeeded(address, account string) {
 	h.count(address, -1)
 	h.proven.Add(account, struct{}{})

@@ -248,7 +248,7 @@ type recorder struct {
 	streams    bool
 	admits     func(bytes int) bool // whether the answer may be held in memory; nil: any
 	refuse     func()               // answers instead of one that may not
-	refused    bool                 // what else is written is dropped
+	refused    bool                 // further writes are dropped
 	status     int
 	began      bool
 	sent       bool // the status

@@ -165,7 +165,7 @@ func (s *server) recentUnrated(ctx context.Context) []db.UnratedTotal {
 	}
 	totals, err := s.Store.Unrated.Totals(ctx, tenant.ID, UnratedMonths{unratedMonths}.since(now, tenant.Location()), now)
 	if ctx.Err() != nil {
-		return nil // nobody waits for the answer
+		return nil // the caller has gone
 	}
 	if err != nil {
 		s.Log.WarnContext(ctx, "compute unrated usage", "tenant", tenant.ID, "error", err)

@@ -116,7 +116,7 @@ func stopCounting(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g me
 	return retireOthers(ctx, tx, tenant, g.MeterID, g.ID)
 }
 
-// countNothing replaces a version that nobody has read with one that has counted nothing.
+// countNothing replaces a version that was never read with one that has counted nothing.
 func countNothing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion) error {
 	published, err := publishMeterVersion(ctx, tx, tenant, g)
 	if err != nil {

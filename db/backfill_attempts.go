@@ -11,7 +11,7 @@ import (
 // answer, as they do when their worker is killed. Then the backfill is paused.
 const interruptionsAtMost = 3
 
-// BackfillState is what an attempt to count a day finds.
+// BackfillState is the state of a backfill when an attempt to count a day begins.
 type BackfillState string
 
 // States of a backfill.

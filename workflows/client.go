@@ -17,8 +17,9 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// startTimeout bounds how long a caller waits for Temporal to take a start.
-const startTimeout = 5 * time.Second
+// startTimeout bounds how long a caller waits for Temporal to accept a start. The SDK keeps half of
+// it for retries: one that finds Temporal silent fails after 5 seconds.
+const startTimeout = 10 * time.Second
 
 // askAgainAfter is how long after Temporal gave up it is asked the same again.
 const askAgainAfter = 100 * time.Millisecond

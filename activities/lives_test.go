@@ -77,7 +77,7 @@ type life struct {
 	tenant   metering.TenantID
 	customer metering.CustomerID
 	meters   []metering.Meter
-	product  metering.ProductID
+	plan     metering.PlanID
 	passes   map[int]*pass
 	mortal   map[int]bool // passes whose worker dies
 	now      time.Time
@@ -120,9 +120,9 @@ func newLife(t *testing.T, pool *pgxpool.Pool, recorded lives.Life) *life {
 		_, err := pool.Exec(t.Context(), `update customers set billing_starts_at = $3 where tenant_id = $1 and id = $2`, l.tenant, l.customer, recorded.BillingStartsAt)
 		require.NoError(t, err)
 	}
-	product, err := l.store.Products.Create(t.Context(), l.tenant, metering.Operator, metering.Product{Slug: "product", Name: "Product"})
+	plan, err := l.store.Plans.Create(t.Context(), l.tenant, metering.Operator, metering.Plan{Slug: "plan", Name: "Plan"})
 	require.NoError(t, err)
-	l.product = product.ID
+	l.plan = plan.ID
 	return l
 }
 
@@ -161,12 +161,12 @@ func (l *life) do(n int, a lives.Action) {
 		require.NoError(l, err)
 	case lives.Price:
 		_, err := l.store.Prices.Set(l.Context(), l.tenant, metering.Operator, billing.Price{
-			MeterID: l.meters[a.Meter-1].ID, ProductID: l.productOf(a), EffectiveFrom: *a.From,
+			MeterID: l.meters[a.Meter-1].ID, PlanID: l.planOf(a), EffectiveFrom: *a.From,
 			Terms: billing.Terms{BasePrice: a.Price.Base, IncludedUnits: a.Price.Included, OverageRate: a.Price.Rate, Currency: a.Price.Currency},
 		})
 		require.NoError(l, err)
 	case lives.Assign:
-		require.NoError(l, l.store.Products.Assign(l.Context(), l.tenant, metering.Operator, l.customer, billing.Assignment{ProductID: l.productOf(a), EffectiveFrom: *a.From}))
+		require.NoError(l, l.store.Plans.Assign(l.Context(), l.tenant, metering.Operator, l.customer, billing.Assignment{PlanID: l.planOf(a), EffectiveFrom: *a.From}))
 	case lives.LatePolicy:
 		l.change(db.TenantChange{LatePolicy: &a.LatePolicy})
 	case lives.Grace:
@@ -270,11 +270,11 @@ func (l *life) change(change db.TenantChange) {
 	require.NoError(l, err)
 }
 
-func (l *life) productOf(a lives.Action) metering.ProductID {
-	if a.Product == 0 {
+func (l *life) planOf(a lives.Action) metering.PlanID {
+	if a.Plan == 0 {
 		return 0
 	}
-	return l.product
+	return l.plan
 }
 
 // activities are those of a worker who calls through the deliverer.

@@ -35,10 +35,10 @@ func (s *server) archives() {
 	huma.Register(s.api, heavy(post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
 		"It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing "+
 			"period, "+howToConfirm)), s.unarchiveMeter)
-	huma.Register(s.api, post("archive-product", "/v1/products/{slug}/archive", PricingWrite, "Archive a plan",
-		"Lists leave it out. Who has it keeps it; nobody gets it anew."), s.archiveProduct(true))
-	huma.Register(s.api, post("unarchive-product", "/v1/products/{slug}/unarchive", PricingWrite, "Unarchive a plan",
-		"It can be assigned again. Doing so again changes nothing."), s.archiveProduct(false))
+	huma.Register(s.api, post("archive-plan", "/v1/plans/{slug}/archive", PricingWrite, "Archive a plan",
+		"Lists leave it out. Who has it keeps it; nobody gets it anew."), s.archivePlan(true))
+	huma.Register(s.api, post("unarchive-plan", "/v1/plans/{slug}/unarchive", PricingWrite, "Unarchive a plan",
+		"It can be assigned again. Doing so again changes nothing."), s.archivePlan(false))
 }
 
 // archivedFrom is when something is archived: now, or never.
@@ -64,17 +64,17 @@ func (s *server) archiveCustomer(archive bool) func(context.Context, *CustomerPa
 	}
 }
 
-func (s *server) archiveProduct(archive bool) func(context.Context, *productSlug) (*productOutput, error) {
-	return func(ctx context.Context, in *productSlug) (*productOutput, error) {
+func (s *server) archivePlan(archive bool) func(context.Context, *planSlug) (*planOutput, error) {
+	return func(ctx context.Context, in *planSlug) (*planOutput, error) {
 		who := principalOf(ctx)
-		p, err := s.product(ctx, in.Slug)
+		p, err := s.plan(ctx, in.Slug)
 		if err != nil {
 			return nil, err
 		}
-		if err := s.Store.Products.Archive(ctx, who.Tenant.ID, who.Actor, p, s.archivedFrom(archive)); err != nil {
+		if err := s.Store.Plans.Archive(ctx, who.Tenant.ID, who.Actor, p, s.archivedFrom(archive)); err != nil {
 			return nil, err
 		}
-		return s.getProduct(ctx, in)
+		return s.getPlan(ctx, in)
 	}
 }
 

@@ -14,8 +14,8 @@ func TestWhatIsArchivedIsLeftOutOfLists(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
-	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
-	for list, one := range map[string]string{"/v1/customers": "acme", "/v1/meters": "calls", "/v1/products": "pro"} {
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	for list, one := range map[string]string{"/v1/customers": "acme", "/v1/meters": "calls", "/v1/plans": "pro"} {
 		path := list + "/" + one
 		require.Contains(t, b.send(t, "GET", path, "").body, `"archived_at":null`)
 		for range 2 {
@@ -26,15 +26,15 @@ func TestWhatIsArchivedIsLeftOutOfLists(t *testing.T) {
 			require.Contains(t, b.send(t, "GET", list+"?archived=true", "").body, one)
 			require.Contains(t, b.send(t, "GET", path, "").body, one)
 		}
-		if list == "/v1/products" {
-			b.send(t, "PUT", "/v1/customers/acme/product", `{"product":"pro"}`).problem(t, 422, "invalid")
+		if list == "/v1/plans" {
+			b.send(t, "PUT", "/v1/customers/acme/plan", `{"plan":"pro"}`).problem(t, 422, "invalid")
 		}
 		require.Contains(t, b.send(t, "POST", path+"/unarchive", "").body, `"archived_at":null`)
 		require.Contains(t, b.send(t, "GET", list, "").body, one)
 		b.send(t, "POST", list+"/nobody/archive", "").problem(t, 404, "not_found")
 		b.send(t, "POST", list+"/nobody/unarchive", "").problem(t, 404, "not_found")
 	}
-	for _, noun := range []string{"customer", "meter", "product"} {
+	for _, noun := range []string{"customer", "meter", "plan"} {
 		require.Len(t, b.audited(t, noun+".archive"), 1, "again changes nothing")
 		require.Len(t, b.audited(t, noun+".unarchive"), 1)
 	}
@@ -132,13 +132,13 @@ func TestWhoIsArchivedOrErasedIsChargedBasePrices(t *testing.T) {
 	}
 	must("PUT", "/v1/meters/calls/pricing", `{"base_price":9}`)
 	for slug, price := range map[string]string{"pro": "25", "former": "0"} {
-		must("POST", "/v1/products", `{"slug":"`+slug+`"}`)
-		must("PUT", "/v1/products/"+slug+"/pricing/calls", `{"base_price":`+price+`}`)
+		must("POST", "/v1/plans", `{"slug":"`+slug+`"}`)
+		must("PUT", "/v1/plans/"+slug+"/pricing/calls", `{"base_price":`+price+`}`)
 	}
 	must("POST", "/v1/customers", `{"external_id":"acme"}`)
 	estimated("9")
-	must("PUT", "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z"}`)
-	for _, archived := range []string{"/v1/customers/acme", "/v1/products/pro", "/v1/meters/calls"} {
+	must("PUT", "/v1/customers/acme/plan", `{"plan":"pro","effective_from":"2020-01-01T00:00:00Z"}`)
+	for _, archived := range []string{"/v1/customers/acme", "/v1/plans/pro", "/v1/meters/calls"} {
 		must("POST", archived+"/archive", "")
 		require.Equal(t, "25 USD", b.preview(t), archived)
 		estimated("25")
@@ -148,6 +148,6 @@ func TestWhoIsArchivedOrErasedIsChargedBasePrices(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(must("POST", "/v1/customers/acme/erase", `{"confirm":"acme","reason":"asked for"}`)), &erased))
 	estimated("25")
-	must("PUT", "/v1/customers/"+erased.ExternalID+"/product", `{"product":"former","effective_from":"2020-01-01T00:00:00Z"}`)
+	must("PUT", "/v1/customers/"+erased.ExternalID+"/plan", `{"plan":"former","effective_from":"2020-01-01T00:00:00Z"}`)
 	estimated("0")
 }

@@ -80,8 +80,8 @@ func TestAPriceThatBreaksARuleNamesItsField(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
-	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/products/pro/pricing/calls"} {
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/plans/pro/pricing/calls"} {
 		for _, field := range []string{"base_price", "included_units", "overage_rate"} {
 			p := b.send(t, "PUT", path, fmt.Sprintf(`{%q:1e400}`, field)).problem(t, 422, "invalid")
 			require.Equal(t, "body."+field, p.Errors[0].Location)

@@ -29,9 +29,9 @@ func drawCatalogWrite(t *rapid.T) write {
 	case "price":
 		return price(meter + "/pricing")
 	case "plan's price":
-		return price("/v1/products/pro/pricing/" + strings.TrimPrefix(meter, "/v1/meters/"))
+		return price("/v1/plans/pro/pricing/" + strings.TrimPrefix(meter, "/v1/meters/"))
 	case "plan":
-		return write{"PUT", "/v1/customers/acme/product", `{"product":` + rapid.SampledFrom([]string{`"pro"`, `null`}).Draw(t, "plan") + `,"effective_from":"2020-01-01T00:00:00Z"}`}
+		return write{"PUT", "/v1/customers/acme/plan", `{"plan":` + rapid.SampledFrom([]string{`"pro"`, `null`}).Draw(t, "plan") + `,"effective_from":"2020-01-01T00:00:00Z"}`}
 	case "aggregation":
 		return write{"PATCH", meter, fmt.Sprintf(`{"aggregation":%q}`, rapid.SampledFrom([]string{"sum", "count"}).Draw(t, "aggregation"))}
 	case "definition":
@@ -72,7 +72,7 @@ func TestPropertyAWriteThatIsNotConfirmedChangesNoCharge(t *testing.T) {
 			for _, name := range []string{"acme", "contoso"} {
 				require.Equal(rt, 201, b.send(t, "POST", "/v1/customers", `{"external_id":"`+name+`"}`).status)
 			}
-			require.Equal(rt, 201, b.send(t, "POST", "/v1/products", `{"slug":"pro"}`).status)
+			require.Equal(rt, 201, b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`).status)
 		})
 		if rapid.Bool().Draw(rt, "used before") {
 			use("events before")

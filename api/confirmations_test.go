@@ -104,13 +104,13 @@ func TestAWriteThatChargesNobodyOtherwiseIsNotConfirmed(t *testing.T) {
 	}
 	ok("POST", "/v1/meters", `{"slug":"calls","event_type":"call"}`)
 	ok("PUT", setPrice, someTerms)
-	ok("POST", "/v1/products", `{"slug":"pro"}`)
-	ok("PUT", "/v1/products/pro/pricing/calls", `{"base_price":9}`)
+	ok("POST", "/v1/plans", `{"slug":"pro"}`)
+	ok("PUT", "/v1/plans/pro/pricing/calls", `{"base_price":9}`)
 	ok("POST", "/v1/customers", `{"external_id":"acme"}`)
-	ok("PUT", setPrice, `{"base_price":60}`)                                                                 // from the next period on
-	ok("PUT", setPrice, `{"base_price":49,"overage_rate":0.50,"effective_from":"2020-01-01T00:00:00Z"}`)     // the same
-	ok("PUT", "/v1/products/pro/pricing/calls", `{"base_price":99,"effective_from":"2020-01-01T00:00:00Z"}`) // no customer has the plan
-	ok("PUT", "/v1/customers/acme/product", `{"product":null}`)                                              // which it has
+	ok("PUT", setPrice, `{"base_price":60}`)                                                              // from the next period on
+	ok("PUT", setPrice, `{"base_price":49,"overage_rate":0.50,"effective_from":"2020-01-01T00:00:00Z"}`)  // the same
+	ok("PUT", "/v1/plans/pro/pricing/calls", `{"base_price":99,"effective_from":"2020-01-01T00:00:00Z"}`) // no customer has the plan
+	ok("PUT", "/v1/customers/acme/plan", `{"plan":null}`)                                                 // which it has
 	ok("POST", "/v1/meters", `{"slug":"free","event_type":"free"}`)
 	ok("PUT", "/v1/meters/free/pricing", `{"base_price":0,"included_units":5,"currency":"JPY"}`)
 	b.unconfirmed(t, "PUT", "/v1/meters/free/pricing", `{"overage_rate":1,"effective_from":"2020-01-01T00:00:00Z"}`)
@@ -129,7 +129,7 @@ func TestARateIsConfirmedBeforeThereIsUsage(t *testing.T) {
 func TestATokenIsForOneChangeOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)
-	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
 	b.meter(t, "other", "other")
 	other := b.replica(t, func(*api.Deps) {})
 	other.tenant = dbtest.Tenant(t, b.store)

@@ -88,7 +88,7 @@ func TestEveryCustomerIsReachedAtEveryPath(t *testing.T) {
 		require.NoError(t, err)
 		return map[string]string{
 			"GET /v1/customers/{external_id}": "", "PUT /v1/customers/{external_id}/upsert": `{"name":"N","external_id":` + string(quoted) + `}`,
-			"GET /v1/customers/{external_id}/product": "", "PUT /v1/customers/{external_id}/product": `{"product":null}`,
+			"GET /v1/customers/{external_id}/plan": "", "PUT /v1/customers/{external_id}/plan": `{"plan":null}`,
 			"POST /v1/customers/{external_id}/archive": "", "POST /v1/customers/{external_id}/unarchive": "",
 			"POST /v1/customers/{external_id}/erase": `{"confirm":` + string(quoted) + `,"reason":"asked"}`,
 		}
@@ -120,7 +120,7 @@ func TestEveryCustomerIsReachedAtEveryPath(t *testing.T) {
 			path = strings.Replace(path, "{external_id}", "by-external-id", 1) + "?external_id=" + url.QueryEscape(name)
 			answer := b.send(t, method, path, body)
 			require.Contains(t, []int{200, 202}, answer.status, "%s of %s: %s", operation, name, answer.body)
-			if !strings.HasSuffix(operation, "/product") {
+			if !strings.HasSuffix(operation, "/plan") {
 				require.Contains(t, answer.body, `"id":"`+customer.ID+`"`, "%s of %s", operation, name)
 			}
 		}
@@ -132,16 +132,16 @@ func TestAPathNamesACustomerOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
-	p := b.send(t, "GET", "/v1/customers/acme/product?external_id=acme", "").problem(t, 422, "invalid")
+	p := b.send(t, "GET", "/v1/customers/acme/plan?external_id=acme", "").problem(t, 422, "invalid")
 	require.Equal(t, []api.FieldProblem{{Location: "query.external_id", Message: "must be absent, or stand with by-external-id in the path"}}, p.Errors)
 	for _, path := range []string{"/v1/customers/by-external-id/archive", "/v1/customers/by-external-id/archive?external_id="} {
 		p = b.send(t, "POST", path, "").problem(t, 422, "invalid")
 		require.Equal(t, "query.external_id", p.Errors[0].Location)
 	}
 	b.send(t, "PUT", "/v1/customers/by-external-id/upsert", `{}`).problem(t, 422, "invalid")
-	b.send(t, "GET", "/v1/customers/by-external-id/product?external_id=globex", "").problem(t, 404, "not_found")
+	b.send(t, "GET", "/v1/customers/by-external-id/plan?external_id=globex", "").problem(t, 404, "not_found")
 	for _, name := range []string{"a%2Fb", "a%3Fb", "%25", "%2B", "by-id"} {
 		require.Equal(t, 201, b.send(t, "PUT", "/v1/customers/"+name+"/upsert", `{}`).status, name)
-		require.Equal(t, 200, b.send(t, "GET", "/v1/customers/"+name+"/product", "").status, name)
+		require.Equal(t, 200, b.send(t, "GET", "/v1/customers/"+name+"/plan", "").status, name)
 	}
 }

@@ -126,8 +126,8 @@ func TestTheServiceTakesTheExamples(t *testing.T) {
 		return name, value
 	}
 	for _, call := range []string{
-		"PATCH /v1/tenant", "POST /v1/meters", "PUT /v1/meters/calls/pricing", "POST /v1/products", "PUT /v1/products/pro/pricing/calls",
-		"POST /v1/customers", "PUT /v1/customers/acme/upsert", "PUT /v1/customers/acme/product", "POST /v1/events", "POST /v1/events/batch",
+		"PATCH /v1/tenant", "POST /v1/meters", "PUT /v1/meters/calls/pricing", "POST /v1/plans", "PUT /v1/plans/pro/pricing/calls",
+		"POST /v1/customers", "PUT /v1/customers/acme/upsert", "PUT /v1/customers/acme/plan", "POST /v1/events", "POST /v1/events/batch",
 		"GET /v1/usage?customer=acme&meter=calls", "GET /v1/usage/total?customer=acme", "GET /v1/usage/comparison?customer=acme&meter=calls",
 		"GET /v1/customers", "GET /v1/meters", "GET /v1/billing/periods?customer=acme", "GET /v1/billing/explain?customer=acme&meter=calls",
 		"GET /v1/billing/revenue", "PATCH /v1/meters/calls", "POST /v1/api-keys", "GET /v1/api-keys", "POST /v1/hmac-secrets",

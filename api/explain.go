@@ -23,7 +23,7 @@ type step struct {
 	ClosedPeriod  *usagePeriod     `json:"closed_period,omitempty"`
 	Reason        string           `json:"reason,omitempty" doc:"Why a closed period is adjusted" example:"late usage"`
 	Series        *stepSeries      `json:"series,omitempty"`
-	Steps         []step           `json:"steps,omitempty" doc:"What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the product of"`
+	Steps         []step           `json:"steps,omitempty" doc:"What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the plan of"`
 }
 
 // stepSeries is where an amount was reported.

@@ -86,7 +86,7 @@ func TestOperationsThatCompareAllChargesAreHeavy(t *testing.T) {
 			if op.Heavy {
 				heavy++
 			}
-			if strings.Contains(op.Description, "confirmation_required") && op.ID != "assign-product" {
+			if strings.Contains(op.Description, "confirmation_required") && op.ID != "assign-plan" {
 				require.True(t, op.Heavy, op.ID)
 			}
 		}

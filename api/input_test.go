@@ -243,11 +243,11 @@ func TestTimesThatNoAnswerCanShowAreRefused(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
-	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
 	for _, c := range []struct{ method, path, body, field string }{
 		{"PUT", "/v1/meters/calls/pricing", `{"effective_from":%q}`, "body.effective_from"},
-		{"PUT", "/v1/products/pro/pricing/calls", `{"effective_from":%q}`, "body.effective_from"},
-		{"PUT", "/v1/customers/acme/product", `{"product":"pro","effective_from":%q}`, "body.effective_from"},
+		{"PUT", "/v1/plans/pro/pricing/calls", `{"effective_from":%q}`, "body.effective_from"},
+		{"PUT", "/v1/customers/acme/plan", `{"plan":"pro","effective_from":%q}`, "body.effective_from"},
 		{"POST", "/v1/api-keys", `{"name":"k","scope":"read_only","expires_at":%q}`, "body.expires_at"},
 		{"POST", "/v1/hmac-secrets", `{"name":"k","scope":"read_only","expires_at":%q}`, "body.expires_at"},
 		{"GET", "/v1/usage?customer=acme&meter=calls&end=", "", "query.end"},
@@ -266,7 +266,7 @@ func TestTimesThatNoAnswerCanShowAreRefused(t *testing.T) {
 			require.Equal(t, c.field, p.Errors[0].Location, path)
 		}
 	}
-	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/products/pro/pricing/calls", "/v1/customers/acme/product", "/v1/api-keys", "/v1/hmac-secrets"} {
+	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/plans/pro/pricing/calls", "/v1/customers/acme/plan", "/v1/api-keys", "/v1/hmac-secrets"} {
 		require.Equal(t, 200, b.send(t, "GET", path, "").status, path)
 	}
 }

@@ -80,18 +80,18 @@ func TestAPlansFirstPriceInAnotherCurrencyIsRefused(t *testing.T) {
 	b.meter(t, "calls", "call")
 	for _, call := range [][3]string{
 		{"PUT", "/v1/meters/calls/pricing", `{"overage_rate":1,"currency":"USD"}`},
-		{"POST", "/v1/products", `{"slug":"pro","name":"Pro"}`},
+		{"POST", "/v1/plans", `{"slug":"pro","name":"Pro"}`},
 		{"POST", "/v1/customers", `{"external_id":"acme"}`},
-		{"PUT", "/v1/customers/acme/product", `{"product":"pro"}`},
+		{"PUT", "/v1/customers/acme/plan", `{"plan":"pro"}`},
 	} {
 		require.Less(t, b.send(t, call[0], call[1], call[2]).status, 300, call)
 	}
 	_, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant.ID, 0, 10, b.now()) // stores the running period
 	require.NoError(t, err)
-	refused := b.send(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`)
+	refused := b.send(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`)
 	refused.problem(t, 422, "invalid")
 	require.Contains(t, refused.body, "body.currency")
 	require.Contains(t, refused.body, "must be USD")
-	require.Equal(t, 200, b.send(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":1,"currency":"USD"}`).status)
-	require.Equal(t, 200, b.send(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`).status, "later ones begin with a period")
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":1,"currency":"USD"}`).status)
+	require.Equal(t, 200, b.send(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`).status, "later ones begin with a period")
 }

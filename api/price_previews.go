@@ -40,24 +40,24 @@ func (s *server) previewPricing(ctx context.Context, in *setPricingInput) (*pric
 	return s.previewPrice(ctx, m, 0, in.Body.NewPrice)
 }
 
-func (s *server) previewProductPricing(ctx context.Context, in *setProductPricingInput) (*pricePreviewOutput, error) {
-	p, m, err := s.inProduct(ctx, in.ProductMeter)
+func (s *server) previewPlanPricing(ctx context.Context, in *setPlanPricingInput) (*pricePreviewOutput, error) {
+	p, m, err := s.inPlan(ctx, in.PlanMeter)
 	if err != nil {
 		return nil, err
 	}
 	return s.previewPrice(ctx, m, p.ID, in.Body.NewPrice)
 }
 
-func (s *server) previewPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricePreviewOutput, error) {
+func (s *server) previewPrice(ctx context.Context, m metering.Meter, plan metering.PlanID, in NewPrice) (*pricePreviewOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
-	p, err := s.priceIn(ctx, m, product, in)
+	p, err := s.priceIn(ctx, m, plan, in)
 	if err != nil {
 		return nil, err
 	}
 	if m.Version.Status == metering.Backfilling {
 		return nil, errBackfilling
 	}
-	former, err := s.Store.Prices.Versions(ctx, tenant, m.ID, product)
+	former, err := s.Store.Prices.Versions(ctx, tenant, m.ID, plan)
 	if err != nil {
 		return nil, err
 	}

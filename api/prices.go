@@ -47,9 +47,9 @@ func (s *server) getPricing(ctx context.Context, in *meterSlug) (*pricingOutput,
 	return s.pricingOf(ctx, m, 0)
 }
 
-// pricingOf is a meter's price in a product, or its own (0).
-func (s *server) pricingOf(ctx context.Context, m metering.Meter, product metering.ProductID) (*pricingOutput, error) {
-	versions, err := s.Store.Prices.Versions(ctx, principalOf(ctx).Tenant.ID, m.ID, product)
+// pricingOf is a meter's price in a plan, or its own (0).
+func (s *server) pricingOf(ctx context.Context, m metering.Meter, plan metering.PlanID) (*pricingOutput, error) {
+	versions, err := s.Store.Prices.Versions(ctx, principalOf(ctx).Tenant.ID, m.ID, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (s *server) showPricing(ctx context.Context, meter metering.MeterID, slug s
 	if len(versions) == 0 {
 		return shown
 	}
-	if p, ok := billing.PriceAt(versions, versions[0].ProductID, period.Start); ok {
+	if p, ok := billing.PriceAt(versions, versions[0].PlanID, period.Start); ok {
 		shown.Current = new(showPrice(p))
 	}
 	return shown
@@ -75,25 +75,25 @@ func (s *server) showPricing(ctx context.Context, meter metering.MeterID, slug s
 type listPricingInput struct {
 	Paging
 
-	Product string `query:"product" maxLength:"64" doc:"A plan's slug: the prices in the plan instead of the meters' own"`
+	Plan string `query:"plan" maxLength:"64" doc:"A plan's slug: the prices in the plan instead of the meters' own"`
 }
 
 type listPricingOutput struct{ Body List[pricing] }
 
 func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPricingOutput, error) {
-	var product metering.ProductID
-	if in.Product != "" {
-		p, err := s.product(ctx, in.Product)
+	var plan metering.PlanID
+	if in.Plan != "" {
+		p, err := s.plan(ctx, in.Plan)
 		if err != nil {
 			return nil, err
 		}
-		product = p.ID
+		plan = p.ID
 	}
 	var after metering.MeterID
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	prices, err := s.Store.Prices.List(ctx, principalOf(ctx).Tenant.ID, product, after, in.PageSize)
+	prices, err := s.Store.Prices.List(ctx, principalOf(ctx).Tenant.ID, plan, after, in.PageSize)
 	if err != nil {
 		return nil, err
 	}
@@ -129,12 +129,12 @@ func (s *server) setPricing(ctx context.Context, in *setPricingInput) (*pricingO
 type pricedMeter struct {
 	Operation string
 	Meter     metering.MeterID
-	Product   metering.ProductID
+	Plan      metering.PlanID
 }
 
-func (s *server) setPrice(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (*pricingOutput, error) {
+func (s *server) setPrice(ctx context.Context, m metering.Meter, plan metering.PlanID, in NewPrice) (*pricingOutput, error) {
 	who := principalOf(ctx)
-	p, err := s.priceIn(ctx, m, product, in)
+	p, err := s.priceIn(ctx, m, plan, in)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, product meterin
 			pricedMeter
 			Terms []byte
 			From  time.Time
-		}{pricedMeter{"set-price", m.ID, product}, p.JSON(), p.EffectiveFrom.UTC()},
+		}{pricedMeter{"set-price", m.ID, plan}, p.JSON(), p.EffectiveFrom.UTC()},
 		subject: "The price", confirm: in.Token,
 		impact: func(now time.Time) (db.Impact, error) { return s.Store.Ledger.PriceImpact(ctx, who.Tenant.ID, p, now) },
 		write: func(within db.Catalog) error {
@@ -154,14 +154,14 @@ func (s *server) setPrice(ctx context.Context, m metering.Meter, product meterin
 	if err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, product)
+	return s.pricingOf(ctx, m, plan)
 }
 
 // priceIn is the price that a body asks for.
-func (s *server) priceIn(ctx context.Context, m metering.Meter, product metering.ProductID, in NewPrice) (p billing.Price, err error) {
+func (s *server) priceIn(ctx context.Context, m metering.Meter, plan metering.PlanID, in NewPrice) (p billing.Price, err error) {
 	tenant := principalOf(ctx).Tenant
 	p = billing.Price{
-		MeterID: m.ID, ProductID: product, EffectiveFrom: billing.CalendarPeriod(s.Now(), tenant.Location()).End,
+		MeterID: m.ID, PlanID: plan, EffectiveFrom: billing.CalendarPeriod(s.Now(), tenant.Location()).End,
 		Terms: billing.Terms{
 			BasePrice: in.BasePrice.Decimal, IncludedUnits: in.IncludedUnits.Decimal, OverageRate: in.OverageRate.Decimal,
 			Currency: tenant.Currency,
@@ -200,24 +200,24 @@ func (s *server) withdrawPricing(ctx context.Context, in *withdrawPricingInput) 
 	return s.withdrawPrice(ctx, m, 0, in.Version)
 }
 
-type withdrawProductPricingInput struct {
-	ProductMeter
+type withdrawPlanPricingInput struct {
+	PlanMeter
 	PriceVersion
 }
 
-func (s *server) withdrawProductPricing(ctx context.Context, in *withdrawProductPricingInput) (*pricingOutput, error) {
-	p, m, err := s.inProduct(ctx, in.ProductMeter)
+func (s *server) withdrawPlanPricing(ctx context.Context, in *withdrawPlanPricingInput) (*pricingOutput, error) {
+	p, m, err := s.inPlan(ctx, in.PlanMeter)
 	if err != nil {
 		return nil, err
 	}
 	return s.withdrawPrice(ctx, m, p.ID, in.Version)
 }
 
-func (s *server) withdrawPrice(ctx context.Context, m metering.Meter, product metering.ProductID, version int) (*pricingOutput, error) {
+func (s *server) withdrawPrice(ctx context.Context, m metering.Meter, plan metering.PlanID, version int) (*pricingOutput, error) {
 	who := principalOf(ctx)
-	p := billing.Price{MeterID: m.ID, ProductID: product, Version: version}
+	p := billing.Price{MeterID: m.ID, PlanID: plan, Version: version}
 	if err := s.Store.Prices.Withdraw(ctx, who.Tenant.ID, who.Actor, p, s.Now()); err != nil {
 		return nil, err
 	}
-	return s.pricingOf(ctx, m, product)
+	return s.pricingOf(ctx, m, plan)
 }

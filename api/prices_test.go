@@ -45,8 +45,8 @@ func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
-	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/products/pro/pricing/calls"} {
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/plans/pro/pricing/calls"} {
 		first := b.pricing(t, "PUT", path, `{"overage_rate":1}`).Versions[0].Version
 		b.pricing(t, "PUT", path, `{"overage_rate":2}`)
 		p := b.pricing(t, "PUT", path, `{"overage_rate":3}`)
@@ -113,9 +113,9 @@ func TestAPriceIsPreviewed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
 	b.ingest(t, "/v1/events/batch", `{"events":[{"customer_id":"a","event_type":"call","value":4},{"customer_id":"b","event_type":"call","value":3}]}`)
-	b.send(t, "PUT", "/v1/customers/b/product", `{"product":"pro"}`)
+	b.send(t, "PUT", "/v1/customers/b/plan", `{"plan":"pro"}`)
 	const path = "/v1/meters/calls/pricing"
 	preview := func(path, body string) (p client.PricePreview) {
 		t.Helper()
@@ -140,7 +140,7 @@ func TestAPriceIsPreviewed(t *testing.T) {
 	require.Equal(t, impact("USD", "0.88", "1.75", 2), next.IfInForce)
 	start := billing.CalendarPeriod(b.now(), time.UTC).Start.Format(time.RFC3339)
 	require.Equal(t, next.IfInForce, preview(path, `{"overage_rate":0.25,"effective_from":"`+start+`"}`).Changes)
-	require.Equal(t, impact("USD", "0.38", "3", 1), preview("/v1/products/pro/pricing/calls", `{"overage_rate":1}`).Changes, "of who has the plan")
+	require.Equal(t, impact("USD", "0.38", "3", 1), preview("/v1/plans/pro/pricing/calls", `{"overage_rate":1}`).Changes, "of who has the plan")
 
 	p := b.send(t, "POST", path+"/preview", `{"included_units":1}`).problem(t, 422, "invalid")
 	require.Equal(t, "body", p.Errors[0].Location)
@@ -152,12 +152,12 @@ func TestThePricesOfMetersAreListed(t *testing.T) {
 	for _, slug := range []string{"a", "b", "c", "free"} {
 		b.meter(t, slug, "call")
 	}
-	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
 	for i, slug := range []string{"c", "a", "b"} {
 		b.pricing(t, "PUT", "/v1/meters/"+slug+"/pricing", fmt.Sprintf(`{"overage_rate":%d}`, i))
 		b.pricing(t, "PUT", "/v1/meters/"+slug+"/pricing", `{"overage_rate":9}`)
 	}
-	b.pricing(t, "PUT", "/v1/products/pro/pricing/b", `{"base_price":5}`)
+	b.pricing(t, "PUT", "/v1/plans/pro/pricing/b", `{"base_price":5}`)
 	list := func(query string) (page client.ListPricing) {
 		t.Helper()
 		a := b.send(t, "GET", "/v1/pricing"+query, "")
@@ -174,6 +174,6 @@ func TestThePricesOfMetersAreListed(t *testing.T) {
 	first := list("?page_size=2")
 	require.Equal(t, []string{"a 1 of 2", "b 2 of 2"}, shown(first))
 	require.Equal(t, []string{"c 0 of 2"}, shown(list("?page_size=2&page_token="+*first.NextPageToken)))
-	require.Equal(t, []string{"b 0 of 1"}, shown(list("?product=pro")))
-	b.send(t, "GET", "/v1/pricing?product=none", "").problem(t, 404, "not_found")
+	require.Equal(t, []string{"b 0 of 1"}, shown(list("?plan=pro")))
+	b.send(t, "GET", "/v1/pricing?plan=none", "").problem(t, 404, "not_found")
 }

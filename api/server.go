@@ -177,7 +177,7 @@ func (s *server) routes() {
 			"needs billing:write.")), s.createCustomer)
 	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer by an external ID that does not fit in a path",
 		"For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for "+
-			"the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb."), s.customerByExternalID)
+			"the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb."), s.customerByExternalID)
 	huma.Register(s.api, get("get-customer-by-id", "/v1/customers/by-id", CustomersRead, "Get a customer by its id",
 		"By the id that this API has given it, such as cus_12, also of one whose personal data was erased."), s.customerByID)
 	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer",
@@ -211,25 +211,25 @@ func (s *server) routes() {
 		"Nothing is set. It takes the body that sets a price.")), s.previewPricing)
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's price that has not begun",
 		"409 where it has."), s.withdrawPricing)
-	huma.Register(s.api, created(post("create-product", "/v1/products", PricingWrite, "Create a plan",
-		"A plan has prices of its own for some meters; for others the meters' own prices hold.")), s.createProduct)
-	huma.Register(s.api, get("list-products", "/v1/products", PricingRead, "List plans",
-		"In the order in which they were made. Archived ones are left out unless archived=true."), s.listProducts)
-	huma.Register(s.api, get("get-product", "/v1/products/{slug}", PricingRead, "Get a plan",
-		"By its slug."), s.getProduct)
-	huma.Register(s.api, get("get-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan",
-		"The price that holds now in this plan, and all versions. Where there is none the meter's own price holds."), s.getProductPricing)
-	huma.Register(s.api, heavy(put("set-product-pricing", "/v1/products/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan",
-		"A new version in this plan, with the rules of a meter's own prices.")), s.setProductPricing)
-	huma.Register(s.api, heavy(post("preview-product-pricing", "/v1/products/{slug}/pricing/{meter}/preview", PricingWrite, "Preview what a price in a plan would change",
-		"Nothing is set. It takes the body that sets a price.")), s.previewProductPricing)
-	huma.Register(s.api, remove("withdraw-product-pricing", "/v1/products/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's price in a plan that has not begun",
-		"409 where it has."), s.withdrawProductPricing)
-	huma.Register(s.api, get("get-customer-product", "/v1/customers/{external_id}/product", PricingRead, "Get a customer's plan",
-		"The plan that charges the current billing period, and every assignment in the order in which they hold."), s.getCustomerProduct)
-	huma.Register(s.api, put("assign-product", "/v1/customers/{external_id}/product", PricingWrite, "Assign a plan to a customer",
+	huma.Register(s.api, created(post("create-plan", "/v1/plans", PricingWrite, "Create a plan",
+		"A plan has prices of its own for some meters; for others the meters' own prices hold.")), s.createPlan)
+	huma.Register(s.api, get("list-plans", "/v1/plans", PricingRead, "List plans",
+		"In the order in which they were made. Archived ones are left out unless archived=true."), s.listPlans)
+	huma.Register(s.api, get("get-plan", "/v1/plans/{slug}", PricingRead, "Get a plan",
+		"By its slug."), s.getPlan)
+	huma.Register(s.api, get("get-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan",
+		"The price that holds now in this plan, and all versions. Where there is none the meter's own price holds."), s.getPlanPricing)
+	huma.Register(s.api, heavy(put("set-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan",
+		"A new version in this plan, with the rules of a meter's own prices.")), s.setPlanPricing)
+	huma.Register(s.api, heavy(post("preview-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/preview", PricingWrite, "Preview what a price in a plan would change",
+		"Nothing is set. It takes the body that sets a price.")), s.previewPlanPricing)
+	huma.Register(s.api, remove("withdraw-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's price in a plan that has not begun",
+		"409 where it has."), s.withdrawPlanPricing)
+	huma.Register(s.api, get("get-customer-plan", "/v1/customers/{external_id}/plan", PricingRead, "Get a customer's plan",
+		"The plan that charges the current billing period, and every assignment in the order in which they hold."), s.getCustomerPlan)
+	huma.Register(s.api, put("assign-plan", "/v1/customers/{external_id}/plan", PricingWrite, "Assign a plan to a customer",
 		"From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. "+
-			"If it changes the charge of a begun billing period, "+howToConfirm), s.assignProduct)
+			"If it changes the charge of a begun billing period, "+howToConfirm), s.assignPlan)
 
 	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event",
 		"What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.")), s.ingestEvent)

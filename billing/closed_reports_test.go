@@ -44,7 +44,7 @@ func TestAStatementIsOfWhatAPeriodClosedAt(t *testing.T) {
 	}
 }
 
-func reportsOf(p billing.Plan, period metering.Range) []billing.Report {
+func reportsOf(p billing.ReportPlan, period metering.Range) []billing.Report {
 	return slices.DeleteFunc(slices.Clone(p.Reports), func(r billing.Report) bool { return !r.Period.Equal(period.Start) })
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // closes is what the plan of who may close periods does.
-func closes(f billing.Facts) billing.Plan {
+func closes(f billing.Facts) billing.ReportPlan {
 	f.MayClose = true
 	return f.Plan()
 }

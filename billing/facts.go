@@ -55,7 +55,7 @@ type Customer struct {
 	BillingStartsAt *time.Time // where the periods begin, if an operator said so
 	EarlyEvents     []EarlyEvents
 	HeadOpenUntil   *time.Time // until when an event may bring the first stored period forward; nil: that is decided
-	Products        []Assignment
+	Plans           []Assignment
 }
 
 // EarlyEvents are those of one calendar month before the one in which the

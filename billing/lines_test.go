@@ -168,10 +168,10 @@ func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	hash := func(change func(*billing.Facts)) string {
 		f := atReceiver(first, knownOf(january.Start))
-		f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, ProductID: 5}, billing.Price{MeterID: 1, Version: 3, EffectiveFrom: february.Start})
+		f.Prices[1] = append(f.Prices[1], billing.Price{MeterID: 1, Version: 2, PlanID: 5}, billing.Price{MeterID: 1, Version: 3, EffectiveFrom: february.Start})
 		change(&f)
-		product := billing.ProductAt(f.Customer.Products, january.Start)
-		return billing.Configuration(*f.Connection, f.Settings.LatePolicy, f.Meters, f.Prices, product, january.Start)
+		plan := billing.PlanAt(f.Customer.Plans, january.Start)
+		return billing.Configuration(*f.Connection, f.Settings.LatePolicy, f.Meters, f.Prices, plan, january.Start)
 	}
 	known := map[string]string{hash(func(*billing.Facts) {}): "nothing"}
 	for name, change := range map[string]func(*billing.Facts){
@@ -182,7 +182,7 @@ func TestConfiguration(t *testing.T) {
 		"version": func(f *billing.Facts) { f.Meters[0].Version.ID = 2 },
 		"status":  func(f *billing.Facts) { f.Meters[0].Version.Status = metering.Backfilling },
 		"scale":   func(f *billing.Facts) { f.Meters[0].UsageScale = 3 },
-		"product": func(f *billing.Facts) { f.Customer.Products = []billing.Assignment{{ProductID: 5}} },
+		"plan":    func(f *billing.Facts) { f.Customer.Plans = []billing.Assignment{{PlanID: 5}} },
 		"price":   func(f *billing.Facts) { f.Prices[1][2].EffectiveFrom = january.Start },
 		"meters":  func(f *billing.Facts) { f.Meters = append(f.Meters, f.Meters[0]) },
 	} {
@@ -193,13 +193,13 @@ func TestConfiguration(t *testing.T) {
 	require.Equal(t, "nothing", known[hash(func(f *billing.Facts) { f.Meters[0].Slug = "renamed" })])
 }
 
-// The price of a product comes before the meter's own, which holds for who has
-// no product and where the product has none.
-func TestThePriceOfAProduct(t *testing.T) {
+// The price of a plan comes before the meter's own, which holds for who has
+// no plan and where the plan has none.
+func TestThePriceOfAPlan(t *testing.T) {
 	t.Parallel()
-	versions := []billing.Price{{Version: 1}, {Version: 2, ProductID: 5}, {Version: 3, ProductID: 6, EffectiveFrom: february.Start}}
-	for product, want := range map[metering.ProductID]int{0: 1, 5: 2, 6: 1, 7: 1} {
-		price, ok := billing.PriceAt(versions, product, january.Start)
+	versions := []billing.Price{{Version: 1}, {Version: 2, PlanID: 5}, {Version: 3, PlanID: 6, EffectiveFrom: february.Start}}
+	for plan, want := range map[metering.PlanID]int{0: 1, 5: 2, 6: 1, 7: 1} {
+		price, ok := billing.PriceAt(versions, plan, january.Start)
 		require.True(t, ok)
 		require.Equal(t, want, price.Version)
 	}

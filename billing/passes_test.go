@@ -359,20 +359,20 @@ func TestACustomerIsReadFirst(t *testing.T) {
 func TestAPlanIsEmpty(t *testing.T) {
 	t.Parallel()
 	ids := []uuid.UUID{{1}}
-	require.True(t, billing.Plan{UpToDate: ids, Waiting: true}.Empty())
-	parts := map[string]func(*billing.Plan){
-		"read":     func(p *billing.Plan) { p.ReadFirst = true },
-		"withdraw": func(p *billing.Plan) { p.Withdraw = ids },
-		"doubt":    func(p *billing.Plan) { p.Doubt = ids },
-		"resolve":  func(p *billing.Plan) { p.Resolved = make([]billing.Resolved, 1) },
-		"compare":  func(p *billing.Plan) { p.Reconciled = make([]billing.Reconciliation, 1) },
-		"resume":   func(p *billing.Plan) { p.Resume = ids },
-		"report":   func(p *billing.Plan) { p.Reports = make([]billing.Report, 1) },
-		"close":    func(p *billing.Plan) { p.Closings = make([]billing.Closing, 1) },
+	require.True(t, billing.ReportPlan{UpToDate: ids, Waiting: true}.Empty())
+	parts := map[string]func(*billing.ReportPlan){
+		"read":     func(p *billing.ReportPlan) { p.ReadFirst = true },
+		"withdraw": func(p *billing.ReportPlan) { p.Withdraw = ids },
+		"doubt":    func(p *billing.ReportPlan) { p.Doubt = ids },
+		"resolve":  func(p *billing.ReportPlan) { p.Resolved = make([]billing.Resolved, 1) },
+		"compare":  func(p *billing.ReportPlan) { p.Reconciled = make([]billing.Reconciliation, 1) },
+		"resume":   func(p *billing.ReportPlan) { p.Resume = ids },
+		"report":   func(p *billing.ReportPlan) { p.Reports = make([]billing.Report, 1) },
+		"close":    func(p *billing.ReportPlan) { p.Closings = make([]billing.Closing, 1) },
 	}
 	for a, first := range parts {
 		for b, second := range parts {
-			var both billing.Plan
+			var both billing.ReportPlan
 			first(&both)
 			second(&both)
 			require.False(t, both.Empty(), "%s and %s", a, b)

@@ -7,21 +7,21 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Price is what one meter costs in one currency, by itself or in a product. The
+// Price is what one meter costs in one currency, by itself or in a plan. The
 // first one holds from the beginning; each later one from its EffectiveFrom.
 type Price struct {
-	MeterID   metering.MeterID
-	ProductID metering.ProductID // 0: the meter's own
-	Version   int
+	MeterID metering.MeterID
+	PlanID  metering.PlanID // 0: the meter's own
+	Version int
 	Terms
 	EffectiveFrom time.Time
 	CreatedAt     time.Time
 }
 
-// PriceAt returns the price in force at t for who has a product, or none (0):
-// the product's, else the meter's own.
-func PriceAt(versions []Price, product metering.ProductID, t time.Time) (in Price, ok bool) {
-	if in, ok = priceOf(versions, product, t); !ok && product != 0 {
+// PriceAt returns the price in force at t for who has a plan, or none (0):
+// the plan's, else the meter's own.
+func PriceAt(versions []Price, plan metering.PlanID, t time.Time) (in Price, ok bool) {
+	if in, ok = priceOf(versions, plan, t); !ok && plan != 0 {
 		return priceOf(versions, 0, t)
 	}
 	return in, ok
@@ -29,9 +29,9 @@ func PriceAt(versions []Price, product metering.ProductID, t time.Time) (in Pric
 
 // priceOf returns the price with the last EffectiveFrom that is not after t,
 // and of two with the same the later version.
-func priceOf(versions []Price, product metering.ProductID, t time.Time) (in Price, ok bool) {
+func priceOf(versions []Price, plan metering.PlanID, t time.Time) (in Price, ok bool) {
 	for _, p := range versions {
-		if p.ProductID != product || p.EffectiveFrom.After(t) {
+		if p.PlanID != plan || p.EffectiveFrom.After(t) {
 			continue
 		}
 		order := cmp.Or(p.EffectiveFrom.Compare(in.EffectiveFrom), cmp.Compare(p.Version, in.Version))

@@ -110,19 +110,19 @@ func differenceOf(m metering.Meter, ours Terms, theirs ProviderPrice) (d PriceDi
 
 // Linked is what is known of a customer's prices where a provider has its own.
 type Linked struct {
-	Meters   []metering.Meter
-	Prices   map[metering.MeterID][]Price
-	Products []Assignment
-	Side     Side
-	Charged  bool // our prices are charged there
-	Now      time.Time
+	Meters  []metering.Meter
+	Prices  map[metering.MeterID][]Price
+	Plans   []Assignment
+	Side    Side
+	Charged bool // our prices are charged there
+	Now     time.Time
 }
 
 // price is ours of a meter, and the provider's, where both are known.
 func (l Linked) price(m metering.Meter) (ours Price, theirs ProviderPrice, both bool) {
 	destinations := l.Side.all()
 	i := slices.IndexFunc(destinations, func(d Destination) bool { return d.MeterID == m.ID && d.Price != nil })
-	ours, priced := PriceAt(l.Prices[m.ID], ProductAt(l.Products, l.Now), l.Now)
+	ours, priced := PriceAt(l.Prices[m.ID], PlanAt(l.Plans, l.Now), l.Now)
 	if i < 0 || !priced {
 		return Price{}, nil, false
 	}

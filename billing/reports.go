@@ -157,8 +157,8 @@ const (
 	neverReported       = "it went nowhere"
 )
 
-// Plan is what is to be done about a customer's billing.
-type Plan struct {
+// ReportPlan is what is to be done about a customer's billing.
+type ReportPlan struct {
 	Periods       []Period          // the customer's periods as they are to be stored, oldest first
 	HeadOpenUntil *time.Time        // until when an event may bring the first of them forward; nil: that is decided
 	ReadFirst     bool              // what the customer is at the provider has to be read: nothing else is planned

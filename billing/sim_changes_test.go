@@ -43,11 +43,11 @@ func (l *life) newPriceOfOwn() bool {
 	return true
 }
 
-// newPriceOfProduct leaves out a first one, which holds for periods that run,
+// newPriceOfPlan leaves out a first one, which holds for periods that run,
 // where it may change their currency.
-func (l *life) newPriceOfProduct() bool {
+func (l *life) newPriceOfPlan() bool {
 	meter := l.someMeter()
-	first := !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.ProductID == 1 })
+	first := !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.PlanID == 1 })
 	if first && slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.Currency != "USD" }) {
 		return false
 	}
@@ -59,10 +59,10 @@ func (l *life) newPriceOfProduct() bool {
 }
 
 func (l *life) assigns() bool {
-	a := billing.Assignment{ProductID: metering.ProductID(l.rng.IntN(2)), EffectiveFrom: []time.Time{l.now, l.nextBorder()}[l.rng.IntN(2)]}
-	l.customer.Products = append(slices.Clone(l.customer.Products), a)
+	a := billing.Assignment{PlanID: metering.PlanID(l.rng.IntN(2)), EffectiveFrom: []time.Time{l.now, l.nextBorder()}[l.rng.IntN(2)]}
+	l.customer.Plans = append(slices.Clone(l.customer.Plans), a)
 	from := a.EffectiveFrom.UTC()
-	l.note(lives.Action{Do: lives.Assign, Product: a.ProductID, From: &from})
+	l.note(lives.Action{Do: lives.Assign, Plan: a.PlanID, From: &from})
 	return true
 }
 

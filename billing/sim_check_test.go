@@ -47,17 +47,17 @@ func (l *life) oracle(meter metering.MeterID, version int, usage *big.Rat) *big.
 
 // versionAt is the price that holds for the customer at the start of a period.
 func (l *life) versionAt(meter metering.MeterID, start time.Time) (version int, currency string) {
-	var product metering.ProductID
+	var plan metering.PlanID
 	var since time.Time
-	for _, a := range l.customer.Products {
+	for _, a := range l.customer.Plans {
 		if !a.EffectiveFrom.After(start) && !a.EffectiveFrom.Before(since) {
-			product, since = a.ProductID, a.EffectiveFrom
+			plan, since = a.PlanID, a.EffectiveFrom
 		}
 	}
-	for _, of := range []metering.ProductID{product, 0} {
+	for _, of := range []metering.PlanID{plan, 0} {
 		best := billing.Price{}
 		for _, p := range l.prices[meter] {
-			if p.ProductID == of && !p.EffectiveFrom.After(start) && !p.EffectiveFrom.Before(best.EffectiveFrom) {
+			if p.PlanID == of && !p.EffectiveFrom.After(start) && !p.EffectiveFrom.Before(best.EffectiveFrom) {
 				best = p
 			}
 		}
@@ -252,7 +252,7 @@ func (l *life) out(meter metering.MeterID, period billing.PeriodPlace, test bool
 }
 
 // checkPrefix holds that planning after any beginning of a plan gives its rest.
-func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.Plan) {
+func (l *life) checkPrefix(of *ledger, f billing.Facts, plan billing.ReportPlan) {
 	if len(plan.Reports) == 0 || of != l.ledger {
 		return
 	}

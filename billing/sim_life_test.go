@@ -169,17 +169,17 @@ func (l *life) newMeter(status metering.MeterVersionStatus) {
 
 var currencies = []string{"USD", "USD", "JPY", "KWD"}
 
-// newPrice is the meter's next version. The first one of a product's, or of the
+// newPrice is the meter's next version. The first one of a plan's, or of the
 // meter's own, holds from the beginning.
-func (l *life) newPrice(meter metering.MeterID, product metering.ProductID, from time.Time) {
+func (l *life) newPrice(meter metering.MeterID, plan metering.PlanID, from time.Time) {
 	hundredths := func(most int64) metering.Decimal {
 		return metering.Whole(l.rng.Int64N(most)).Mul(metering.MustDecimal("0.01"))
 	}
-	if !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.ProductID == product }) {
+	if !slices.ContainsFunc(l.prices[meter], func(p billing.Price) bool { return p.PlanID == plan }) {
 		from = time.Time{}
 	}
 	price := billing.Price{
-		MeterID: meter, ProductID: product, Version: len(l.prices[meter]) + 1, EffectiveFrom: from,
+		MeterID: meter, PlanID: plan, Version: len(l.prices[meter]) + 1, EffectiveFrom: from,
 		Terms: billing.Terms{BasePrice: hundredths(2000), IncludedUnits: metering.Whole(l.rng.Int64N(20)), OverageRate: hundredths(300).Mul(metering.MustDecimal("0.1")), Currency: "USD"},
 	}
 	if former := l.prices[meter]; len(former) > 0 {

@@ -89,13 +89,13 @@ func (l *ledger) open() (open []billing.Open) {
 }
 
 // write carries a plan out, or as many of its reports.
-func (l *ledger) write(p billing.Plan, now time.Time, reports int) (queue []uuid.UUID) {
+func (l *ledger) write(p billing.ReportPlan, now time.Time, reports int) (queue []uuid.UUID) {
 	l.store(p, now)
 	return l.written(p, now, reports)
 }
 
 // written are the reports of a plan that is stored, those that were outstanding first.
-func (l *ledger) written(p billing.Plan, now time.Time, reports int) (queue []uuid.UUID) {
+func (l *ledger) written(p billing.ReportPlan, now time.Time, reports int) (queue []uuid.UUID) {
 	queue = slices.Clone(p.Resume)
 	for i := range p.Reports[:min(reports, len(p.Reports))] {
 		queue = append(queue, l.add(p.Reports[i], now).id)
@@ -237,8 +237,8 @@ func (l *ledger) outOfSync(now time.Time) bool {
 		if p.ClosedAt != nil {
 			continue
 		}
-		product := billing.ProductAt(l.customer.Products, p.Start)
-		configuration := billing.Configuration(*l.connection, l.settings.LatePolicy, l.meters, l.prices, product, p.Start)
+		plan := billing.PlanAt(l.customer.Plans, p.Start)
+		configuration := billing.Configuration(*l.connection, l.settings.LatePolicy, l.meters, l.prices, plan, p.Start)
 		if p.Watermark.Configuration != configuration || p.Watermark.Events != l.counted(p.Range) {
 			return true
 		}
@@ -248,7 +248,7 @@ func (l *ledger) outOfSync(now time.Time) bool {
 
 // store keeps the plan's periods, what the provider knows of them, and what
 // becomes of reports to former connections.
-func (l *ledger) store(p billing.Plan, now time.Time) {
+func (l *ledger) store(p billing.ReportPlan, now time.Time) {
 	if l.periods, l.lookAgain = slices.Clone(p.Periods), p.LookAgain; l.stream == 0 {
 		l.customer.HeadOpenUntil = p.HeadOpenUntil
 	}

@@ -109,7 +109,7 @@ func (l *life) setBack(b *backup) {
 		known = b.knownUntil
 	}
 	restored := *b.ledger
-	restored.catalog, restored.providerID, restored.customer.Products, restored.filledFrom = l.catalog, l.providerID, l.customer.Products, l.filledFrom
+	restored.catalog, restored.providerID, restored.customer.Plans, restored.filledFrom = l.catalog, l.providerID, l.customer.Plans, l.filledFrom
 	restored.reports, restored.epoch, restored.knownUntil = slices.Clone(l.reports[:len(b.reports)]), l.epoch, known
 	for n := range restored.events {
 		e := &restored.events[n]

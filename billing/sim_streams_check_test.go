@@ -138,7 +138,7 @@ func (f *farSide) contractOf(in *invoice) *contract {
 // changesSubscription says whether a period is of another subscription by a plan,
 // beside which the former one may go on, or where only what comes last counts:
 // which invoice bills what was reported is looked at once that is stored.
-func (l *life) changesSubscription(plan billing.Plan) bool {
+func (l *life) changesSubscription(plan billing.ReportPlan) bool {
 	last := slices.ContainsFunc(plan.Reports, func(r billing.Report) bool { return r.Counting == billing.Latest })
 	return (l.twofold || last) && slices.ContainsFunc(plan.Periods, func(p billing.Period) bool {
 		return slices.ContainsFunc(l.periods, func(former billing.Period) bool {

@@ -127,7 +127,7 @@ func (l *ledger) ofStream(f billing.Facts) billing.Facts {
 type streamPlan struct {
 	*ledger
 	facts billing.Facts
-	billing.Plan
+	billing.ReportPlan
 }
 
 // changes says whether there is anything to store of the plan.
@@ -191,7 +191,7 @@ func (l *ledger) regrouped(now time.Time) []billing.Facts {
 func (l *ledger) keep(all []streamPlan, now time.Time) {
 	var again time.Time
 	for _, p := range all {
-		if p.store(p.Plan, now); again.IsZero() || !p.LookAgain.IsZero() && p.LookAgain.Before(again) {
+		if p.store(p.ReportPlan, now); again.IsZero() || !p.LookAgain.IsZero() && p.LookAgain.Before(again) {
 			again = p.LookAgain
 		}
 	}

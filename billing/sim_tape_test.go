@@ -87,7 +87,7 @@ func (l *life) noteMeter(m metering.Meter) {
 
 func (l *life) notePrice(p billing.Price) {
 	from := p.EffectiveFrom.UTC()
-	l.note(lives.Action{Do: lives.Price, Meter: p.MeterID, Product: p.ProductID, From: &from, Price: &lives.Terms{
+	l.note(lives.Action{Do: lives.Price, Meter: p.MeterID, Plan: p.PlanID, From: &from, Price: &lives.Terms{
 		Base: p.BasePrice, Included: p.IncludedUnits, Rate: p.OverageRate, Currency: p.Currency,
 	}})
 }

@@ -133,8 +133,8 @@ func (p *pass) plan() bool {
 	plans := l.plan(p.now, func(f *billing.Facts) { f.After, f.Excluded = p.after, p.excluded })
 	for _, of := range plans {
 		p.in(of.ledger, func() {
-			p.checkPrefix(of.ledger, of.facts, of.Plan)
-			p.checkReports(of.Plan)
+			p.checkPrefix(of.ledger, of.facts, of.ReportPlan)
+			p.checkReports(of.ReportPlan)
 		})
 	}
 	if slices.ContainsFunc(plans, func(of streamPlan) bool { return of.ReadFirst }) {
@@ -146,7 +146,7 @@ func (p *pass) plan() bool {
 	l.keep(plans, p.now)
 	var queue []uuid.UUID
 	for _, of := range plans {
-		queue = append(queue, of.written(of.Plan, p.now, len(of.Reports))...)
+		queue = append(queue, of.written(of.ReportPlan, p.now, len(of.Reports))...)
 	}
 	p.notePlan(queue, false)
 	p.queue = slices.DeleteFunc(queue, func(id uuid.UUID) bool { return p.tried[id] })
@@ -156,7 +156,7 @@ func (p *pass) plan() bool {
 
 // checkReports holds that a pass reports each series once at most, and that a
 // report is worth trying as long as the period is open in which it is billed.
-func (p *pass) checkReports(plan billing.Plan) {
+func (p *pass) checkReports(plan billing.ReportPlan) {
 	for _, r := range plan.Reports {
 		billedUntil := r.Of.End
 		if r.Kind == billing.ChargeReport && r.Late {

@@ -194,17 +194,17 @@ func TestThePeriodOfAMessage(t *testing.T) {
 	require.Equal(t, january, m.PeriodFrom(january.Start))
 }
 
-func TestProductAt(t *testing.T) {
+func TestPlanAt(t *testing.T) {
 	t.Parallel()
 	assignments := []billing.Assignment{
-		{ProductID: 1, EffectiveFrom: february.Start}, {ProductID: 2, EffectiveFrom: january.Start},
-		{ProductID: 3, EffectiveFrom: march.Start}, {ProductID: 4, EffectiveFrom: march.Start},
+		{PlanID: 1, EffectiveFrom: february.Start}, {PlanID: 2, EffectiveFrom: january.Start},
+		{PlanID: 3, EffectiveFrom: march.Start}, {PlanID: 4, EffectiveFrom: march.Start},
 	}
-	for at, want := range map[time.Time]metering.ProductID{
+	for at, want := range map[time.Time]metering.PlanID{
 		january.Start.Add(-time.Microsecond): 0, january.Start: 2, february.Start.Add(-time.Microsecond): 2, february.Start: 1,
 		march.Start: 4, march.End: 4,
 	} {
-		require.Equal(t, want, billing.ProductAt(assignments, at), at)
+		require.Equal(t, want, billing.PlanAt(assignments, at), at)
 	}
 }
 

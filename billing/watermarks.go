@@ -25,11 +25,11 @@ type PeriodWatermark struct {
 }
 
 // Configuration is a hash of everything but usage that the charges of a period
-// from start depend on, for who has the product then.
-func Configuration(c Connection, late metering.LatePolicy, meters []metering.Meter, prices map[metering.MeterID][]Price, product metering.ProductID, start time.Time) string {
+// from start depend on, for who has the plan then.
+func Configuration(c Connection, late metering.LatePolicy, meters []metering.Meter, prices map[metering.MeterID][]Price, plan metering.PlanID, start time.Time) string {
 	text := fmt.Appendln(nil, c.ID, c.Mapping, c.Bills, c.Text, late)
 	for _, m := range meters {
-		price, _ := PriceAt(prices[m.ID], product, start)
+		price, _ := PriceAt(prices[m.ID], plan, start)
 		for _, n := range []int64{int64(m.ID), int64(m.Version.ID), int64(price.Version), int64(m.UsageScale)} {
 			text = append(strconv.AppendInt(text, n, 10), ' ')
 		}
@@ -50,9 +50,9 @@ func (p *planner) watermark(period Period) Watermark {
 			events = c.Events
 		}
 	}
-	product := ProductAt(p.Customer.Products, period.Start)
+	plan := PlanAt(p.Customer.Plans, period.Start)
 	return Watermark{
 		Events:        events,
-		Configuration: Configuration(*p.Connection, p.Settings.LatePolicy, p.Meters, p.Prices, product, period.Start),
+		Configuration: Configuration(*p.Connection, p.Settings.LatePolicy, p.Meters, p.Prices, plan, period.Start),
 	}
 }

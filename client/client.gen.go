@@ -2670,22 +2670,22 @@ type AskForReset struct {
 	Email string `json:"email"`
 }
 
-// AssignProduct defines model for AssignProduct.
-type AssignProduct struct {
+// AssignPlan defines model for AssignPlan.
+type AssignPlan struct {
 	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
 	Confirm *string `json:"confirm,omitempty"`
 
 	// EffectiveFrom A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
-	// Product The plan's slug; null: none
-	Product *string `json:"product"`
+	// Plan The plan's slug; null: none
+	Plan *string `json:"plan"`
 }
 
 // Assignment defines model for Assignment.
 type Assignment struct {
 	EffectiveFrom time.Time `json:"effective_from"`
-	Product       *string   `json:"product"`
+	Plan          *string   `json:"plan"`
 }
 
 // Attempt defines model for Attempt.
@@ -3117,8 +3117,8 @@ type CreateMeter struct {
 // CreateMeterAggregation sum adds the events' values, count counts the events. The default is sum
 type CreateMeterAggregation string
 
-// CreateProduct defines model for CreateProduct.
-type CreateProduct struct {
+// CreatePlan defines model for CreatePlan.
+type CreatePlan struct {
 	Name *string `json:"name,omitempty"`
 	Slug string  `json:"slug"`
 }
@@ -3344,10 +3344,10 @@ type CustomerNotSynced struct {
 	TenantId string `json:"tenant_id"`
 }
 
-// CustomerProduct defines model for CustomerProduct.
-type CustomerProduct struct {
-	// Product The slug of the plan that charges the current period; null: the meters' own prices do
-	Product *string `json:"product"`
+// CustomerPlan defines model for CustomerPlan.
+type CustomerPlan struct {
+	// Plan The slug of the plan that charges the current period; null: the meters' own prices do
+	Plan *string `json:"plan"`
 
 	// Versions In the order in which they hold
 	Versions []Assignment `json:"versions"`
@@ -4115,9 +4115,9 @@ type ListOwnSession struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
-// ListPricing defines model for ListPricing.
-type ListPricing struct {
-	Data []Pricing `json:"data"`
+// ListPlan defines model for ListPlan.
+type ListPlan struct {
+	Data []Plan `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -4126,9 +4126,9 @@ type ListPricing struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
-// ListProduct defines model for ListProduct.
-type ListProduct struct {
-	Data []Product `json:"data"`
+// ListPricing defines model for ListPricing.
+type ListPricing struct {
+	Data []Pricing `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -4639,6 +4639,18 @@ type PeriodStatementBills string
 // PeriodStatementState in_grace: it is over, and takes usage until it is closed
 type PeriodStatementState string
 
+// Plan defines model for Plan.
+type Plan struct {
+	// ArchivedAt Since when lists leave it out, and nobody gets it anew; null: it is not archived
+	ArchivedAt *time.Time `json:"archived_at"`
+	CreatedAt  time.Time  `json:"created_at"`
+
+	// Id Examples: prd_3
+	Id   string `json:"id"`
+	Name string `json:"name"`
+	Slug string `json:"slug"`
+}
+
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
 	// Amount The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, the closed period's additional charge
@@ -4778,18 +4790,6 @@ type Problem struct {
 
 	// Type Where this kind of problem is explained
 	Type string `json:"type"`
-}
-
-// Product defines model for Product.
-type Product struct {
-	// ArchivedAt Since when lists leave it out, and nobody gets it anew; null: it is not archived
-	ArchivedAt *time.Time `json:"archived_at"`
-	CreatedAt  time.Time  `json:"created_at"`
-
-	// Id Examples: prd_3
-	Id   string `json:"id"`
-	Name string `json:"name"`
-	Slug string `json:"slug"`
 }
 
 // Provider defines model for Provider.
@@ -5283,8 +5283,8 @@ type SetPassword struct {
 	New string `json:"new"`
 }
 
-// SetPricing defines model for SetPricing.
-type SetPricing struct {
+// SetPlanPricing defines model for SetPlanPricing.
+type SetPlanPricing struct {
 	// BasePrice It or overage_rate is needed; 0 is free
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
@@ -5304,8 +5304,8 @@ type SetPricing struct {
 	OverageRate *json.Number `json:"overage_rate,omitempty"`
 }
 
-// SetProductPricing defines model for SetProductPricing.
-type SetProductPricing struct {
+// SetPricing defines model for SetPricing.
+type SetPricing struct {
 	// BasePrice It or overage_rate is needed; 0 is free
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
@@ -5571,7 +5571,7 @@ type Step struct {
 	RoundedTo *int32      `json:"rounded_to,omitempty"`
 	Series    *StepSeries `json:"series,omitempty"`
 
-	// Steps What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the product of
+	// Steps What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the plan of
 	Steps *[]Step `json:"steps,omitempty"`
 
 	// Unit units, or the code of a currency
@@ -6404,14 +6404,14 @@ type EraseCustomerParams struct {
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
-// GetCustomerProductParams defines parameters for GetCustomerProduct.
-type GetCustomerProductParams struct {
+// GetCustomerPlanParams defines parameters for GetCustomerPlan.
+type GetCustomerPlanParams struct {
 	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
-// AssignProductParams defines parameters for AssignProduct.
-type AssignProductParams struct {
+// AssignPlanParams defines parameters for AssignPlan.
+type AssignPlanParams struct {
 	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
@@ -6513,20 +6513,8 @@ type CreateMeterParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
-// ListPricingParams defines parameters for ListPricing.
-type ListPricingParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
-	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
-
-	// PageToken next_page_token of the page before
-	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
-
-	// Product A plan's slug: the prices in the plan instead of the meters' own
-	Product *string `form:"product,omitempty" json:"product,omitempty"`
-}
-
-// ListProductsParams defines parameters for ListProducts.
-type ListProductsParams struct {
+// ListPlansParams defines parameters for ListPlans.
+type ListPlansParams struct {
 	// PageSize Items per page, at most: a page ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
@@ -6537,10 +6525,22 @@ type ListProductsParams struct {
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 }
 
-// CreateProductParams defines parameters for CreateProduct.
-type CreateProductParams struct {
+// CreatePlanParams defines parameters for CreatePlan.
+type CreatePlanParams struct {
 	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// ListPricingParams defines parameters for ListPricing.
+type ListPricingParams struct {
+	// PageSize Items per page, at most: a page ends at 1 MiB
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the page before
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Plan A plan's slug: the prices in the plan instead of the meters' own
+	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
 }
 
 // ReceiveProviderEventParams defines parameters for ReceiveProviderEvent.
@@ -6761,8 +6761,8 @@ type CreateCustomerJSONRequestBody = CreateCustomer
 // EraseCustomerJSONRequestBody defines body for EraseCustomer for application/json ContentType.
 type EraseCustomerJSONRequestBody = EraseCustomer
 
-// AssignProductJSONRequestBody defines body for AssignProduct for application/json ContentType.
-type AssignProductJSONRequestBody = AssignProduct
+// AssignPlanJSONRequestBody defines body for AssignPlan for application/json ContentType.
+type AssignPlanJSONRequestBody = AssignPlan
 
 // UpsertCustomerJSONRequestBody defines body for UpsertCustomer for application/json ContentType.
 type UpsertCustomerJSONRequestBody = CustomerFields
@@ -6812,14 +6812,14 @@ type UnarchiveMeterJSONRequestBody = Confirm
 // AskForResetJSONRequestBody defines body for AskForReset for application/json ContentType.
 type AskForResetJSONRequestBody = AskForReset
 
-// CreateProductJSONRequestBody defines body for CreateProduct for application/json ContentType.
-type CreateProductJSONRequestBody = CreateProduct
+// CreatePlanJSONRequestBody defines body for CreatePlan for application/json ContentType.
+type CreatePlanJSONRequestBody = CreatePlan
 
-// SetProductPricingJSONRequestBody defines body for SetProductPricing for application/json ContentType.
-type SetProductPricingJSONRequestBody = SetProductPricing
+// SetPlanPricingJSONRequestBody defines body for SetPlanPricing for application/json ContentType.
+type SetPlanPricingJSONRequestBody = SetPlanPricing
 
-// PreviewProductPricingJSONRequestBody defines body for PreviewProductPricing for application/json ContentType.
-type PreviewProductPricingJSONRequestBody = SetProductPricing
+// PreviewPlanPricingJSONRequestBody defines body for PreviewPlanPricing for application/json ContentType.
+type PreviewPlanPricingJSONRequestBody = SetPlanPricing
 
 // ReceiveProviderEventJSONRequestBody defines body for ReceiveProviderEvent for application/json ContentType.
 type ReceiveProviderEventJSONRequestBody = ReceivedEvent
@@ -7766,7 +7766,7 @@ type ClientInterface interface {
 
 	// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 	//
-	// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
+	// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
 	//
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -7810,30 +7810,30 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
 	EraseCustomer(ctx context.Context, externalId string, params *EraseCustomerParams, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetCustomerProduct Get a customer's plan
+	// GetCustomerPlan Get a customer's plan
 	//
 	// The plan that charges the current billing period, and every assignment in the order in which they hold.
 	//
-	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
-	GetCustomerProduct(ctx context.Context, externalId string, params *GetCustomerProductParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with GET /v1/customers/{external_id}/plan (the `GetCustomerPlan` operationId).
+	GetCustomerPlan(ctx context.Context, externalId string, params *GetCustomerPlanParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AssignProductWithBody Assign a plan to a customer
+	// AssignPlanWithBody Assign a plan to a customer
 	//
 	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type.
 	//
-	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-	AssignProductWithBody(ctx context.Context, externalId string, params *AssignProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
+	AssignPlanWithBody(ctx context.Context, externalId string, params *AssignPlanParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AssignProduct Assign a plan to a customer
+	// AssignPlan Assign a plan to a customer
 	//
 	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
-	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-	AssignProduct(ctx context.Context, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+	// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
+	AssignPlan(ctx context.Context, externalId string, params *AssignPlanParams, body AssignPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnarchiveCustomer Unarchive a customer
 	//
@@ -8193,108 +8193,108 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
 	AskForReset(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListPlans List plans
+	//
+	// In the order in which they were made. Archived ones are left out unless archived=true.
+	//
+	// Corresponds with GET /v1/plans (the `ListPlans` operationId).
+	ListPlans(ctx context.Context, params *ListPlansParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreatePlanWithBody Create a plan
+	//
+	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
+	CreatePlanWithBody(ctx context.Context, params *CreatePlanParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreatePlan Create a plan
+	//
+	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
+	CreatePlan(ctx context.Context, params *CreatePlanParams, body CreatePlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPlan Get a plan
+	//
+	// By its slug.
+	//
+	// Corresponds with GET /v1/plans/{slug} (the `GetPlan` operationId).
+	GetPlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ArchivePlan Archive a plan
+	//
+	// Lists leave it out. Who has it keeps it; nobody gets it anew.
+	//
+	// Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
+	ArchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetPlanPricing Get a meter's prices in a plan
+	//
+	// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+	//
+	// Corresponds with GET /v1/plans/{slug}/pricing/{meter} (the `GetPlanPricing` operationId).
+	GetPlanPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetPlanPricingWithBody Set a meter's price in a plan
+	//
+	// A new version in this plan, with the rules of a meter's own prices.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
+	SetPlanPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetPlanPricing Set a meter's price in a plan
+	//
+	// A new version in this plan, with the rules of a meter's own prices.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
+	SetPlanPricing(ctx context.Context, slug string, meter string, body SetPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewPlanPricingWithBody Preview what a price in a plan would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
+	PreviewPlanPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewPlanPricing Preview what a price in a plan would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
+	PreviewPlanPricing(ctx context.Context, slug string, meter string, body PreviewPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// WithdrawPlanPricing Withdraw a meter's price in a plan that has not begun
+	//
+	// 409 where it has.
+	//
+	// Corresponds with DELETE /v1/plans/{slug}/pricing/{meter}/{version} (the `WithdrawPlanPricing` operationId).
+	WithdrawPlanPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UnarchivePlan Unarchive a plan
+	//
+	// It can be assigned again. Doing so again changes nothing.
+	//
+	// Corresponds with POST /v1/plans/{slug}/unarchive (the `UnarchivePlan` operationId).
+	UnarchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// ListPricing List the prices of meters
 	//
 	// Of the meters that have one of their own, or in a plan, by id, archived ones too.
 	//
 	// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 	ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// ListProducts List plans
-	//
-	// In the order in which they were made. Archived ones are left out unless archived=true.
-	//
-	// Corresponds with GET /v1/products (the `ListProducts` operationId).
-	ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// CreateProductWithBody Create a plan
-	//
-	// A plan has prices of its own for some meters; for others the meters' own prices hold.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
-	CreateProductWithBody(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// CreateProduct Create a plan
-	//
-	// A plan has prices of its own for some meters; for others the meters' own prices hold.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
-	CreateProduct(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// GetProduct Get a plan
-	//
-	// By its slug.
-	//
-	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
-	GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// ArchiveProduct Archive a plan
-	//
-	// Lists leave it out. Who has it keeps it; nobody gets it anew.
-	//
-	// Corresponds with POST /v1/products/{slug}/archive (the `ArchiveProduct` operationId).
-	ArchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// GetProductPricing Get a meter's prices in a plan
-	//
-	// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
-	//
-	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
-	GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// SetProductPricingWithBody Set a meter's price in a plan
-	//
-	// A new version in this plan, with the rules of a meter's own prices.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
-	SetProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// SetProductPricing Set a meter's price in a plan
-	//
-	// A new version in this plan, with the rules of a meter's own prices.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
-	SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// PreviewProductPricingWithBody Preview what a price in a plan would change
-	//
-	// Nothing is set. It takes the body that sets a price.
-	//
-	// Takes any type of body and a specified content type.
-	//
-	// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
-	PreviewProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// PreviewProductPricing Preview what a price in a plan would change
-	//
-	// Nothing is set. It takes the body that sets a price.
-	//
-	// Takes a body of the `application/json` content type.
-	//
-	// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
-	PreviewProductPricing(ctx context.Context, slug string, meter string, body PreviewProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// WithdrawProductPricing Withdraw a meter's price in a plan that has not begun
-	//
-	// 409 where it has.
-	//
-	// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
-	WithdrawProductPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// UnarchiveProduct Unarchive a plan
-	//
-	// It can be assigned again. Doing so again changes nothing.
-	//
-	// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
-	UnarchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReceiveProviderEventWithBody Receive an event from a billing provider
 	//
@@ -9849,7 +9849,7 @@ func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParam
 
 // GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 //
-// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
+// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
 //
 // Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9953,13 +9953,13 @@ func (c *Client) EraseCustomer(ctx context.Context, externalId string, params *E
 	return c.Client.Do(req)
 }
 
-// GetCustomerProduct Get a customer's plan
+// GetCustomerPlan Get a customer's plan
 //
 // The plan that charges the current billing period, and every assignment in the order in which they hold.
 //
-// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
-func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, params *GetCustomerProductParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetCustomerProductRequest(c.Server, externalId, params)
+// Corresponds with GET /v1/customers/{external_id}/plan (the `GetCustomerPlan` operationId).
+func (c *Client) GetCustomerPlan(ctx context.Context, externalId string, params *GetCustomerPlanParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetCustomerPlanRequest(c.Server, externalId, params)
 	if err != nil {
 		return nil, err
 	}
@@ -9970,15 +9970,15 @@ func (c *Client) GetCustomerProduct(ctx context.Context, externalId string, para
 	return c.Client.Do(req)
 }
 
-// AssignProductWithBody Assign a plan to a customer
+// AssignPlanWithBody Assign a plan to a customer
 //
 // From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type.
 //
-// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, params *AssignProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewAssignProductRequestWithBody(c.Server, externalId, params, contentType, body)
+// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
+func (c *Client) AssignPlanWithBody(ctx context.Context, externalId string, params *AssignPlanParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAssignPlanRequestWithBody(c.Server, externalId, params, contentType, body)
 	if err != nil {
 		return nil, err
 	}
@@ -9989,15 +9989,15 @@ func (c *Client) AssignProductWithBody(ctx context.Context, externalId string, p
 	return c.Client.Do(req)
 }
 
-// AssignProduct Assign a plan to a customer
+// AssignPlan Assign a plan to a customer
 //
 // From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type.
 //
-// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-func (c *Client) AssignProduct(ctx context.Context, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewAssignProductRequest(c.Server, externalId, params, body)
+// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
+func (c *Client) AssignPlan(ctx context.Context, externalId string, params *AssignPlanParams, body AssignPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAssignPlanRequest(c.Server, externalId, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -10786,6 +10786,222 @@ func (c *Client) AskForReset(ctx context.Context, body AskForResetJSONRequestBod
 	return c.Client.Do(req)
 }
 
+// ListPlans List plans
+//
+// In the order in which they were made. Archived ones are left out unless archived=true.
+//
+// Corresponds with GET /v1/plans (the `ListPlans` operationId).
+func (c *Client) ListPlans(ctx context.Context, params *ListPlansParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListPlansRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreatePlanWithBody Create a plan
+//
+// A plan has prices of its own for some meters; for others the meters' own prices hold.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
+func (c *Client) CreatePlanWithBody(ctx context.Context, params *CreatePlanParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreatePlanRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreatePlan Create a plan
+//
+// A plan has prices of its own for some meters; for others the meters' own prices hold.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
+func (c *Client) CreatePlan(ctx context.Context, params *CreatePlanParams, body CreatePlanJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreatePlanRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPlan Get a plan
+//
+// By its slug.
+//
+// Corresponds with GET /v1/plans/{slug} (the `GetPlan` operationId).
+func (c *Client) GetPlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPlanRequest(c.Server, slug)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ArchivePlan Archive a plan
+//
+// Lists leave it out. Who has it keeps it; nobody gets it anew.
+//
+// Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
+func (c *Client) ArchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewArchivePlanRequest(c.Server, slug)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetPlanPricing Get a meter's prices in a plan
+//
+// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+//
+// Corresponds with GET /v1/plans/{slug}/pricing/{meter} (the `GetPlanPricing` operationId).
+func (c *Client) GetPlanPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetPlanPricingRequest(c.Server, slug, meter)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetPlanPricingWithBody Set a meter's price in a plan
+//
+// A new version in this plan, with the rules of a meter's own prices.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
+func (c *Client) SetPlanPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetPlanPricingRequestWithBody(c.Server, slug, meter, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetPlanPricing Set a meter's price in a plan
+//
+// A new version in this plan, with the rules of a meter's own prices.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
+func (c *Client) SetPlanPricing(ctx context.Context, slug string, meter string, body SetPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetPlanPricingRequest(c.Server, slug, meter, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewPlanPricingWithBody Preview what a price in a plan would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
+func (c *Client) PreviewPlanPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewPlanPricingRequestWithBody(c.Server, slug, meter, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewPlanPricing Preview what a price in a plan would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
+func (c *Client) PreviewPlanPricing(ctx context.Context, slug string, meter string, body PreviewPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewPlanPricingRequest(c.Server, slug, meter, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// WithdrawPlanPricing Withdraw a meter's price in a plan that has not begun
+//
+// 409 where it has.
+//
+// Corresponds with DELETE /v1/plans/{slug}/pricing/{meter}/{version} (the `WithdrawPlanPricing` operationId).
+func (c *Client) WithdrawPlanPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewWithdrawPlanPricingRequest(c.Server, slug, meter, version)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UnarchivePlan Unarchive a plan
+//
+// It can be assigned again. Doing so again changes nothing.
+//
+// Corresponds with POST /v1/plans/{slug}/unarchive (the `UnarchivePlan` operationId).
+func (c *Client) UnarchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUnarchivePlanRequest(c.Server, slug)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // ListPricing List the prices of meters
 //
 // Of the meters that have one of their own, or in a plan, by id, archived ones too.
@@ -10793,222 +11009,6 @@ func (c *Client) AskForReset(ctx context.Context, body AskForResetJSONRequestBod
 // Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListPricingRequest(c.Server, params)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// ListProducts List plans
-//
-// In the order in which they were made. Archived ones are left out unless archived=true.
-//
-// Corresponds with GET /v1/products (the `ListProducts` operationId).
-func (c *Client) ListProducts(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewListProductsRequest(c.Server, params)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// CreateProductWithBody Create a plan
-//
-// A plan has prices of its own for some meters; for others the meters' own prices hold.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /v1/products (the `CreateProduct` operationId).
-func (c *Client) CreateProductWithBody(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateProductRequestWithBody(c.Server, params, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// CreateProduct Create a plan
-//
-// A plan has prices of its own for some meters; for others the meters' own prices hold.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /v1/products (the `CreateProduct` operationId).
-func (c *Client) CreateProduct(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewCreateProductRequest(c.Server, params, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// GetProduct Get a plan
-//
-// By its slug.
-//
-// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
-func (c *Client) GetProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetProductRequest(c.Server, slug)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// ArchiveProduct Archive a plan
-//
-// Lists leave it out. Who has it keeps it; nobody gets it anew.
-//
-// Corresponds with POST /v1/products/{slug}/archive (the `ArchiveProduct` operationId).
-func (c *Client) ArchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewArchiveProductRequest(c.Server, slug)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// GetProductPricing Get a meter's prices in a plan
-//
-// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
-//
-// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
-func (c *Client) GetProductPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetProductPricingRequest(c.Server, slug, meter)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// SetProductPricingWithBody Set a meter's price in a plan
-//
-// A new version in this plan, with the rules of a meter's own prices.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
-func (c *Client) SetProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewSetProductPricingRequestWithBody(c.Server, slug, meter, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// SetProductPricing Set a meter's price in a plan
-//
-// A new version in this plan, with the rules of a meter's own prices.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
-func (c *Client) SetProductPricing(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewSetProductPricingRequest(c.Server, slug, meter, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// PreviewProductPricingWithBody Preview what a price in a plan would change
-//
-// Nothing is set. It takes the body that sets a price.
-//
-// Takes any type of body and a specified content type.
-//
-// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
-func (c *Client) PreviewProductPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPreviewProductPricingRequestWithBody(c.Server, slug, meter, contentType, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// PreviewProductPricing Preview what a price in a plan would change
-//
-// Nothing is set. It takes the body that sets a price.
-//
-// Takes a body of the `application/json` content type.
-//
-// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
-func (c *Client) PreviewProductPricing(ctx context.Context, slug string, meter string, body PreviewProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewPreviewProductPricingRequest(c.Server, slug, meter, body)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// WithdrawProductPricing Withdraw a meter's price in a plan that has not begun
-//
-// 409 where it has.
-//
-// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
-func (c *Client) WithdrawProductPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewWithdrawProductPricingRequest(c.Server, slug, meter, version)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// UnarchiveProduct Unarchive a plan
-//
-// It can be assigned again. Doing so again changes nothing.
-//
-// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
-func (c *Client) UnarchiveProduct(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewUnarchiveProductRequest(c.Server, slug)
 	if err != nil {
 		return nil, err
 	}
@@ -14642,8 +14642,8 @@ func NewEraseCustomerRequestWithBody(server string, externalId string, params *E
 	return req, nil
 }
 
-// NewGetCustomerProductRequest constructs an http.Request for the GetCustomerProduct method
-func NewGetCustomerProductRequest(server string, externalId string, params *GetCustomerProductParams) (*http.Request, error) {
+// NewGetCustomerPlanRequest constructs an http.Request for the GetCustomerPlan method
+func NewGetCustomerPlanRequest(server string, externalId string, params *GetCustomerPlanParams) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -14658,7 +14658,7 @@ func NewGetCustomerProductRequest(server string, externalId string, params *GetC
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/customers/%s/product", pathParam0)
+	operationPath := fmt.Sprintf("/v1/customers/%s/plan", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -14703,19 +14703,19 @@ func NewGetCustomerProductRequest(server string, externalId string, params *GetC
 	return req, nil
 }
 
-// NewAssignProductRequest calls the generic AssignProduct builder with application/json body
-func NewAssignProductRequest(server string, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody) (*http.Request, error) {
+// NewAssignPlanRequest calls the generic AssignPlan builder with application/json body
+func NewAssignPlanRequest(server string, externalId string, params *AssignPlanParams, body AssignPlanJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewAssignProductRequestWithBody(server, externalId, params, "application/json", bodyReader)
+	return NewAssignPlanRequestWithBody(server, externalId, params, "application/json", bodyReader)
 }
 
-// NewAssignProductRequestWithBody constructs an http.Request for the AssignProduct method, with any body, and a specified content type
-func NewAssignProductRequestWithBody(server string, externalId string, params *AssignProductParams, contentType string, body io.Reader) (*http.Request, error) {
+// NewAssignPlanRequestWithBody constructs an http.Request for the AssignPlan method, with any body, and a specified content type
+func NewAssignPlanRequestWithBody(server string, externalId string, params *AssignPlanParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -14730,7 +14730,7 @@ func NewAssignProductRequestWithBody(server string, externalId string, params *A
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/customers/%s/product", pathParam0)
+	operationPath := fmt.Sprintf("/v1/customers/%s/plan", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16163,8 +16163,8 @@ func NewAskForResetRequestWithBody(server string, contentType string, body io.Re
 	return req, nil
 }
 
-// NewListPricingRequest constructs an http.Request for the ListPricing method
-func NewListPricingRequest(server string, params *ListPricingParams) (*http.Request, error) {
+// NewListPlansRequest constructs an http.Request for the ListPlans method
+func NewListPlansRequest(server string, params *ListPlansParams) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -16172,85 +16172,7 @@ func NewListPricingRequest(server string, params *ListPricingParams) (*http.Requ
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/pricing")
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
-	}
-
-	if params != nil {
-		// queryValues collects non-styled parameters (passthrough, JSON)
-		// that are safe to round-trip through url.Values.Encode().
-		queryValues := queryURL.Query()
-		// rawQueryFragments collects pre-encoded query fragments from
-		// styled parameters, preserving literal commas as delimiters
-		// per the OpenAPI spec (e.g. "color=blue,black,brown").
-		var rawQueryFragments []string
-
-		if params.PageSize != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
-		}
-
-		if params.PageToken != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
-		}
-
-		if params.Product != nil {
-
-			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "product", *params.Product, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			} else {
-				for _, qp := range strings.Split(queryFrag, "&") {
-					rawQueryFragments = append(rawQueryFragments, qp)
-				}
-			}
-
-		}
-
-		if encoded := queryValues.Encode(); encoded != "" {
-			rawQueryFragments = append(rawQueryFragments, encoded)
-		}
-		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
-}
-
-// NewListProductsRequest constructs an http.Request for the ListProducts method
-func NewListProductsRequest(server string, params *ListProductsParams) (*http.Request, error) {
-	var err error
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/v1/products")
+	operationPath := fmt.Sprintf("/v1/plans")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16319,19 +16241,19 @@ func NewListProductsRequest(server string, params *ListProductsParams) (*http.Re
 	return req, nil
 }
 
-// NewCreateProductRequest calls the generic CreateProduct builder with application/json body
-func NewCreateProductRequest(server string, params *CreateProductParams, body CreateProductJSONRequestBody) (*http.Request, error) {
+// NewCreatePlanRequest calls the generic CreatePlan builder with application/json body
+func NewCreatePlanRequest(server string, params *CreatePlanParams, body CreatePlanJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewCreateProductRequestWithBody(server, params, "application/json", bodyReader)
+	return NewCreatePlanRequestWithBody(server, params, "application/json", bodyReader)
 }
 
-// NewCreateProductRequestWithBody constructs an http.Request for the CreateProduct method, with any body, and a specified content type
-func NewCreateProductRequestWithBody(server string, params *CreateProductParams, contentType string, body io.Reader) (*http.Request, error) {
+// NewCreatePlanRequestWithBody constructs an http.Request for the CreatePlan method, with any body, and a specified content type
+func NewCreatePlanRequestWithBody(server string, params *CreatePlanParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -16339,7 +16261,7 @@ func NewCreateProductRequestWithBody(server string, params *CreateProductParams,
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/products")
+	operationPath := fmt.Sprintf("/v1/plans")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16374,8 +16296,8 @@ func NewCreateProductRequestWithBody(server string, params *CreateProductParams,
 	return req, nil
 }
 
-// NewGetProductRequest constructs an http.Request for the GetProduct method
-func NewGetProductRequest(server string, slug string) (*http.Request, error) {
+// NewGetPlanRequest constructs an http.Request for the GetPlan method
+func NewGetPlanRequest(server string, slug string) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -16390,7 +16312,7 @@ func NewGetProductRequest(server string, slug string) (*http.Request, error) {
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/products/%s", pathParam0)
+	operationPath := fmt.Sprintf("/v1/plans/%s", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16408,8 +16330,8 @@ func NewGetProductRequest(server string, slug string) (*http.Request, error) {
 	return req, nil
 }
 
-// NewArchiveProductRequest constructs an http.Request for the ArchiveProduct method
-func NewArchiveProductRequest(server string, slug string) (*http.Request, error) {
+// NewArchivePlanRequest constructs an http.Request for the ArchivePlan method
+func NewArchivePlanRequest(server string, slug string) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -16424,7 +16346,7 @@ func NewArchiveProductRequest(server string, slug string) (*http.Request, error)
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/products/%s/archive", pathParam0)
+	operationPath := fmt.Sprintf("/v1/plans/%s/archive", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16442,8 +16364,8 @@ func NewArchiveProductRequest(server string, slug string) (*http.Request, error)
 	return req, nil
 }
 
-// NewGetProductPricingRequest constructs an http.Request for the GetProductPricing method
-func NewGetProductPricingRequest(server string, slug string, meter string) (*http.Request, error) {
+// NewGetPlanPricingRequest constructs an http.Request for the GetPlanPricing method
+func NewGetPlanPricingRequest(server string, slug string, meter string) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -16465,7 +16387,7 @@ func NewGetProductPricingRequest(server string, slug string, meter string) (*htt
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/products/%s/pricing/%s", pathParam0, pathParam1)
+	operationPath := fmt.Sprintf("/v1/plans/%s/pricing/%s", pathParam0, pathParam1)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16483,19 +16405,19 @@ func NewGetProductPricingRequest(server string, slug string, meter string) (*htt
 	return req, nil
 }
 
-// NewSetProductPricingRequest calls the generic SetProductPricing builder with application/json body
-func NewSetProductPricingRequest(server string, slug string, meter string, body SetProductPricingJSONRequestBody) (*http.Request, error) {
+// NewSetPlanPricingRequest calls the generic SetPlanPricing builder with application/json body
+func NewSetPlanPricingRequest(server string, slug string, meter string, body SetPlanPricingJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewSetProductPricingRequestWithBody(server, slug, meter, "application/json", bodyReader)
+	return NewSetPlanPricingRequestWithBody(server, slug, meter, "application/json", bodyReader)
 }
 
-// NewSetProductPricingRequestWithBody constructs an http.Request for the SetProductPricing method, with any body, and a specified content type
-func NewSetProductPricingRequestWithBody(server string, slug string, meter string, contentType string, body io.Reader) (*http.Request, error) {
+// NewSetPlanPricingRequestWithBody constructs an http.Request for the SetPlanPricing method, with any body, and a specified content type
+func NewSetPlanPricingRequestWithBody(server string, slug string, meter string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -16517,7 +16439,7 @@ func NewSetProductPricingRequestWithBody(server string, slug string, meter strin
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/products/%s/pricing/%s", pathParam0, pathParam1)
+	operationPath := fmt.Sprintf("/v1/plans/%s/pricing/%s", pathParam0, pathParam1)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16537,19 +16459,19 @@ func NewSetProductPricingRequestWithBody(server string, slug string, meter strin
 	return req, nil
 }
 
-// NewPreviewProductPricingRequest calls the generic PreviewProductPricing builder with application/json body
-func NewPreviewProductPricingRequest(server string, slug string, meter string, body PreviewProductPricingJSONRequestBody) (*http.Request, error) {
+// NewPreviewPlanPricingRequest calls the generic PreviewPlanPricing builder with application/json body
+func NewPreviewPlanPricingRequest(server string, slug string, meter string, body PreviewPlanPricingJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
 	buf, err := json.Marshal(body)
 	if err != nil {
 		return nil, err
 	}
 	bodyReader = bytes.NewReader(buf)
-	return NewPreviewProductPricingRequestWithBody(server, slug, meter, "application/json", bodyReader)
+	return NewPreviewPlanPricingRequestWithBody(server, slug, meter, "application/json", bodyReader)
 }
 
-// NewPreviewProductPricingRequestWithBody constructs an http.Request for the PreviewProductPricing method, with any body, and a specified content type
-func NewPreviewProductPricingRequestWithBody(server string, slug string, meter string, contentType string, body io.Reader) (*http.Request, error) {
+// NewPreviewPlanPricingRequestWithBody constructs an http.Request for the PreviewPlanPricing method, with any body, and a specified content type
+func NewPreviewPlanPricingRequestWithBody(server string, slug string, meter string, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -16571,7 +16493,7 @@ func NewPreviewProductPricingRequestWithBody(server string, slug string, meter s
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/products/%s/pricing/%s/preview", pathParam0, pathParam1)
+	operationPath := fmt.Sprintf("/v1/plans/%s/pricing/%s/preview", pathParam0, pathParam1)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16591,8 +16513,8 @@ func NewPreviewProductPricingRequestWithBody(server string, slug string, meter s
 	return req, nil
 }
 
-// NewWithdrawProductPricingRequest constructs an http.Request for the WithdrawProductPricing method
-func NewWithdrawProductPricingRequest(server string, slug string, meter string, version int64) (*http.Request, error) {
+// NewWithdrawPlanPricingRequest constructs an http.Request for the WithdrawPlanPricing method
+func NewWithdrawPlanPricingRequest(server string, slug string, meter string, version int64) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -16621,7 +16543,7 @@ func NewWithdrawProductPricingRequest(server string, slug string, meter string, 
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/products/%s/pricing/%s/%s", pathParam0, pathParam1, pathParam2)
+	operationPath := fmt.Sprintf("/v1/plans/%s/pricing/%s/%s", pathParam0, pathParam1, pathParam2)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16639,8 +16561,8 @@ func NewWithdrawProductPricingRequest(server string, slug string, meter string, 
 	return req, nil
 }
 
-// NewUnarchiveProductRequest constructs an http.Request for the UnarchiveProduct method
-func NewUnarchiveProductRequest(server string, slug string) (*http.Request, error) {
+// NewUnarchivePlanRequest constructs an http.Request for the UnarchivePlan method
+func NewUnarchivePlanRequest(server string, slug string) (*http.Request, error) {
 	var err error
 
 	var pathParam0 string
@@ -16655,7 +16577,7 @@ func NewUnarchiveProductRequest(server string, slug string) (*http.Request, erro
 		return nil, err
 	}
 
-	operationPath := fmt.Sprintf("/v1/products/%s/unarchive", pathParam0)
+	operationPath := fmt.Sprintf("/v1/plans/%s/unarchive", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -16666,6 +16588,84 @@ func NewUnarchiveProductRequest(server string, slug string) (*http.Request, erro
 	}
 
 	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListPricingRequest constructs an http.Request for the ListPricing method
+func NewListPricingRequest(server string, params *ListPricingParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/pricing")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Plan != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "plan", *params.Plan, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -18985,7 +18985,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 	//
-	// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
+	// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19037,32 +19037,32 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/customers/{external_id}/erase (the `EraseCustomer` operationId).
 	EraseCustomerWithResponse(ctx context.Context, externalId string, params *EraseCustomerParams, body EraseCustomerJSONRequestBody, reqEditors ...RequestEditorFn) (*EraseCustomerResponse, error)
 
-	// GetCustomerProductWithResponse Get a customer's plan
+	// GetCustomerPlanWithResponse Get a customer's plan
 	//
 	// The plan that charges the current billing period, and every assignment in the order in which they hold.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
-	GetCustomerProductWithResponse(ctx context.Context, externalId string, params *GetCustomerProductParams, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error)
+	// Corresponds with GET /v1/customers/{external_id}/plan (the `GetCustomerPlan` operationId).
+	GetCustomerPlanWithResponse(ctx context.Context, externalId string, params *GetCustomerPlanParams, reqEditors ...RequestEditorFn) (*GetCustomerPlanResponse, error)
 
-	// AssignProductWithBodyWithResponse Assign a plan to a customer
+	// AssignPlanWithBodyWithResponse Assign a plan to a customer
 	//
 	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-	AssignProductWithBodyWithResponse(ctx context.Context, externalId string, params *AssignProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
+	// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
+	AssignPlanWithBodyWithResponse(ctx context.Context, externalId string, params *AssignPlanParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignPlanResponse, error)
 
-	// AssignProductWithResponse Assign a plan to a customer
+	// AssignPlanWithResponse Assign a plan to a customer
 	//
 	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
-	// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-	AssignProductWithResponse(ctx context.Context, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error)
+	// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
+	AssignPlanWithResponse(ctx context.Context, externalId string, params *AssignPlanParams, body AssignPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignPlanResponse, error)
 
 	// UnarchiveCustomerWithResponse Unarchive a customer
 	//
@@ -19442,6 +19442,114 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
 	AskForResetWithResponse(ctx context.Context, body AskForResetJSONRequestBody, reqEditors ...RequestEditorFn) (*AskForResetResponse, error)
 
+	// ListPlansWithResponse List plans
+	//
+	// In the order in which they were made. Archived ones are left out unless archived=true.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/plans (the `ListPlans` operationId).
+	ListPlansWithResponse(ctx context.Context, params *ListPlansParams, reqEditors ...RequestEditorFn) (*ListPlansResponse, error)
+
+	// CreatePlanWithBodyWithResponse Create a plan
+	//
+	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
+	CreatePlanWithBodyWithResponse(ctx context.Context, params *CreatePlanParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePlanResponse, error)
+
+	// CreatePlanWithResponse Create a plan
+	//
+	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
+	CreatePlanWithResponse(ctx context.Context, params *CreatePlanParams, body CreatePlanJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePlanResponse, error)
+
+	// GetPlanWithResponse Get a plan
+	//
+	// By its slug.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/plans/{slug} (the `GetPlan` operationId).
+	GetPlanWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetPlanResponse, error)
+
+	// ArchivePlanWithResponse Archive a plan
+	//
+	// Lists leave it out. Who has it keeps it; nobody gets it anew.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
+	ArchivePlanWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchivePlanResponse, error)
+
+	// GetPlanPricingWithResponse Get a meter's prices in a plan
+	//
+	// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/plans/{slug}/pricing/{meter} (the `GetPlanPricing` operationId).
+	GetPlanPricingWithResponse(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*GetPlanPricingResponse, error)
+
+	// SetPlanPricingWithBodyWithResponse Set a meter's price in a plan
+	//
+	// A new version in this plan, with the rules of a meter's own prices.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
+	SetPlanPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPlanPricingResponse, error)
+
+	// SetPlanPricingWithResponse Set a meter's price in a plan
+	//
+	// A new version in this plan, with the rules of a meter's own prices.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
+	SetPlanPricingWithResponse(ctx context.Context, slug string, meter string, body SetPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPlanPricingResponse, error)
+
+	// PreviewPlanPricingWithBodyWithResponse Preview what a price in a plan would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
+	PreviewPlanPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanPricingResponse, error)
+
+	// PreviewPlanPricingWithResponse Preview what a price in a plan would change
+	//
+	// Nothing is set. It takes the body that sets a price.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
+	PreviewPlanPricingWithResponse(ctx context.Context, slug string, meter string, body PreviewPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanPricingResponse, error)
+
+	// WithdrawPlanPricingWithResponse Withdraw a meter's price in a plan that has not begun
+	//
+	// 409 where it has.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/plans/{slug}/pricing/{meter}/{version} (the `WithdrawPlanPricing` operationId).
+	WithdrawPlanPricingWithResponse(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*WithdrawPlanPricingResponse, error)
+
+	// UnarchivePlanWithResponse Unarchive a plan
+	//
+	// It can be assigned again. Doing so again changes nothing.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/plans/{slug}/unarchive (the `UnarchivePlan` operationId).
+	UnarchivePlanWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchivePlanResponse, error)
+
 	// ListPricingWithResponse List the prices of meters
 	//
 	// Of the meters that have one of their own, or in a plan, by id, archived ones too.
@@ -19450,114 +19558,6 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 	ListPricingWithResponse(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*ListPricingResponse, error)
-
-	// ListProductsWithResponse List plans
-	//
-	// In the order in which they were made. Archived ones are left out unless archived=true.
-	//
-	// Returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with GET /v1/products (the `ListProducts` operationId).
-	ListProductsWithResponse(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*ListProductsResponse, error)
-
-	// CreateProductWithBodyWithResponse Create a plan
-	//
-	// A plan has prices of its own for some meters; for others the meters' own prices hold.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
-	CreateProductWithBodyWithResponse(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
-
-	// CreateProductWithResponse Create a plan
-	//
-	// A plan has prices of its own for some meters; for others the meters' own prices hold.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /v1/products (the `CreateProduct` operationId).
-	CreateProductWithResponse(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateProductResponse, error)
-
-	// GetProductWithResponse Get a plan
-	//
-	// By its slug.
-	//
-	// Returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
-	GetProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetProductResponse, error)
-
-	// ArchiveProductWithResponse Archive a plan
-	//
-	// Lists leave it out. Who has it keeps it; nobody gets it anew.
-	//
-	// Returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /v1/products/{slug}/archive (the `ArchiveProduct` operationId).
-	ArchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchiveProductResponse, error)
-
-	// GetProductPricingWithResponse Get a meter's prices in a plan
-	//
-	// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
-	//
-	// Returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
-	GetProductPricingWithResponse(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*GetProductPricingResponse, error)
-
-	// SetProductPricingWithBodyWithResponse Set a meter's price in a plan
-	//
-	// A new version in this plan, with the rules of a meter's own prices.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
-	SetProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
-
-	// SetProductPricingWithResponse Set a meter's price in a plan
-	//
-	// A new version in this plan, with the rules of a meter's own prices.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
-	SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error)
-
-	// PreviewProductPricingWithBodyWithResponse Preview what a price in a plan would change
-	//
-	// Nothing is set. It takes the body that sets a price.
-	//
-	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
-	PreviewProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewProductPricingResponse, error)
-
-	// PreviewProductPricingWithResponse Preview what a price in a plan would change
-	//
-	// Nothing is set. It takes the body that sets a price.
-	//
-	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
-	PreviewProductPricingWithResponse(ctx context.Context, slug string, meter string, body PreviewProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewProductPricingResponse, error)
-
-	// WithdrawProductPricingWithResponse Withdraw a meter's price in a plan that has not begun
-	//
-	// 409 where it has.
-	//
-	// Returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
-	WithdrawProductPricingWithResponse(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*WithdrawProductPricingResponse, error)
-
-	// UnarchiveProductWithResponse Unarchive a plan
-	//
-	// It can be assigned again. Doing so again changes nothing.
-	//
-	// Returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
-	UnarchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveProductResponse, error)
 
 	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 	//
@@ -22616,32 +22616,32 @@ func (r EraseCustomerResponse) ContentType() string {
 	return ""
 }
 
-type GetCustomerProductResponse struct {
+type GetCustomerPlanResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *CustomerProduct
+	JSON200 *CustomerPlan
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetCustomerProductResponse) GetJSON200() *CustomerProduct {
+func (r GetCustomerPlanResponse) GetJSON200() *CustomerPlan {
 	return r.JSON200
 }
 
 // GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetCustomerProductResponse) GetApplicationproblemJSONDefault() *Problem {
+func (r GetCustomerPlanResponse) GetApplicationproblemJSONDefault() *Problem {
 	return r.ApplicationproblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r GetCustomerProductResponse) GetBody() []byte {
+func (r GetCustomerPlanResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r GetCustomerProductResponse) Status() string {
+func (r GetCustomerPlanResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -22649,7 +22649,7 @@ func (r GetCustomerProductResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r GetCustomerProductResponse) StatusCode() int {
+func (r GetCustomerPlanResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -22657,39 +22657,39 @@ func (r GetCustomerProductResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetCustomerProductResponse) ContentType() string {
+func (r GetCustomerPlanResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
 	return ""
 }
 
-type AssignProductResponse struct {
+type AssignPlanResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *CustomerProduct
+	JSON200 *CustomerPlan
 	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
 	ApplicationproblemJSONDefault *Problem
 }
 
 // GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r AssignProductResponse) GetJSON200() *CustomerProduct {
+func (r AssignPlanResponse) GetJSON200() *CustomerPlan {
 	return r.JSON200
 }
 
 // GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r AssignProductResponse) GetApplicationproblemJSONDefault() *Problem {
+func (r AssignPlanResponse) GetApplicationproblemJSONDefault() *Problem {
 	return r.ApplicationproblemJSONDefault
 }
 
 // GetBody returns the raw response body bytes
-func (r AssignProductResponse) GetBody() []byte {
+func (r AssignPlanResponse) GetBody() []byte {
 	return r.Body
 }
 
 // Status returns HTTPResponse.Status
-func (r AssignProductResponse) Status() string {
+func (r AssignPlanResponse) Status() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Status
 	}
@@ -22697,7 +22697,7 @@ func (r AssignProductResponse) Status() string {
 }
 
 // StatusCode returns HTTPResponse.StatusCode
-func (r AssignProductResponse) StatusCode() int {
+func (r AssignPlanResponse) StatusCode() int {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.StatusCode
 	}
@@ -22705,7 +22705,7 @@ func (r AssignProductResponse) StatusCode() int {
 }
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r AssignProductResponse) ContentType() string {
+func (r AssignPlanResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -24038,6 +24038,438 @@ func (r AskForResetResponse) ContentType() string {
 	return ""
 }
 
+type ListPlansResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListPlan
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListPlansResponse) GetJSON200() *ListPlan {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListPlansResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListPlansResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListPlansResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListPlansResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListPlansResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreatePlanResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Plan
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreatePlanResponse) GetJSON201() *Plan {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreatePlanResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreatePlanResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreatePlanResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreatePlanResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreatePlanResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPlanResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Plan
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPlanResponse) GetJSON200() *Plan {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPlanResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPlanResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPlanResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPlanResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPlanResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ArchivePlanResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Plan
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ArchivePlanResponse) GetJSON200() *Plan {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ArchivePlanResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ArchivePlanResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ArchivePlanResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ArchivePlanResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ArchivePlanResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetPlanPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetPlanPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetPlanPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetPlanPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetPlanPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetPlanPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetPlanPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SetPlanPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetPlanPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetPlanPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetPlanPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetPlanPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetPlanPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetPlanPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PreviewPlanPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *PricePreview
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewPlanPricingResponse) GetJSON200() *PricePreview {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PreviewPlanPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewPlanPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewPlanPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewPlanPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewPlanPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type WithdrawPlanPricingResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Pricing
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r WithdrawPlanPricingResponse) GetJSON200() *Pricing {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r WithdrawPlanPricingResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r WithdrawPlanPricingResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r WithdrawPlanPricingResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r WithdrawPlanPricingResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r WithdrawPlanPricingResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UnarchivePlanResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Plan
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UnarchivePlanResponse) GetJSON200() *Plan {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UnarchivePlanResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UnarchivePlanResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UnarchivePlanResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UnarchivePlanResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UnarchivePlanResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type ListPricingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -24080,438 +24512,6 @@ func (r ListPricingResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListPricingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type ListProductsResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *ListProduct
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ListProductsResponse) GetJSON200() *ListProduct {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ListProductsResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ListProductsResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r ListProductsResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r ListProductsResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ListProductsResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type CreateProductResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON201 the response for an HTTP 201 `application/json` response
-	JSON201 *Product
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r CreateProductResponse) GetJSON201() *Product {
-	return r.JSON201
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r CreateProductResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r CreateProductResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r CreateProductResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r CreateProductResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r CreateProductResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type GetProductResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Product
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetProductResponse) GetJSON200() *Product {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetProductResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetProductResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r GetProductResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r GetProductResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetProductResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type ArchiveProductResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Product
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r ArchiveProductResponse) GetJSON200() *Product {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r ArchiveProductResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r ArchiveProductResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r ArchiveProductResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r ArchiveProductResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r ArchiveProductResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type GetProductPricingResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Pricing
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetProductPricingResponse) GetJSON200() *Pricing {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r GetProductPricingResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetProductPricingResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r GetProductPricingResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r GetProductPricingResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetProductPricingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type SetProductPricingResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Pricing
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r SetProductPricingResponse) GetJSON200() *Pricing {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r SetProductPricingResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r SetProductPricingResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r SetProductPricingResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r SetProductPricingResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r SetProductPricingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type PreviewProductPricingResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *PricePreview
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r PreviewProductPricingResponse) GetJSON200() *PricePreview {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r PreviewProductPricingResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r PreviewProductPricingResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r PreviewProductPricingResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r PreviewProductPricingResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r PreviewProductPricingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type WithdrawProductPricingResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Pricing
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r WithdrawProductPricingResponse) GetJSON200() *Pricing {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r WithdrawProductPricingResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r WithdrawProductPricingResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r WithdrawProductPricingResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r WithdrawProductPricingResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r WithdrawProductPricingResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-type UnarchiveProductResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Product
-	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
-	ApplicationproblemJSONDefault *Problem
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r UnarchiveProductResponse) GetJSON200() *Product {
-	return r.JSON200
-}
-
-// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
-func (r UnarchiveProductResponse) GetApplicationproblemJSONDefault() *Problem {
-	return r.ApplicationproblemJSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r UnarchiveProductResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r UnarchiveProductResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r UnarchiveProductResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r UnarchiveProductResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -27072,7 +27072,7 @@ func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, pa
 
 // GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 //
-// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
+// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27160,49 +27160,49 @@ func (c *ClientWithResponses) EraseCustomerWithResponse(ctx context.Context, ext
 	return ParseEraseCustomerResponse(rsp)
 }
 
-// GetCustomerProductWithResponse Get a customer's plan
+// GetCustomerPlanWithResponse Get a customer's plan
 //
 // The plan that charges the current billing period, and every assignment in the order in which they hold.
 //
 // Returns a wrapper object for the known response body format(s).
 //
-// Corresponds with GET /v1/customers/{external_id}/product (the `GetCustomerProduct` operationId).
-func (c *ClientWithResponses) GetCustomerProductWithResponse(ctx context.Context, externalId string, params *GetCustomerProductParams, reqEditors ...RequestEditorFn) (*GetCustomerProductResponse, error) {
-	rsp, err := c.GetCustomerProduct(ctx, externalId, params, reqEditors...)
+// Corresponds with GET /v1/customers/{external_id}/plan (the `GetCustomerPlan` operationId).
+func (c *ClientWithResponses) GetCustomerPlanWithResponse(ctx context.Context, externalId string, params *GetCustomerPlanParams, reqEditors ...RequestEditorFn) (*GetCustomerPlanResponse, error) {
+	rsp, err := c.GetCustomerPlan(ctx, externalId, params, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseGetCustomerProductResponse(rsp)
+	return ParseGetCustomerPlanResponse(rsp)
 }
 
-// AssignProductWithBodyWithResponse Assign a plan to a customer
+// AssignPlanWithBodyWithResponse Assign a plan to a customer
 //
 // From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-func (c *ClientWithResponses) AssignProductWithBodyWithResponse(ctx context.Context, externalId string, params *AssignProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignProductResponse, error) {
-	rsp, err := c.AssignProductWithBody(ctx, externalId, params, contentType, body, reqEditors...)
+// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
+func (c *ClientWithResponses) AssignPlanWithBodyWithResponse(ctx context.Context, externalId string, params *AssignPlanParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AssignPlanResponse, error) {
+	rsp, err := c.AssignPlanWithBody(ctx, externalId, params, contentType, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseAssignProductResponse(rsp)
+	return ParseAssignPlanResponse(rsp)
 }
 
-// AssignProductWithResponse Assign a plan to a customer
+// AssignPlanWithResponse Assign a plan to a customer
 //
 // From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
-// Corresponds with PUT /v1/customers/{external_id}/product (the `AssignProduct` operationId).
-func (c *ClientWithResponses) AssignProductWithResponse(ctx context.Context, externalId string, params *AssignProductParams, body AssignProductJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignProductResponse, error) {
-	rsp, err := c.AssignProduct(ctx, externalId, params, body, reqEditors...)
+// Corresponds with PUT /v1/customers/{external_id}/plan (the `AssignPlan` operationId).
+func (c *ClientWithResponses) AssignPlanWithResponse(ctx context.Context, externalId string, params *AssignPlanParams, body AssignPlanJSONRequestBody, reqEditors ...RequestEditorFn) (*AssignPlanResponse, error) {
+	rsp, err := c.AssignPlan(ctx, externalId, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
-	return ParseAssignProductResponse(rsp)
+	return ParseAssignPlanResponse(rsp)
 }
 
 // UnarchiveCustomerWithResponse Unarchive a customer
@@ -27835,6 +27835,186 @@ func (c *ClientWithResponses) AskForResetWithResponse(ctx context.Context, body 
 	return ParseAskForResetResponse(rsp)
 }
 
+// ListPlansWithResponse List plans
+//
+// In the order in which they were made. Archived ones are left out unless archived=true.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/plans (the `ListPlans` operationId).
+func (c *ClientWithResponses) ListPlansWithResponse(ctx context.Context, params *ListPlansParams, reqEditors ...RequestEditorFn) (*ListPlansResponse, error) {
+	rsp, err := c.ListPlans(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListPlansResponse(rsp)
+}
+
+// CreatePlanWithBodyWithResponse Create a plan
+//
+// A plan has prices of its own for some meters; for others the meters' own prices hold.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
+func (c *ClientWithResponses) CreatePlanWithBodyWithResponse(ctx context.Context, params *CreatePlanParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreatePlanResponse, error) {
+	rsp, err := c.CreatePlanWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreatePlanResponse(rsp)
+}
+
+// CreatePlanWithResponse Create a plan
+//
+// A plan has prices of its own for some meters; for others the meters' own prices hold.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
+func (c *ClientWithResponses) CreatePlanWithResponse(ctx context.Context, params *CreatePlanParams, body CreatePlanJSONRequestBody, reqEditors ...RequestEditorFn) (*CreatePlanResponse, error) {
+	rsp, err := c.CreatePlan(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreatePlanResponse(rsp)
+}
+
+// GetPlanWithResponse Get a plan
+//
+// By its slug.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/plans/{slug} (the `GetPlan` operationId).
+func (c *ClientWithResponses) GetPlanWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetPlanResponse, error) {
+	rsp, err := c.GetPlan(ctx, slug, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPlanResponse(rsp)
+}
+
+// ArchivePlanWithResponse Archive a plan
+//
+// Lists leave it out. Who has it keeps it; nobody gets it anew.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
+func (c *ClientWithResponses) ArchivePlanWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchivePlanResponse, error) {
+	rsp, err := c.ArchivePlan(ctx, slug, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseArchivePlanResponse(rsp)
+}
+
+// GetPlanPricingWithResponse Get a meter's prices in a plan
+//
+// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/plans/{slug}/pricing/{meter} (the `GetPlanPricing` operationId).
+func (c *ClientWithResponses) GetPlanPricingWithResponse(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*GetPlanPricingResponse, error) {
+	rsp, err := c.GetPlanPricing(ctx, slug, meter, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetPlanPricingResponse(rsp)
+}
+
+// SetPlanPricingWithBodyWithResponse Set a meter's price in a plan
+//
+// A new version in this plan, with the rules of a meter's own prices.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
+func (c *ClientWithResponses) SetPlanPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPlanPricingResponse, error) {
+	rsp, err := c.SetPlanPricingWithBody(ctx, slug, meter, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetPlanPricingResponse(rsp)
+}
+
+// SetPlanPricingWithResponse Set a meter's price in a plan
+//
+// A new version in this plan, with the rules of a meter's own prices.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
+func (c *ClientWithResponses) SetPlanPricingWithResponse(ctx context.Context, slug string, meter string, body SetPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPlanPricingResponse, error) {
+	rsp, err := c.SetPlanPricing(ctx, slug, meter, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetPlanPricingResponse(rsp)
+}
+
+// PreviewPlanPricingWithBodyWithResponse Preview what a price in a plan would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
+func (c *ClientWithResponses) PreviewPlanPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanPricingResponse, error) {
+	rsp, err := c.PreviewPlanPricingWithBody(ctx, slug, meter, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewPlanPricingResponse(rsp)
+}
+
+// PreviewPlanPricingWithResponse Preview what a price in a plan would change
+//
+// Nothing is set. It takes the body that sets a price.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
+func (c *ClientWithResponses) PreviewPlanPricingWithResponse(ctx context.Context, slug string, meter string, body PreviewPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanPricingResponse, error) {
+	rsp, err := c.PreviewPlanPricing(ctx, slug, meter, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewPlanPricingResponse(rsp)
+}
+
+// WithdrawPlanPricingWithResponse Withdraw a meter's price in a plan that has not begun
+//
+// 409 where it has.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/plans/{slug}/pricing/{meter}/{version} (the `WithdrawPlanPricing` operationId).
+func (c *ClientWithResponses) WithdrawPlanPricingWithResponse(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*WithdrawPlanPricingResponse, error) {
+	rsp, err := c.WithdrawPlanPricing(ctx, slug, meter, version, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseWithdrawPlanPricingResponse(rsp)
+}
+
+// UnarchivePlanWithResponse Unarchive a plan
+//
+// It can be assigned again. Doing so again changes nothing.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/plans/{slug}/unarchive (the `UnarchivePlan` operationId).
+func (c *ClientWithResponses) UnarchivePlanWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchivePlanResponse, error) {
+	rsp, err := c.UnarchivePlan(ctx, slug, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUnarchivePlanResponse(rsp)
+}
+
 // ListPricingWithResponse List the prices of meters
 //
 // Of the meters that have one of their own, or in a plan, by id, archived ones too.
@@ -27848,186 +28028,6 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 		return nil, err
 	}
 	return ParseListPricingResponse(rsp)
-}
-
-// ListProductsWithResponse List plans
-//
-// In the order in which they were made. Archived ones are left out unless archived=true.
-//
-// Returns a wrapper object for the known response body format(s).
-//
-// Corresponds with GET /v1/products (the `ListProducts` operationId).
-func (c *ClientWithResponses) ListProductsWithResponse(ctx context.Context, params *ListProductsParams, reqEditors ...RequestEditorFn) (*ListProductsResponse, error) {
-	rsp, err := c.ListProducts(ctx, params, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseListProductsResponse(rsp)
-}
-
-// CreateProductWithBodyWithResponse Create a plan
-//
-// A plan has prices of its own for some meters; for others the meters' own prices hold.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /v1/products (the `CreateProduct` operationId).
-func (c *ClientWithResponses) CreateProductWithBodyWithResponse(ctx context.Context, params *CreateProductParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateProductResponse, error) {
-	rsp, err := c.CreateProductWithBody(ctx, params, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseCreateProductResponse(rsp)
-}
-
-// CreateProductWithResponse Create a plan
-//
-// A plan has prices of its own for some meters; for others the meters' own prices hold.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /v1/products (the `CreateProduct` operationId).
-func (c *ClientWithResponses) CreateProductWithResponse(ctx context.Context, params *CreateProductParams, body CreateProductJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateProductResponse, error) {
-	rsp, err := c.CreateProduct(ctx, params, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseCreateProductResponse(rsp)
-}
-
-// GetProductWithResponse Get a plan
-//
-// By its slug.
-//
-// Returns a wrapper object for the known response body format(s).
-//
-// Corresponds with GET /v1/products/{slug} (the `GetProduct` operationId).
-func (c *ClientWithResponses) GetProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*GetProductResponse, error) {
-	rsp, err := c.GetProduct(ctx, slug, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseGetProductResponse(rsp)
-}
-
-// ArchiveProductWithResponse Archive a plan
-//
-// Lists leave it out. Who has it keeps it; nobody gets it anew.
-//
-// Returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /v1/products/{slug}/archive (the `ArchiveProduct` operationId).
-func (c *ClientWithResponses) ArchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchiveProductResponse, error) {
-	rsp, err := c.ArchiveProduct(ctx, slug, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseArchiveProductResponse(rsp)
-}
-
-// GetProductPricingWithResponse Get a meter's prices in a plan
-//
-// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
-//
-// Returns a wrapper object for the known response body format(s).
-//
-// Corresponds with GET /v1/products/{slug}/pricing/{meter} (the `GetProductPricing` operationId).
-func (c *ClientWithResponses) GetProductPricingWithResponse(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*GetProductPricingResponse, error) {
-	rsp, err := c.GetProductPricing(ctx, slug, meter, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseGetProductPricingResponse(rsp)
-}
-
-// SetProductPricingWithBodyWithResponse Set a meter's price in a plan
-//
-// A new version in this plan, with the rules of a meter's own prices.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
-func (c *ClientWithResponses) SetProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error) {
-	rsp, err := c.SetProductPricingWithBody(ctx, slug, meter, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseSetProductPricingResponse(rsp)
-}
-
-// SetProductPricingWithResponse Set a meter's price in a plan
-//
-// A new version in this plan, with the rules of a meter's own prices.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with PUT /v1/products/{slug}/pricing/{meter} (the `SetProductPricing` operationId).
-func (c *ClientWithResponses) SetProductPricingWithResponse(ctx context.Context, slug string, meter string, body SetProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetProductPricingResponse, error) {
-	rsp, err := c.SetProductPricing(ctx, slug, meter, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseSetProductPricingResponse(rsp)
-}
-
-// PreviewProductPricingWithBodyWithResponse Preview what a price in a plan would change
-//
-// Nothing is set. It takes the body that sets a price.
-//
-// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
-func (c *ClientWithResponses) PreviewProductPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewProductPricingResponse, error) {
-	rsp, err := c.PreviewProductPricingWithBody(ctx, slug, meter, contentType, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParsePreviewProductPricingResponse(rsp)
-}
-
-// PreviewProductPricingWithResponse Preview what a price in a plan would change
-//
-// Nothing is set. It takes the body that sets a price.
-//
-// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /v1/products/{slug}/pricing/{meter}/preview (the `PreviewProductPricing` operationId).
-func (c *ClientWithResponses) PreviewProductPricingWithResponse(ctx context.Context, slug string, meter string, body PreviewProductPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewProductPricingResponse, error) {
-	rsp, err := c.PreviewProductPricing(ctx, slug, meter, body, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParsePreviewProductPricingResponse(rsp)
-}
-
-// WithdrawProductPricingWithResponse Withdraw a meter's price in a plan that has not begun
-//
-// 409 where it has.
-//
-// Returns a wrapper object for the known response body format(s).
-//
-// Corresponds with DELETE /v1/products/{slug}/pricing/{meter}/{version} (the `WithdrawProductPricing` operationId).
-func (c *ClientWithResponses) WithdrawProductPricingWithResponse(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*WithdrawProductPricingResponse, error) {
-	rsp, err := c.WithdrawProductPricing(ctx, slug, meter, version, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseWithdrawProductPricingResponse(rsp)
-}
-
-// UnarchiveProductWithResponse Unarchive a plan
-//
-// It can be assigned again. Doing so again changes nothing.
-//
-// Returns a wrapper object for the known response body format(s).
-//
-// Corresponds with POST /v1/products/{slug}/unarchive (the `UnarchiveProduct` operationId).
-func (c *ClientWithResponses) UnarchiveProductWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*UnarchiveProductResponse, error) {
-	rsp, err := c.UnarchiveProduct(ctx, slug, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseUnarchiveProductResponse(rsp)
 }
 
 // ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
@@ -30543,22 +30543,22 @@ func ParseEraseCustomerResponse(rsp *http.Response) (*EraseCustomerResponse, err
 	return response, nil
 }
 
-// ParseGetCustomerProductResponse parses an HTTP response from a GetCustomerProductWithResponse call
-func ParseGetCustomerProductResponse(rsp *http.Response) (*GetCustomerProductResponse, error) {
+// ParseGetCustomerPlanResponse parses an HTTP response from a GetCustomerPlanWithResponse call
+func ParseGetCustomerPlanResponse(rsp *http.Response) (*GetCustomerPlanResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &GetCustomerProductResponse{
+	response := &GetCustomerPlanResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest CustomerProduct
+		var dest CustomerPlan
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -30576,22 +30576,22 @@ func ParseGetCustomerProductResponse(rsp *http.Response) (*GetCustomerProductRes
 	return response, nil
 }
 
-// ParseAssignProductResponse parses an HTTP response from a AssignProductWithResponse call
-func ParseAssignProductResponse(rsp *http.Response) (*AssignProductResponse, error) {
+// ParseAssignPlanResponse parses an HTTP response from a AssignPlanWithResponse call
+func ParseAssignPlanResponse(rsp *http.Response) (*AssignPlanResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &AssignProductResponse{
+	response := &AssignPlanResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest CustomerProduct
+		var dest CustomerPlan
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -31632,22 +31632,22 @@ func ParseAskForResetResponse(rsp *http.Response) (*AskForResetResponse, error) 
 	return response, nil
 }
 
-// ParseListPricingResponse parses an HTTP response from a ListPricingWithResponse call
-func ParseListPricingResponse(rsp *http.Response) (*ListPricingResponse, error) {
+// ParseListPlansResponse parses an HTTP response from a ListPlansWithResponse call
+func ParseListPlansResponse(rsp *http.Response) (*ListPlansResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &ListPricingResponse{
+	response := &ListPlansResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ListPricing
+		var dest ListPlan
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -31665,55 +31665,22 @@ func ParseListPricingResponse(rsp *http.Response) (*ListPricingResponse, error) 
 	return response, nil
 }
 
-// ParseListProductsResponse parses an HTTP response from a ListProductsWithResponse call
-func ParseListProductsResponse(rsp *http.Response) (*ListProductsResponse, error) {
+// ParseCreatePlanResponse parses an HTTP response from a CreatePlanWithResponse call
+func ParseCreatePlanResponse(rsp *http.Response) (*CreatePlanResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &ListProductsResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest ListProduct
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Problem
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationproblemJSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
-// ParseCreateProductResponse parses an HTTP response from a CreateProductWithResponse call
-func ParseCreateProductResponse(rsp *http.Response) (*CreateProductResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &CreateProductResponse{
+	response := &CreatePlanResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest Product
+		var dest Plan
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -31731,22 +31698,22 @@ func ParseCreateProductResponse(rsp *http.Response) (*CreateProductResponse, err
 	return response, nil
 }
 
-// ParseGetProductResponse parses an HTTP response from a GetProductWithResponse call
-func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
+// ParseGetPlanResponse parses an HTTP response from a GetPlanWithResponse call
+func ParseGetPlanResponse(rsp *http.Response) (*GetPlanResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &GetProductResponse{
+	response := &GetPlanResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Product
+		var dest Plan
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -31764,22 +31731,22 @@ func ParseGetProductResponse(rsp *http.Response) (*GetProductResponse, error) {
 	return response, nil
 }
 
-// ParseArchiveProductResponse parses an HTTP response from a ArchiveProductWithResponse call
-func ParseArchiveProductResponse(rsp *http.Response) (*ArchiveProductResponse, error) {
+// ParseArchivePlanResponse parses an HTTP response from a ArchivePlanWithResponse call
+func ParseArchivePlanResponse(rsp *http.Response) (*ArchivePlanResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &ArchiveProductResponse{
+	response := &ArchivePlanResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Product
+		var dest Plan
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
@@ -31797,48 +31764,15 @@ func ParseArchiveProductResponse(rsp *http.Response) (*ArchiveProductResponse, e
 	return response, nil
 }
 
-// ParseGetProductPricingResponse parses an HTTP response from a GetProductPricingWithResponse call
-func ParseGetProductPricingResponse(rsp *http.Response) (*GetProductPricingResponse, error) {
+// ParseGetPlanPricingResponse parses an HTTP response from a GetPlanPricingWithResponse call
+func ParseGetPlanPricingResponse(rsp *http.Response) (*GetPlanPricingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &GetProductPricingResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Pricing
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Problem
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.ApplicationproblemJSONDefault = &dest
-
-	}
-
-	return response, nil
-}
-
-// ParseSetProductPricingResponse parses an HTTP response from a SetProductPricingWithResponse call
-func ParseSetProductPricingResponse(rsp *http.Response) (*SetProductPricingResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &SetProductPricingResponse{
+	response := &GetPlanPricingResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -31863,15 +31797,48 @@ func ParseSetProductPricingResponse(rsp *http.Response) (*SetProductPricingRespo
 	return response, nil
 }
 
-// ParsePreviewProductPricingResponse parses an HTTP response from a PreviewProductPricingWithResponse call
-func ParsePreviewProductPricingResponse(rsp *http.Response) (*PreviewProductPricingResponse, error) {
+// ParseSetPlanPricingResponse parses an HTTP response from a SetPlanPricingWithResponse call
+func ParseSetPlanPricingResponse(rsp *http.Response) (*SetPlanPricingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &PreviewProductPricingResponse{
+	response := &SetPlanPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Pricing
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePreviewPlanPricingResponse parses an HTTP response from a PreviewPlanPricingWithResponse call
+func ParsePreviewPlanPricingResponse(rsp *http.Response) (*PreviewPlanPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewPlanPricingResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -31896,15 +31863,15 @@ func ParsePreviewProductPricingResponse(rsp *http.Response) (*PreviewProductPric
 	return response, nil
 }
 
-// ParseWithdrawProductPricingResponse parses an HTTP response from a WithdrawProductPricingWithResponse call
-func ParseWithdrawProductPricingResponse(rsp *http.Response) (*WithdrawProductPricingResponse, error) {
+// ParseWithdrawPlanPricingResponse parses an HTTP response from a WithdrawPlanPricingWithResponse call
+func ParseWithdrawPlanPricingResponse(rsp *http.Response) (*WithdrawPlanPricingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &WithdrawProductPricingResponse{
+	response := &WithdrawPlanPricingResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
@@ -31929,22 +31896,55 @@ func ParseWithdrawProductPricingResponse(rsp *http.Response) (*WithdrawProductPr
 	return response, nil
 }
 
-// ParseUnarchiveProductResponse parses an HTTP response from a UnarchiveProductWithResponse call
-func ParseUnarchiveProductResponse(rsp *http.Response) (*UnarchiveProductResponse, error) {
+// ParseUnarchivePlanResponse parses an HTTP response from a UnarchivePlanWithResponse call
+func ParseUnarchivePlanResponse(rsp *http.Response) (*UnarchivePlanResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
 	defer func() { _ = rsp.Body.Close() }()
 	if err != nil {
 		return nil, err
 	}
 
-	response := &UnarchiveProductResponse{
+	response := &UnarchivePlanResponse{
 		Body:         bodyBytes,
 		HTTPResponse: rsp,
 	}
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Product
+		var dest Plan
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListPricingResponse parses an HTTP response from a ListPricingWithResponse call
+func ParseListPricingResponse(rsp *http.Response) (*ListPricingResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListPricingResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListPricing
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

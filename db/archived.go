@@ -70,15 +70,15 @@ func (s Customers) used(ctx context.Context, tenant metering.TenantID, customers
 	})
 }
 
-// Archive leaves the product out of lists from an instant on, or has it back
+// Archive leaves the plan out of lists from an instant on, or has it back
 // (zero). Who has it keeps it; nobody gets it anew.
-func (s Products) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Product, at time.Time) error {
+func (s Plans) Archive(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p metering.Plan, at time.Time) error {
 	return inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		changed, err := setArchived(ctx, tx, "products", tenant, int64(p.ID), metering.Instant(at))
+		changed, err := setArchived(ctx, tx, "plans", tenant, int64(p.ID), metering.Instant(at))
 		if err != nil || !changed {
 			return err
 		}
-		return auditArchived(ctx, tx, tenant, actor, "product", p.ID.String(), at)
+		return auditArchived(ctx, tx, tenant, actor, "plan", p.ID.String(), at)
 	})
 }
 

@@ -121,7 +121,7 @@ func tellOIDC(o metering.OIDC) told {
 	return told{"issuer": o.Issuer, "client_id": o.ClientID, "client_secret": secret(o.SealedSecret != nil)}
 }
 
-func tellProduct(p metering.Product) told { return told{"slug": p.Slug, "name": p.Name} }
+func tellPlan(p metering.Plan) told { return told{"slug": p.Slug, "name": p.Name} }
 
 // state is the one field of what goes from one state to another.
 func state[T ~string | ~bool](is T) told { return told{"state": is} }
@@ -136,8 +136,8 @@ func tellMeter(m metering.Meter) told {
 // tellPrice tells the terms as they are kept, exact.
 func tellPrice(p billing.Price) told {
 	fields := told{"version": p.Version, "effective_from": p.EffectiveFrom.UTC(), "terms": json.RawMessage(p.JSON())}
-	if p.ProductID != 0 {
-		fields["product_id"] = p.ProductID.String()
+	if p.PlanID != 0 {
+		fields["plan_id"] = p.PlanID.String()
 	}
 	return fields
 }

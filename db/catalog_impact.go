@@ -46,7 +46,7 @@ type catalogChange struct {
 	meter    metering.MeterID    // the only meter with charges that can differ; 0: any
 	customer metering.CustomerID // the only customer with charges that can differ; 0: any
 
-	product     metering.ProductID                              // of the prices that change; 0: the meter's own
+	plan        metering.PlanID                                 // of the prices that change; 0: the meter's own
 	from        time.Time                                       // when the change takes effect
 	prices      func([]billing.Price) []billing.Price           // the versions of meter
 	assignments func([]billing.Assignment) []billing.Assignment // of customer
@@ -61,20 +61,20 @@ type catalogChange struct {
 // PriceImpact computes the impact of setting a price.
 func (l Ledger) PriceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, always(catalogChange{
-		meter: p.MeterID, product: p.ProductID, from: p.EffectiveFrom,
+		meter: p.MeterID, plan: p.PlanID, from: p.EffectiveFrom,
 		prices: func(versions []billing.Price) []billing.Price { return withPrice(versions, p) },
 	}))
 }
 
 // InForceImpact computes the impact of a price that had been in force from the beginning,
-// in place of every other price of the meter in that product, or of its own.
+// in place of every other price of the meter in that plan, or of its own.
 func (l Ledger) InForceImpact(ctx context.Context, tenant metering.TenantID, p billing.Price, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, always(catalogChange{
 		meter: p.MeterID, prices: func(versions []billing.Price) []billing.Price { return withPriceAlone(versions, p) },
 	}))
 }
 
-// AssignmentImpact computes the impact of assigning a product to a customer.
+// AssignmentImpact computes the impact of assigning a plan to a customer.
 func (l Ledger) AssignmentImpact(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, a billing.Assignment, now time.Time) (Impact, error) {
 	return l.impactOf(ctx, tenant, now, always(catalogChange{
 		customer: customer, from: a.EffectiveFrom, assignments: func(list []billing.Assignment) []billing.Assignment { return withAssignment(list, a) },
@@ -181,26 +181,26 @@ func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.A
 	return list
 }
 
-// withPrice returns a meter's versions after p is set: the first of its product holds
+// withPrice returns a meter's versions after p is set: the first of its plan holds
 // from the beginning.
 func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	p.Version = math.MaxInt32
-	if !hasVersion(versions, p.ProductID) {
+	if !hasVersion(versions, p.PlanID) {
 		p.EffectiveFrom = time.Time{}
 	}
 	rest := slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool {
-		return v.ProductID == p.ProductID && v.EffectiveFrom.Equal(p.EffectiveFrom)
+		return v.PlanID == p.PlanID && v.EffectiveFrom.Equal(p.EffectiveFrom)
 	})
 	return append(rest, p)
 }
 
-func hasVersion(versions []billing.Price, product metering.ProductID) bool {
-	return slices.ContainsFunc(versions, func(v billing.Price) bool { return v.ProductID == product })
+func hasVersion(versions []billing.Price, plan metering.PlanID) bool {
+	return slices.ContainsFunc(versions, func(v billing.Price) bool { return v.PlanID == plan })
 }
 
-// withPriceAlone returns a meter's versions as if p had been the only one of its product.
+// withPriceAlone returns a meter's versions as if p had been the only one of its plan.
 func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
-	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.ProductID == p.ProductID }), p)
+	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.PlanID == p.PlanID }), p)
 }
 
 // catalogComparison adds up the differences between two catalogs.
@@ -240,10 +240,10 @@ func newCatalogComparison(change catalogChange, before *revenueReader) *catalogC
 }
 
 // isOfLaterPeriods reports whether only periods that have not begun can be charged in another
-// way: a period is charged by the catalog at its start. The first price of a product holds
+// way: a period is charged by the catalog at its start. The first price of a plan holds
 // from the beginning, whenever it was to take effect.
 func (c *catalogComparison) isOfLaterPeriods() bool {
-	isFirst := c.change.prices != nil && !hasVersion(c.before.prices[c.change.meter], c.change.product)
+	isFirst := c.change.prices != nil && !hasVersion(c.before.prices[c.change.meter], c.change.plan)
 	return c.change.from.After(c.before.now) && !isFirst
 }
 
@@ -277,7 +277,7 @@ func (c *catalogComparison) add(former, next []openStream) {
 		now.Meters = c.before.meters
 		then.Meters, then.Prices = c.after.meters, c.after.prices
 		if c.change.assignments != nil {
-			then.Customer.Products = c.change.assignments(then.Customer.Products)
+			then.Customer.Plans = c.change.assignments(then.Customer.Plans)
 		}
 		changed = append(changed, billing.ChangedPeriods(now, then, recounted)...)
 		addCharges(before, now, s.periods)

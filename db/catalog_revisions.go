@@ -14,10 +14,10 @@ var ErrCatalogMoved = errors.New("the catalog has another revision")
 
 // Catalog holds the stores with writes that can change charges, within one transaction.
 type Catalog struct {
-	Tenants  Tenants
-	Meters   Meters
-	Prices   Prices
-	Products Products
+	Tenants Tenants
+	Meters  Meters
+	Prices  Prices
+	Plans   Plans
 }
 
 // AtRevision runs a write of the tenant's catalog in one transaction if the catalog still
@@ -32,7 +32,7 @@ func (d *DB) AtRevision(ctx context.Context, tenant metering.TenantID, revision 
 		if raised != revision+1 {
 			return ErrCatalogMoved
 		}
-		return write(Catalog{Tenants{tx}, Meters{tx}, Prices{tx}, Products{tx}})
+		return write(Catalog{Tenants{tx}, Meters{tx}, Prices{tx}, Plans{tx}})
 	})
 }
 

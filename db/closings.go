@@ -143,7 +143,7 @@ func writeClosings(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, pla
 				return f, err
 			}
 		}
-		if err := p.reconcile(p.Plan); err != nil {
+		if err := p.reconcile(p.ReportPlan); err != nil {
 			return f, err
 		}
 		f.Closed += len(p.Closings)

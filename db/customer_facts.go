@@ -57,7 +57,7 @@ var selectCustomerFacts = `
 	  coalesce(k.kind, ''), coalesce(k.statements, false), coalesce(k.invoices, false), k.id, k.mapping,
 	  coalesce(k.bills, ''), coalesce(k.bills_before, ''), coalesce(k.bills_since, timestamptz '0001-01-01'), k.invoice_text, l.provider_customer, coalesce(l.subscription, ''), l.period_start, l.period_end,
 	  coalesce(l.trial, false), coalesce(l.ended, false), coalesce(l.currency, ''), l.destinations, l.charges, l.others, ` + namedTerms("l.tenant_id", hashesInDestinations) + `,
-	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.products, a.since,
+	  array(select x.id from billing_connections x where x.tenant_id = c.tenant_id and x.livemode is false), a.plans, a.since,
 	  c.head_open_until, c.head_open_until is not null or not exists (select from billing_periods p where p.tenant_id = c.tenant_id and p.customer_id = c.id),
 	  ` + lastNumber("c.tenant_id", "c.id") + `, ` + isPaused("c.tenant_id", "c.id") + `,
 	  array(select epoch from ledger_epochs order by epoch), ` + isUnread + `, c.streams, ` + feedsOfCustomer + `, ` + followedOfCustomer + `
@@ -67,8 +67,8 @@ var selectCustomerFacts = `
 	left join billing_links l on l.tenant_id = c.tenant_id and l.customer_id = c.id
 	  and l.connection_id = k.id and l.provider_customer = coalesce(c.billing_provider_id, '')
 	left join lateral (
-	  select array_agg(coalesce(a.product_id, 0) order by a.effective_from) as products, array_agg(a.effective_from order by a.effective_from) as since
-	  from customer_products a
+	  select array_agg(coalesce(a.plan_id, 0) order by a.effective_from) as plans, array_agg(a.effective_from order by a.effective_from) as since
+	  from customer_plans a
 	  where a.tenant_id = c.tenant_id
 	    and a.customer_id = c.id) a on true
 	where c.tenant_id = @tenant `
@@ -97,7 +97,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 		at         billing.Connection
 		text       *metering.InvoiceText
 		start, end *time.Time
-		products   []metering.ProductID
+		plans      []metering.PlanID
 		since      []time.Time
 		unread     *bool // nil: nobody bills the tenant's usage
 
@@ -107,7 +107,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 	err = row.Scan(&f.Customer.ID, &f.Customer.ExternalID, &f.Customer.CreatedAt, &f.Customer.BillingStartsAt,
 		&zone, &f.Settings.Currency, &f.Settings.Grace, &f.Settings.LatePolicy,
 		&f.kind, &statements, &invoices, &connection, &mapping, &at.Bills, &at.BillsBefore, &at.BillsSince, &text, &atProvider, &side.Subscription, &start, &end,
-		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.others, &f.terms, &f.InTest, &products, &since,
+		&side.Trial, &side.Ended, &side.Currency, &f.stored, &side.Charges, &f.others, &f.terms, &f.InTest, &plans, &since,
 		&f.Customer.HeadOpenUntil, &f.isHeadOpen, &f.lastNumber, &f.paused, &f.Epochs, &unread, &f.streams, &feeds, &followed)
 	if err != nil {
 		return f, err
@@ -119,8 +119,8 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 	if f.Settings.Timezone, err = billingZone(zone); err != nil {
 		return f, err
 	}
-	for i := range products {
-		f.Customer.Products = append(f.Customer.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
+	for i := range plans {
+		f.Customer.Plans = append(f.Customer.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
 	f.Feeds = feedsOf(feeds)
 	for _, one := range followed {

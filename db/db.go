@@ -45,7 +45,7 @@ type DB struct {
 	Customers       Customers
 	Meters          Meters
 	Prices          Prices
-	Products        Products
+	Plans           Plans
 	Backfills       Backfills
 	Usage           Usage
 	Events          Events
@@ -204,7 +204,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		Erasures:        Erasures{pool, read},
 		Meters:          Meters{pool},
 		Prices:          Prices{pool},
-		Products:        Products{pool},
+		Plans:           Plans{pool},
 		Backfills:       Backfills{pool},
 		Usage:           Usage{pool},
 		Events:          Events{pool},

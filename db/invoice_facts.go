@@ -210,7 +210,7 @@ func (r *factReader) addInvoiceLine(l invoiceLine) {
 // invoices that are known by now were looked at. The periods that the plan closes
 // are closed before. It sends all that the plan has had written down, and raises
 // an alarm where somebody has to look.
-func (w *planWriter) reconcile(plan billing.Plan) error {
+func (w *planWriter) reconcile(plan billing.ReportPlan) error {
 	for _, n := range plan.Reconciled {
 		w.batch.Queue(`
 			insert into billing_reconciliations (tenant_id, customer_id, period_id, meter_id, units, reported, invoiced, unexplained, elsewhere, billed, state, reason, recorded_at)
@@ -250,7 +250,7 @@ func (w *planWriter) reconcile(plan billing.Plan) error {
 // unreconciled notes which totals wait for invoices: those of the periods that the
 // plan closes, and those that go onto invoices of ours, but for what it has compared
 // with them.
-func (w *planWriter) unreconciled(plan billing.Plan) {
+func (w *planWriter) unreconciled(plan billing.ReportPlan) {
 	var closed []time.Time
 	for _, c := range plan.Closings {
 		closed = append(closed, c.Period.Start)
@@ -281,7 +281,7 @@ func (w *planWriter) unreconciled(plan billing.Plan) {
 
 // reconciledPeriods are the starts of those that have been compared with the invoices,
 // and of which these show all.
-func (w *planWriter) reconciledPeriods(plan billing.Plan) (starts []time.Time) {
+func (w *planWriter) reconciledPeriods(plan billing.ReportPlan) (starts []time.Time) {
 	for _, n := range plan.Reconciled {
 		starts = append(starts, n.Period)
 	}

@@ -85,8 +85,8 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			  or exists (
 			    select
 			    from billing_periods p
-			    left join unnest(@starts::timestamptz[], @products::bigint[], @catalogs::text[]) as k (starts_at, product_id, catalog)
-			      on k.starts_at = p.starts_at and k.product_id = `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
+			    left join unnest(@starts::timestamptz[], @plans::bigint[], @catalogs::text[]) as k (starts_at, plan_id, catalog)
+			      on k.starts_at = p.starts_at and k.plan_id = `+planAt("p.tenant_id", "p.customer_id", "p.starts_at")+`
 			    where p.tenant_id = c.tenant_id
 			      and p.customer_id = c.id
 			      and p.closed_at is null
@@ -95,7 +95,7 @@ func (l Ledger) outOfSync(ctx context.Context, tenant metering.TenantID, after m
 			order by c.id
 			limit @limit`, pgx.NamedArgs{
 			"tenant": tenant, "after": after, "now": now, "scanned": scannedAtOnce, "limit": limit,
-			"closed": closed, "starts": open.starts, "products": open.products, "catalogs": open.catalogs, "statements": provider.Statements, "connection": provider.ID,
+			"closed": closed, "starts": open.starts, "plans": open.plans, "catalogs": open.catalogs, "statements": provider.Statements, "connection": provider.ID,
 		})
 		if err != nil {
 			return err
@@ -122,11 +122,11 @@ const closedIncomplete = `p.closed_at is not null and not p.complete`
 // catalogs are what open periods are charged by, in columns.
 type catalogs struct {
 	starts   []time.Time
-	products []metering.ProductID
+	plans    []metering.PlanID
 	catalogs []string
 }
 
-// openCatalogs are the catalogs of every start and product that an open period has.
+// openCatalogs are the catalogs of every start and plan that an open period has.
 func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, provider metering.Provider) (all catalogs, err error) {
 	meters, err := collectMeters(ctx, tx, `order by m.id`, tenant)
 	if err != nil {
@@ -138,7 +138,7 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 	}
 	connection := billing.Connection{ID: provider.ID, Mapping: provider.Mapping, Bills: provider.Bills, Text: provider.Text}
 	rows, err := tx.Query(ctx, `
-		select distinct p.starts_at, `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
+		select distinct p.starts_at, `+planAt("p.tenant_id", "p.customer_id", "p.starts_at")+`, t.late_policy
 		from billing_periods p
 		join tenants t on t.id = p.tenant_id
 		where p.tenant_id = $1
@@ -147,11 +147,11 @@ func openCatalogs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, prov
 		return all, err
 	}
 	var start time.Time
-	var product metering.ProductID
+	var plan metering.PlanID
 	var late metering.LatePolicy
-	_, err = pgx.ForEachRow(rows, []any{&start, &product, &late}, func() error {
-		all.starts, all.products = append(all.starts, start), append(all.products, product)
-		all.catalogs = append(all.catalogs, billing.Configuration(connection, late, meters, prices, product, start))
+	_, err = pgx.ForEachRow(rows, []any{&start, &plan, &late}, func() error {
+		all.starts, all.plans = append(all.starts, start), append(all.plans, plan)
+		all.catalogs = append(all.catalogs, billing.Configuration(connection, late, meters, prices, plan, start))
 		return nil
 	})
 	return all, err

@@ -26,22 +26,22 @@ func (l Links) Linking(ctx context.Context, tenant metering.TenantID, externalID
 		return k, err
 	}
 	k.Customer, k.Charged, k.Now = atProvider, k.Provider.Bills == metering.BillsAmounts, now
-	var products []metering.ProductID
+	var plans []metering.PlanID
 	var since []time.Time
 	err = l.pool.QueryRow(ctx, `
-		select `+followedAt("$3")+`, a.products, a.since
+		select `+followedAt("$3")+`, a.plans, a.since
 		from (select) one
 		left join customers c on c.tenant_id = $1 and c.external_id = $2
 		left join lateral (
-		  select array_agg(coalesce(a.product_id, 0) order by a.effective_from) as products, array_agg(a.effective_from order by a.effective_from) as since
-		  from customer_products a
+		  select array_agg(coalesce(a.plan_id, 0) order by a.effective_from) as plans, array_agg(a.effective_from order by a.effective_from) as since
+		  from customer_plans a
 		  where a.tenant_id = c.tenant_id
-		    and a.customer_id = c.id) a on true`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &products, &since)
+		    and a.customer_id = c.id) a on true`, tenant, externalID, k.Provider.ID).Scan(&k.Followed, &k.Streams, &plans, &since)
 	if err != nil {
 		return k, fmt.Errorf("read customer: %w", coded(err))
 	}
-	for i := range products {
-		k.Products = append(k.Products, billing.Assignment{ProductID: products[i], EffectiveFrom: since[i]})
+	for i := range plans {
+		k.Plans = append(k.Plans, billing.Assignment{PlanID: plans[i], EffectiveFrom: since[i]})
 	}
 	if k.Wanted.Meters, err = collectMeters(ctx, l.pool, `order by m.id`, tenant); err != nil {
 		return k, fmt.Errorf("list meters: %w", coded(err))

@@ -13,18 +13,18 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Prices keeps the versions of each meter's price, its own and its products'.
+// Prices keeps the versions of each meter's price, its own and its plans'.
 type Prices struct{ pool beginner }
 
 const selectPrices = `
-	select p.meter_id, coalesce(p.product_id, 0), p.version, t.terms, p.effective_from, p.created_at
+	select p.meter_id, coalesce(p.plan_id, 0), p.version, t.terms, p.effective_from, p.created_at
 	from meter_prices p
 	join price_terms t on t.tenant_id = p.tenant_id and t.hash = p.terms
 	where p.tenant_id = $1
 	  and p.withdrawn_at is null `
 
 func scanPrice(row pgx.CollectableRow) (p billing.Price, err error) {
-	return p, row.Scan(&p.MeterID, &p.ProductID, &p.Version, &p.Terms, &p.EffectiveFrom, &p.CreatedAt)
+	return p, row.Scan(&p.MeterID, &p.PlanID, &p.Version, &p.Terms, &p.EffectiveFrom, &p.CreatedAt)
 }
 
 // insertTerms stores terms, if they are new; termsOf are those of a meter's
@@ -51,7 +51,7 @@ func collectPrices(ctx context.Context, q querier, where string, args ...any) ([
 	return prices, coded(err)
 }
 
-// Set adds a version to a meter's price, its own or a product's. The first of
+// Set adds a version to a meter's price, its own or a plan's. The first of
 // them holds from the beginning, whatever its EffectiveFrom; one of the same
 // instant is withdrawn.
 func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price) (_ billing.Price, err error) {
@@ -75,7 +75,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		}
 		hash := p.Hash()
 		args := pgx.NamedArgs{
-			"tenant": tenant, "meter": p.MeterID, "product": int64(p.ProductID), "effective_from": p.EffectiveFrom, "actor": actor,
+			"tenant": tenant, "meter": p.MeterID, "plan": int64(p.PlanID), "effective_from": p.EffectiveFrom, "actor": actor,
 			"hash": hash[:], "schema": billing.TermsSchema, "terms": p.JSON(),
 		}
 		_, err = tx.Exec(ctx, `
@@ -83,7 +83,7 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 			set withdrawn_at = now()
 			where tenant_id = @tenant
 			  and meter_id = @meter
-			  and coalesce(product_id, 0) = @product
+			  and coalesce(plan_id, 0) = @plan
 			  and effective_from = @effective_from
 			  and withdrawn_at is null`, args)
 		if err != nil {
@@ -93,11 +93,11 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 			return err
 		}
 		err = tx.QueryRow(ctx, `
-			insert into meter_prices (tenant_id, meter_id, product_id, version, terms, effective_from, created_by)
-			select @tenant, @meter, nullif(@product, 0), former.n + 1, @hash,
+			insert into meter_prices (tenant_id, meter_id, plan_id, version, terms, effective_from, created_by)
+			select @tenant, @meter, nullif(@plan, 0), former.n + 1, @hash,
 			  case when former.alike = 0 then timestamptz '0001-01-01' else @effective_from end, @actor
 			from (
-			  select count(*), count(*) filter (where coalesce(product_id, 0) = @product and withdrawn_at is null)
+			  select count(*), count(*) filter (where coalesce(plan_id, 0) = @plan and withdrawn_at is null)
 			  from meter_prices
 			  where tenant_id = @tenant
 			    and meter_id = @meter) former (n, alike)
@@ -123,10 +123,10 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 			from meter_prices
 			where tenant_id = $1
 			  and meter_id = $2
-			  and coalesce(product_id, 0) = $3
+			  and coalesce(plan_id, 0) = $3
 			  and version = $4
 			  and withdrawn_at is null
-			for update`, tenant, p.MeterID, int64(p.ProductID), p.Version, now).Scan(&scheduled)
+			for update`, tenant, p.MeterID, int64(p.PlanID), p.Version, now).Scan(&scheduled)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return metering.Errorf(metering.CodeNotFound, "the price has no such version")
 		}
@@ -144,10 +144,10 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 	})
 }
 
-// refuseCurrency refuses the first price of a meter in a product in another
+// refuseCurrency refuses the first price of a meter in a plan in another
 // currency than periods are billed in that run: it holds for these at once.
 func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
-	if p.ProductID == 0 {
+	if p.PlanID == 0 {
 		return nil
 	}
 	var currency string
@@ -164,22 +164,22 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		  join price_terms t on t.tenant_id = m.tenant_id and t.hash = m.terms
 		  where m.tenant_id = @tenant
 		    and m.meter_id = @meter
-		    and m.product_id is null
+		    and m.plan_id is null
 		    and m.withdrawn_at is null
 		    and m.effective_from <= p.starts_at
 		  order by m.effective_from desc, m.version desc
 		  limit 1) own on true
 		where p.tenant_id = @tenant
 		  and p.closed_at is null
-		  and `+productAt("p.tenant_id", "p.customer_id", "p.starts_at")+` = @product
+		  and `+planAt("p.tenant_id", "p.customer_id", "p.starts_at")+` = @plan
 		  and coalesce(nullif(l.currency, ''), own.currency) <> @currency
 		  and not exists (
 		    select
 		    from meter_prices m
 		    where m.tenant_id = @tenant
 		      and m.meter_id = @meter
-		      and m.product_id = @product)`, pgx.NamedArgs{
-		"tenant": tenant, "meter": p.MeterID, "product": p.ProductID, "currency": p.Currency,
+		      and m.plan_id = @plan)`, pgx.NamedArgs{
+		"tenant": tenant, "meter": p.MeterID, "plan": p.PlanID, "currency": p.Currency,
 	}).Scan(&currency)
 	if err != nil || currency == "" {
 		return err
@@ -188,12 +188,12 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		currency, currency)
 }
 
-// Versions returns a meter's prices in a product, or its own (0), oldest first.
-func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, product metering.ProductID) ([]billing.Price, error) {
-	return collectPrices(ctx, s.pool, `and p.meter_id = $2 and coalesce(p.product_id, 0) = $3 order by p.version`, tenant, meter, product)
+// Versions returns a meter's prices in a plan, or its own (0), oldest first.
+func (s Prices) Versions(ctx context.Context, tenant metering.TenantID, meter metering.MeterID, plan metering.PlanID) ([]billing.Price, error) {
+	return collectPrices(ctx, s.pool, `and p.meter_id = $2 and coalesce(p.plan_id, 0) = $3 order by p.version`, tenant, meter, plan)
 }
 
-// MeterPrices are the prices of a meter, its own or in a product, oldest first.
+// MeterPrices are the prices of a meter, its own or in a plan, oldest first.
 type MeterPrices struct {
 	MeterID   metering.MeterID
 	MeterSlug string
@@ -201,8 +201,8 @@ type MeterPrices struct {
 }
 
 // List returns up to limit meters with an id above after that have prices in a
-// product, or of their own (0), with them.
-func (s Prices) List(ctx context.Context, tenant metering.TenantID, product metering.ProductID, after metering.MeterID, limit int) (page Page[MeterPrices], err error) {
+// plan, or of their own (0), with them.
+func (s Prices) List(ctx context.Context, tenant metering.TenantID, plan metering.PlanID, after metering.MeterID, limit int) (page Page[MeterPrices], err error) {
 	slugs := make(map[metering.MeterID]string)
 	var meter metering.MeterID
 	var slug string
@@ -216,18 +216,18 @@ func (s Prices) List(ctx context.Context, tenant metering.TenantID, product mete
 		    from meter_prices p
 		    where p.tenant_id = m.tenant_id
 		      and p.meter_id = m.id
-		      and coalesce(p.product_id, 0) = $2
+		      and coalesce(p.plan_id, 0) = $2
 		      and p.withdrawn_at is null)
 		order by m.id
-		limit $4`, tenant, int64(product), after, limit+1)
+		limit $4`, tenant, int64(plan), after, limit+1)
 	if err != nil {
 		return page, coded(err)
 	}
 	if _, err := pgx.ForEachRow(rows, []any{&meter, &slug}, func() error { slugs[meter] = slug; return nil }); err != nil {
 		return page, coded(err)
 	}
-	prices, err := collectPrices(ctx, s.pool, `and p.meter_id = any($2) and coalesce(p.product_id, 0) = $3 order by p.meter_id, p.version`,
-		tenant, slices.Collect(maps.Keys(slugs)), int64(product))
+	prices, err := collectPrices(ctx, s.pool, `and p.meter_id = any($2) and coalesce(p.plan_id, 0) = $3 order by p.meter_id, p.version`,
+		tenant, slices.Collect(maps.Keys(slugs)), int64(plan))
 	var list []MeterPrices
 	for _, p := range prices {
 		if len(list) == 0 || list[len(list)-1].MeterID != p.MeterID {

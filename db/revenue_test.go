@@ -24,7 +24,7 @@ type town struct {
 	month     metering.Range // the first
 }
 
-// newTown has meters in two currencies and one without a price, a product, and
+// newTown has meters in two currencies and one without a price, a plan, and
 // customers since a month that ended long ago.
 func newTown(t *testing.T, customers int) *town {
 	seed := rand.Uint64()
@@ -34,25 +34,25 @@ func newTown(t *testing.T, customers int) *town {
 	w.created(w.month.Start.AddDate(0, 0, 3))
 	w.price("1.5", "10", "0.125")
 	w.meters = []metering.Meter{w.meter, dbtest.Meter(t, w.store, w.tenant, "storage", "stored"), dbtest.Meter(t, w.store, w.tenant, "free", "freed")}
-	product, err := w.store.Products.Create(t.Context(), w.tenant, metering.Operator, metering.Product{Slug: "pro"})
+	plan, err := w.store.Plans.Create(t.Context(), w.tenant, metering.Operator, metering.Plan{Slug: "pro"})
 	require.NoError(t, err)
 	w.priceOf(w.meters[1].ID, 0, "JPY")
-	w.priceOf(w.meters[0].ID, product.ID, "JPY")
+	w.priceOf(w.meters[0].ID, plan.ID, "JPY")
 	w.customers = []metering.Customer{w.customer}
 	for i := range customers - 1 {
 		w.customer = dbtest.Customer(t, w.store, w.tenant, fmt.Sprintf("customer-%d", i))
 		w.created(w.now)
 		if i%4 == 0 {
-			w.assign(product.ID, w.month.Start)
+			w.assign(plan.ID, w.month.Start)
 		}
 		w.customers = append(w.customers, w.customer)
 	}
 	return w
 }
 
-func (w *town) priceOf(meter metering.MeterID, product metering.ProductID, currency string) {
+func (w *town) priceOf(meter metering.MeterID, plan metering.PlanID, currency string) {
 	_, err := w.store.Prices.Set(w.Context(), w.tenant, metering.Operator, billing.Price{
-		MeterID: meter, ProductID: product, EffectiveFrom: w.now,
+		MeterID: meter, PlanID: plan, EffectiveFrom: w.now,
 		Terms: billing.Terms{BasePrice: metering.Whole(2), IncludedUnits: metering.Whole(5), OverageRate: metering.MustDecimal("0.75"), Currency: currency},
 	})
 	require.NoError(w, err)

@@ -228,7 +228,7 @@ func writeAll(streams []streamPlan, frame Frame) (all Planned, err error) {
 	number := int64(0)
 	for _, p := range streams {
 		p.lastNumber = max(p.lastNumber, number)
-		planned, err := p.write(p.Plan, frame)
+		planned, err := p.write(p.ReportPlan, frame)
 		if err != nil {
 			return Planned{}, err
 		}

@@ -68,7 +68,7 @@ create index meter_versions_kept on meter_versions (retired_at) where status = '
 alter table meters add foreign key (tenant_id, meter_version_id)
   references meter_versions (tenant_id, id) deferrable initially deferred; -- the two name each other
 
-create table products (
+create table plans (
   tenant_id  bigint not null references tenants,
   id         bigint generated always as identity,
   slug       text collate "C" not null,
@@ -79,7 +79,7 @@ create table products (
   primary key (tenant_id, id),
   unique (tenant_id, slug)
 );
-comment on table products is 'Plans: the prices of one hold for the customers who have it, instead of the meters'' own.';
+comment on table plans is 'Plans: the prices of one hold for the customers who have it, instead of the meters'' own.';
 
 create table catalog_revisions (
   tenant_id bigint primary key references tenants,
@@ -104,7 +104,7 @@ create table meter_prices (
   tenant_id      bigint not null references tenants,
   meter_id       bigint not null,
   version        integer not null,
-  product_id     bigint, -- null: the meter's own
+  plan_id        bigint, -- null: the meter's own
   terms          bytea not null,
   effective_from timestamptz not null,
   withdrawn_at   timestamptz, -- when it was taken back, or another of the same instant took its place: it holds no more
@@ -112,31 +112,31 @@ create table meter_prices (
   created_by     text not null,
   primary key (tenant_id, meter_id, version),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
-  foreign key (tenant_id, product_id) references products (tenant_id, id),
+  foreign key (tenant_id, plan_id) references plans (tenant_id, id),
   foreign key (tenant_id, terms) references price_terms (tenant_id, hash)
 );
 comment on table meter_prices is 'The prices of a meter, each from an instant on.';
-create unique index on meter_prices (tenant_id, meter_id, coalesce(product_id, 0), effective_from) where withdrawn_at is null;
+create unique index on meter_prices (tenant_id, meter_id, coalesce(plan_id, 0), effective_from) where withdrawn_at is null;
 
-create table customer_products (
+create table customer_plans (
   tenant_id      bigint not null,
   customer_id    bigint not null,
-  product_id     bigint, -- null: none
+  plan_id        bigint, -- null: none
   effective_from timestamptz not null,
   created_at     timestamptz not null default now(),
   created_by     text not null,
   primary key (tenant_id, customer_id, effective_from),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
-  foreign key (tenant_id, product_id) references products (tenant_id, id)
+  foreign key (tenant_id, plan_id) references plans (tenant_id, id)
 );
-comment on table customer_products is 'Which plan a customer has from an instant on.';
+comment on table customer_plans is 'Which plan a customer has from an instant on.';
 
 -- +goose Down
-drop table customer_products;
+drop table customer_plans;
 drop table meter_prices;
 drop table price_terms;
 drop table catalog_revisions;
-drop table products;
+drop table plans;
 alter table meters drop constraint meters_tenant_id_meter_version_id_fkey;
 drop table meter_versions;
 drop table meters;

@@ -950,7 +950,7 @@ export interface paths {
         };
         /**
          * Get a customer by an external ID that does not fit in a path
-         * @description For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/product?external_id=a%2Fb.
+         * @description For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
          */
         get: operations["get-customer-by-external-id"];
         put?: never;
@@ -1041,7 +1041,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/v1/customers/{external_id}/product": {
+    "/v1/customers/{external_id}/plan": {
         parameters: {
             query?: never;
             header?: never;
@@ -1052,12 +1052,12 @@ export interface paths {
          * Get a customer's plan
          * @description The plan that charges the current billing period, and every assignment in the order in which they hold.
          */
-        get: operations["get-customer-product"];
+        get: operations["get-customer-plan"];
         /**
          * Assign a plan to a customer
          * @description From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
          */
-        put: operations["assign-product"];
+        put: operations["assign-plan"];
         post?: never;
         delete?: never;
         options?: never;
@@ -1505,6 +1505,154 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List plans
+         * @description In the order in which they were made. Archived ones are left out unless archived=true.
+         */
+        get: operations["list-plans"];
+        put?: never;
+        /**
+         * Create a plan
+         * @description A plan has prices of its own for some meters; for others the meters' own prices hold.
+         */
+        post: operations["create-plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/plans/{slug}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a plan
+         * @description By its slug.
+         */
+        get: operations["get-plan"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/plans/{slug}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Archive a plan
+         * @description Lists leave it out. Who has it keeps it; nobody gets it anew.
+         */
+        post: operations["archive-plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/plans/{slug}/pricing/{meter}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a meter's prices in a plan
+         * @description The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+         */
+        get: operations["get-plan-pricing"];
+        /**
+         * Set a meter's price in a plan
+         * @description A new version in this plan, with the rules of a meter's own prices.
+         */
+        put: operations["set-plan-pricing"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/plans/{slug}/pricing/{meter}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview what a price in a plan would change
+         * @description Nothing is set. It takes the body that sets a price.
+         */
+        post: operations["preview-plan-pricing"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/plans/{slug}/pricing/{meter}/{version}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Withdraw a meter's price in a plan that has not begun
+         * @description 409 where it has.
+         */
+        delete: operations["withdraw-plan-pricing"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/plans/{slug}/unarchive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Unarchive a plan
+         * @description It can be assigned again. Doing so again changes nothing.
+         */
+        post: operations["unarchive-plan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/pricing": {
         parameters: {
             query?: never;
@@ -1519,154 +1667,6 @@ export interface paths {
         get: operations["list-pricing"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/products": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List plans
-         * @description In the order in which they were made. Archived ones are left out unless archived=true.
-         */
-        get: operations["list-products"];
-        put?: never;
-        /**
-         * Create a plan
-         * @description A plan has prices of its own for some meters; for others the meters' own prices hold.
-         */
-        post: operations["create-product"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/products/{slug}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get a plan
-         * @description By its slug.
-         */
-        get: operations["get-product"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/products/{slug}/archive": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Archive a plan
-         * @description Lists leave it out. Who has it keeps it; nobody gets it anew.
-         */
-        post: operations["archive-product"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/products/{slug}/pricing/{meter}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get a meter's prices in a plan
-         * @description The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
-         */
-        get: operations["get-product-pricing"];
-        /**
-         * Set a meter's price in a plan
-         * @description A new version in this plan, with the rules of a meter's own prices.
-         */
-        put: operations["set-product-pricing"];
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/products/{slug}/pricing/{meter}/preview": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Preview what a price in a plan would change
-         * @description Nothing is set. It takes the body that sets a price.
-         */
-        post: operations["preview-product-pricing"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/products/{slug}/pricing/{meter}/{version}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /**
-         * Withdraw a meter's price in a plan that has not begun
-         * @description 409 where it has.
-         */
-        delete: operations["withdraw-product-pricing"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/v1/products/{slug}/unarchive": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Unarchive a plan
-         * @description It can be assigned again. Doing so again changes nothing.
-         */
-        post: operations["unarchive-product"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2462,7 +2462,7 @@ export interface components {
         AskForReset: {
             email: string;
         };
-        AssignProduct: {
+        AssignPlan: {
             /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
             confirm?: string;
             /**
@@ -2471,12 +2471,12 @@ export interface components {
              */
             effective_from?: string;
             /** @description The plan's slug; null: none */
-            product: string | null;
+            plan: string | null;
         };
         Assignment: {
             /** Format: date-time */
             effective_from: string;
-            product: string | null;
+            plan: string | null;
         };
         Attempt: {
             /** Format: date-time */
@@ -2898,7 +2898,7 @@ export interface components {
              */
             usage_scale?: number;
         };
-        CreateProduct: {
+        CreatePlan: {
             name?: string;
             slug: string;
         };
@@ -3099,9 +3099,9 @@ export interface components {
             /** @example ten_1 */
             tenant_id: string;
         };
-        CustomerProduct: {
+        CustomerPlan: {
             /** @description The slug of the plan that charges the current period; null: the meters' own prices do */
-            product: string | null;
+            plan: string | null;
             /** @description In the order in which they hold */
             versions: components["schemas"]["Assignment"][];
         };
@@ -3788,15 +3788,15 @@ export interface components {
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
-        ListPricing: {
-            data: components["schemas"]["Pricing"][];
+        ListPlan: {
+            data: components["schemas"]["Plan"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
         };
-        ListProduct: {
-            data: components["schemas"]["Product"][];
+        ListPricing: {
+            data: components["schemas"]["Pricing"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description The page_token of the next page; null on the last one */
@@ -4256,6 +4256,19 @@ export interface components {
             /** @description One for each currency */
             totals: components["schemas"]["StatementTotal"][];
         };
+        Plan: {
+            /**
+             * Format: date-time
+             * @description Since when lists leave it out, and nobody gets it anew; null: it is not archived
+             */
+            archived_at: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** @example prd_3 */
+            id: string;
+            name: string;
+            slug: string;
+        };
         PreviewItem: {
             /**
              * Format: decimal
@@ -4401,19 +4414,6 @@ export interface components {
              * @description Where this kind of problem is explained
              */
             type: string;
-        };
-        Product: {
-            /**
-             * Format: date-time
-             * @description Since when lists leave it out, and nobody gets it anew; null: it is not archived
-             */
-            archived_at: string | null;
-            /** Format: date-time */
-            created_at: string;
-            /** @example prd_3 */
-            id: string;
-            name: string;
-            slug: string;
         };
         Provider: {
             /**
@@ -4852,7 +4852,7 @@ export interface components {
             /** @description 12 to 256 characters */
             new: string;
         };
-        SetPricing: {
+        SetPlanPricing: {
             /**
              * Format: decimal
              * @description It or overage_rate is needed; 0 is free
@@ -4878,7 +4878,7 @@ export interface components {
              */
             overage_rate?: string;
         };
-        SetProductPricing: {
+        SetPricing: {
             /**
              * Format: decimal
              * @description It or overage_rate is needed; 0 is free
@@ -5180,7 +5180,7 @@ export interface components {
              */
             rounded_to?: number;
             series?: components["schemas"]["StepSeries"];
-            /** @description What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the product of */
+            /** @description What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the plan of */
             steps?: components["schemas"]["Step"][];
             /**
              * @description units, or the code of a currency
@@ -8156,7 +8156,7 @@ export interface operations {
             };
         };
     };
-    "get-customer-product": {
+    "get-customer-plan": {
         parameters: {
             query?: {
                 /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
@@ -8177,7 +8177,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CustomerProduct"];
+                    "application/json": components["schemas"]["CustomerPlan"];
                 };
             };
             /** @description Why the request is refused */
@@ -8200,7 +8200,7 @@ export interface operations {
             };
         };
     };
-    "assign-product": {
+    "assign-plan": {
         parameters: {
             query?: {
                 /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
@@ -8215,7 +8215,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["AssignProduct"];
+                "application/json": components["schemas"]["AssignPlan"];
             };
         };
         responses: {
@@ -8225,7 +8225,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CustomerProduct"];
+                    "application/json": components["schemas"]["CustomerPlan"];
                 };
             };
             /** @description Why the request is refused */
@@ -9445,52 +9445,7 @@ export interface operations {
             };
         };
     };
-    "list-pricing": {
-        parameters: {
-            query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
-                page_size?: number;
-                /** @description next_page_token of the page before */
-                page_token?: string;
-                /** @description A plan's slug: the prices in the plan instead of the meters' own */
-                product?: string;
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description OK */
-            200: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ListPricing"];
-                };
-            };
-            /** @description Why the request is refused */
-            "4XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-            /** @description Error */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/problem+json": components["schemas"]["Problem"];
-                };
-            };
-        };
-    };
-    "list-products": {
+    "list-plans": {
         parameters: {
             query?: {
                 /** @description Items per page, at most: a page ends at 1 MiB */
@@ -9512,7 +9467,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["ListProduct"];
+                    "application/json": components["schemas"]["ListPlan"];
                 };
             };
             /** @description Why the request is refused */
@@ -9535,7 +9490,7 @@ export interface operations {
             };
         };
     };
-    "create-product": {
+    "create-plan": {
         parameters: {
             query?: never;
             header?: {
@@ -9547,7 +9502,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["CreateProduct"];
+                "application/json": components["schemas"]["CreatePlan"];
             };
         };
         responses: {
@@ -9557,7 +9512,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Product"];
+                    "application/json": components["schemas"]["Plan"];
                 };
             };
             /** @description Why the request is refused */
@@ -9580,7 +9535,7 @@ export interface operations {
             };
         };
     };
-    "get-product": {
+    "get-plan": {
         parameters: {
             query?: never;
             header?: never;
@@ -9597,7 +9552,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Product"];
+                    "application/json": components["schemas"]["Plan"];
                 };
             };
             /** @description Why the request is refused */
@@ -9620,7 +9575,7 @@ export interface operations {
             };
         };
     };
-    "archive-product": {
+    "archive-plan": {
         parameters: {
             query?: never;
             header?: never;
@@ -9637,7 +9592,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Product"];
+                    "application/json": components["schemas"]["Plan"];
                 };
             };
             /** @description Why the request is refused */
@@ -9660,7 +9615,7 @@ export interface operations {
             };
         };
     };
-    "get-product-pricing": {
+    "get-plan-pricing": {
         parameters: {
             query?: never;
             header?: never;
@@ -9702,7 +9657,7 @@ export interface operations {
             };
         };
     };
-    "set-product-pricing": {
+    "set-plan-pricing": {
         parameters: {
             query?: never;
             header?: never;
@@ -9715,7 +9670,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SetProductPricing"];
+                "application/json": components["schemas"]["SetPlanPricing"];
             };
         };
         responses: {
@@ -9748,7 +9703,7 @@ export interface operations {
             };
         };
     };
-    "preview-product-pricing": {
+    "preview-plan-pricing": {
         parameters: {
             query?: never;
             header?: never;
@@ -9761,7 +9716,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["SetProductPricing"];
+                "application/json": components["schemas"]["SetPlanPricing"];
             };
         };
         responses: {
@@ -9794,7 +9749,7 @@ export interface operations {
             };
         };
     };
-    "withdraw-product-pricing": {
+    "withdraw-plan-pricing": {
         parameters: {
             query?: never;
             header?: never;
@@ -9837,7 +9792,7 @@ export interface operations {
             };
         };
     };
-    "unarchive-product": {
+    "unarchive-plan": {
         parameters: {
             query?: never;
             header?: never;
@@ -9854,7 +9809,52 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Product"];
+                    "application/json": components["schemas"]["Plan"];
+                };
+            };
+            /** @description Why the request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-pricing": {
+        parameters: {
+            query?: {
+                /** @description Items per page, at most: a page ends at 1 MiB */
+                page_size?: number;
+                /** @description next_page_token of the page before */
+                page_token?: string;
+                /** @description A plan's slug: the prices in the plan instead of the meters' own */
+                plan?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListPricing"];
                 };
             };
             /** @description Why the request is refused */

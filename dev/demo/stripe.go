@@ -48,8 +48,8 @@ var stripeMeters = []meter{
 	},
 }
 
-// inYen is the product of who pays in yen: the prices that Stripe has for them.
-var inYen = map[string]client.SetProductPricing{
+// inYen is the plan of who pays in yen: the prices that Stripe has for them.
+var inYen = map[string]client.SetPlanPricing{
 	"tokens": {OverageRate: number("0.002"), Currency: new("JPY")},
 	"images": {OverageRate: number("6"), Currency: new("JPY")},
 }
@@ -149,20 +149,20 @@ func fillStripe(ctx context.Context, c config, now time.Time) (all, added int64,
 const yen = "yen"
 
 func makeYen(ctx context.Context, api *client.ClientWithResponses) error {
-	made, err := api.CreateProductWithResponse(ctx, nil, client.CreateProduct{Slug: yen, Name: new("Prices in yen")})
-	if err := expect.Status("create product", made, err, http.StatusCreated, http.StatusConflict); err != nil {
+	made, err := api.CreatePlanWithResponse(ctx, nil, client.CreatePlan{Slug: yen, Name: new("Prices in yen")})
+	if err := expect.Status("create plan", made, err, http.StatusCreated, http.StatusConflict); err != nil {
 		return err
 	}
 	for meter, price := range inYen {
-		pricing, err := api.GetProductPricingWithResponse(ctx, yen, meter)
-		if err := expect.Status("read product's pricing", pricing, err, http.StatusOK); err != nil {
+		pricing, err := api.GetPlanPricingWithResponse(ctx, yen, meter)
+		if err := expect.Status("read plan's pricing", pricing, err, http.StatusOK); err != nil {
 			return err
 		}
 		if len(pricing.JSON200.Versions) > 0 {
 			continue
 		}
-		set, err := api.SetProductPricingWithResponse(ctx, yen, meter, price)
-		if err := expect.Status("set product's pricing", set, err, http.StatusOK); err != nil {
+		set, err := api.SetPlanPricingWithResponse(ctx, yen, meter, price)
+		if err := expect.Status("set plan's pricing", set, err, http.StatusOK); err != nil {
 			return err
 		}
 	}
@@ -172,15 +172,15 @@ func makeYen(ctx context.Context, api *client.ClientWithResponses) error {
 // assignYen assigns the plan from the start of the customer's first billing period, which
 // has begun: so it is confirmed.
 func assignYen(ctx context.Context, api *client.ClientWithResponses, customer string) error {
-	has, err := api.GetCustomerProductWithResponse(ctx, customer, nil)
-	if err := expect.Status("read customer's product", has, err, http.StatusOK); err != nil || has.JSON200.Product != nil {
+	has, err := api.GetCustomerPlanWithResponse(ctx, customer, nil)
+	if err := expect.Status("read customer's plan", has, err, http.StatusOK); err != nil || has.JSON200.Plan != nil {
 		return err
 	}
-	assignment := client.AssignProduct{Product: new(yen)}
-	assigned, err := api.AssignProductWithResponse(ctx, customer, nil, assignment)
+	assignment := client.AssignPlan{Plan: new(yen)}
+	assigned, err := api.AssignPlanWithResponse(ctx, customer, nil, assignment)
 	if err == nil && assigned.ApplicationproblemJSONDefault != nil && assigned.ApplicationproblemJSONDefault.Confirmation != nil {
 		assignment.Confirm = &assigned.ApplicationproblemJSONDefault.Confirmation.Token
-		assigned, err = api.AssignProductWithResponse(ctx, customer, nil, assignment)
+		assigned, err = api.AssignPlanWithResponse(ctx, customer, nil, assignment)
 	}
 	return expect.Status("assign the plan to the customer", assigned, err, http.StatusOK)
 }

@@ -46,7 +46,7 @@ const (
 	Version     Kind = "version"     // of a meter, with its past counted at once
 	Scale       Kind = "usage_scale" // of a meter
 	Price       Kind = "price"
-	Assign      Kind = "assign" // a product, or 0, to the customer
+	Assign      Kind = "assign" // a plan, or 0, to the customer
 	LatePolicy  Kind = "late_policy"
 	Grace       Kind = "grace"
 	Receiver    Kind = "receiver"    // connected in the place of what was before
@@ -85,7 +85,7 @@ const (
 	NoCall      Fate = "no_call"     // what came of it is known without one
 )
 
-// Action is one thing that is done at an instant. Meters, products, connections
+// Action is one thing that is done at an instant. Meters, plans, connections
 // and passes count from 1 in the order in which they are first named.
 type Action struct {
 	At          time.Time            `json:"at"`
@@ -95,7 +95,7 @@ type Action struct {
 	Scale       int32                `json:"usage_scale,omitempty"`
 	Backfilling bool                 `json:"backfilling,omitempty"`
 	Price       *Terms               `json:"price,omitempty"`
-	Product     metering.ProductID   `json:"product,omitempty"`
+	Plan        metering.PlanID      `json:"plan,omitempty"`
 	From        *time.Time           `json:"from,omitempty"`
 	LatePolicy  metering.LatePolicy  `json:"late_policy,omitempty"`
 	Seconds     int64                `json:"seconds,omitempty"`

@@ -7,12 +7,12 @@ export const plans = (page: string | undefined, archived: boolean) =>
     queryKey: ["plans", { page, archived }],
     queryFn: ({ signal }) => {
       const query = { page_size: 25, archived, ...(page && { page_token: page }) };
-      return answer(api.GET("/v1/products", { params: { query }, signal }));
+      return answer(api.GET("/v1/plans", { params: { query }, signal }));
     },
   });
 
 export const plan = (slug: string) =>
   queryOptions({
     queryKey: ["plans", slug],
-    queryFn: ({ signal }) => answer(api.GET("/v1/products/{slug}", { params: { path: { slug } }, signal })),
+    queryFn: ({ signal }) => answer(api.GET("/v1/plans/{slug}", { params: { path: { slug } }, signal })),
   });

@@ -16,7 +16,7 @@ export const pricing = ({ meter, plan }: Priced) =>
     queryFn: ({ signal }) =>
       plan === undefined
         ? answer(api.GET("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, signal }))
-        : answer(api.GET("/v1/products/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, signal })),
+        : answer(api.GET("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, signal })),
   });
 
 /** The prices of all meters that have one of their own, or in a plan. */
@@ -26,7 +26,7 @@ export const pricings = (plan?: string) =>
     async queryFn({ signal }) {
       const all: Schema<"Pricing">[] = [];
       for (let token: string | null = ""; token !== null; ) {
-        const query = { page_size: 200, ...(plan && { product: plan }), ...(token && { page_token: token }) };
+        const query = { page_size: 200, ...(plan && { plan: plan }), ...(token && { page_token: token }) };
         const page: Schema<"ListPricing"> = await answer(api.GET("/v1/pricing", { params: { query }, signal }));
         all.push(...page.data);
         token = page.next_page_token;
@@ -38,18 +38,18 @@ export const pricings = (plan?: string) =>
 export function setPrice({ meter, plan }: Priced, body: Schema<"SetPricing">) {
   return plan === undefined
     ? answer(api.PUT("/v1/meters/{slug}/pricing", { params: { path: { slug: meter } }, body }))
-    : answer(api.PUT("/v1/products/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, body }));
+    : answer(api.PUT("/v1/plans/{slug}/pricing/{meter}", { params: { path: inPlan(plan, meter) }, body }));
 }
 
 /** What a price would change. Nothing is set. */
 export function previewPrice({ meter, plan }: Priced, body: Schema<"SetPricing">) {
   return plan === undefined
     ? answer(api.POST("/v1/meters/{slug}/pricing/preview", { params: { path: { slug: meter } }, body }))
-    : answer(api.POST("/v1/products/{slug}/pricing/{meter}/preview", { params: { path: inPlan(plan, meter) }, body }));
+    : answer(api.POST("/v1/plans/{slug}/pricing/{meter}/preview", { params: { path: inPlan(plan, meter) }, body }));
 }
 
 export function withdrawPrice({ meter, plan }: Priced, version: number) {
   return plan === undefined
     ? answer(api.DELETE("/v1/meters/{slug}/pricing/{version}", { params: { path: { slug: meter, version } } }))
-    : answer(api.DELETE("/v1/products/{slug}/pricing/{meter}/{version}", { params: { path: { ...inPlan(plan, meter), version } } }));
+    : answer(api.DELETE("/v1/plans/{slug}/pricing/{meter}/{version}", { params: { path: { ...inPlan(plan, meter), version } } }));
 }

@@ -445,23 +445,21 @@ class Operations:
         )
         return answer
 
-    def get_customer_product(self, external_id: str, *, query_external_id: str | None = None) -> schema.CustomerProduct:
+    def get_customer_plan(self, external_id: str, *, query_external_id: str | None = None) -> schema.CustomerPlan:
         """Get a customer's plan."""
-        answer: schema.CustomerProduct = self.call(
+        answer: schema.CustomerPlan = self.call(
             "GET",
-            "/v1/customers/{external_id}/product",
+            "/v1/customers/{external_id}/plan",
             path_parameters={"external_id": external_id},
             query={"external_id": query_external_id},
         )
         return answer
 
-    def assign_product(
-        self, external_id: str, body: schema.AssignProduct, *, query_external_id: str | None = None
-    ) -> schema.CustomerProduct:
+    def assign_plan(self, external_id: str, body: schema.AssignPlan, *, query_external_id: str | None = None) -> schema.CustomerPlan:
         """Assign a plan to a customer."""
-        answer: schema.CustomerProduct = self.call(
+        answer: schema.CustomerPlan = self.call(
             "PUT",
-            "/v1/customers/{external_id}/product",
+            "/v1/customers/{external_id}/plan",
             path_parameters={"external_id": external_id},
             query={"external_id": query_external_id},
             body=body,
@@ -642,68 +640,62 @@ class Operations:
         answer: schema.ResetAsked = self.call("POST", "/v1/password-resets", body=body)
         return answer
 
-    def list_pricing(
-        self, *, page_size: int | None = None, page_token: str | None = None, product: str | None = None
-    ) -> schema.ListPricing:
-        """List the prices of meters."""
-        answer: schema.ListPricing = self.call(
-            "GET", "/v1/pricing", query={"page_size": page_size, "page_token": page_token, "product": product}
-        )
-        return answer
-
-    def list_products(
-        self, *, page_size: int | None = None, page_token: str | None = None, archived: bool | None = None
-    ) -> schema.ListProduct:
+    def list_plans(self, *, page_size: int | None = None, page_token: str | None = None, archived: bool | None = None) -> schema.ListPlan:
         """List plans."""
-        answer: schema.ListProduct = self.call(
-            "GET", "/v1/products", query={"page_size": page_size, "page_token": page_token, "archived": archived}
+        answer: schema.ListPlan = self.call(
+            "GET", "/v1/plans", query={"page_size": page_size, "page_token": page_token, "archived": archived}
         )
         return answer
 
-    def create_product(self, body: schema.CreateProduct, *, idempotency_key: str | None = None) -> schema.Product:
+    def create_plan(self, body: schema.CreatePlan, *, idempotency_key: str | None = None) -> schema.Plan:
         """Create a plan."""
-        answer: schema.Product = self.call("POST", "/v1/products", headers={"Idempotency-Key": idempotency_key}, body=body)
+        answer: schema.Plan = self.call("POST", "/v1/plans", headers={"Idempotency-Key": idempotency_key}, body=body)
         return answer
 
-    def get_product(self, slug: str) -> schema.Product:
+    def get_plan(self, slug: str) -> schema.Plan:
         """Get a plan."""
-        answer: schema.Product = self.call("GET", "/v1/products/{slug}", path_parameters={"slug": slug})
+        answer: schema.Plan = self.call("GET", "/v1/plans/{slug}", path_parameters={"slug": slug})
         return answer
 
-    def archive_product(self, slug: str) -> schema.Product:
+    def archive_plan(self, slug: str) -> schema.Plan:
         """Archive a plan."""
-        answer: schema.Product = self.call("POST", "/v1/products/{slug}/archive", path_parameters={"slug": slug})
+        answer: schema.Plan = self.call("POST", "/v1/plans/{slug}/archive", path_parameters={"slug": slug})
         return answer
 
-    def get_product_pricing(self, slug: str, meter: str) -> schema.Pricing:
+    def get_plan_pricing(self, slug: str, meter: str) -> schema.Pricing:
         """Get a meter's prices in a plan."""
-        answer: schema.Pricing = self.call("GET", "/v1/products/{slug}/pricing/{meter}", path_parameters={"slug": slug, "meter": meter})
+        answer: schema.Pricing = self.call("GET", "/v1/plans/{slug}/pricing/{meter}", path_parameters={"slug": slug, "meter": meter})
         return answer
 
-    def set_product_pricing(self, slug: str, meter: str, body: schema.SetProductPricing) -> schema.Pricing:
+    def set_plan_pricing(self, slug: str, meter: str, body: schema.SetPlanPricing) -> schema.Pricing:
         """Set a meter's price in a plan."""
         answer: schema.Pricing = self.call(
-            "PUT", "/v1/products/{slug}/pricing/{meter}", path_parameters={"slug": slug, "meter": meter}, body=body
+            "PUT", "/v1/plans/{slug}/pricing/{meter}", path_parameters={"slug": slug, "meter": meter}, body=body
         )
         return answer
 
-    def preview_product_pricing(self, slug: str, meter: str, body: schema.SetProductPricing) -> schema.PricePreview:
+    def preview_plan_pricing(self, slug: str, meter: str, body: schema.SetPlanPricing) -> schema.PricePreview:
         """Preview what a price in a plan would change."""
         answer: schema.PricePreview = self.call(
-            "POST", "/v1/products/{slug}/pricing/{meter}/preview", path_parameters={"slug": slug, "meter": meter}, body=body
+            "POST", "/v1/plans/{slug}/pricing/{meter}/preview", path_parameters={"slug": slug, "meter": meter}, body=body
         )
         return answer
 
-    def withdraw_product_pricing(self, slug: str, meter: str, version: str) -> schema.Pricing:
+    def withdraw_plan_pricing(self, slug: str, meter: str, version: str) -> schema.Pricing:
         """Withdraw a meter's price in a plan that has not begun."""
         answer: schema.Pricing = self.call(
-            "DELETE", "/v1/products/{slug}/pricing/{meter}/{version}", path_parameters={"slug": slug, "meter": meter, "version": version}
+            "DELETE", "/v1/plans/{slug}/pricing/{meter}/{version}", path_parameters={"slug": slug, "meter": meter, "version": version}
         )
         return answer
 
-    def unarchive_product(self, slug: str) -> schema.Product:
+    def unarchive_plan(self, slug: str) -> schema.Plan:
         """Unarchive a plan."""
-        answer: schema.Product = self.call("POST", "/v1/products/{slug}/unarchive", path_parameters={"slug": slug})
+        answer: schema.Plan = self.call("POST", "/v1/plans/{slug}/unarchive", path_parameters={"slug": slug})
+        return answer
+
+    def list_pricing(self, *, page_size: int | None = None, page_token: str | None = None, plan: str | None = None) -> schema.ListPricing:
+        """List the prices of meters."""
+        answer: schema.ListPricing = self.call("GET", "/v1/pricing", query={"page_size": page_size, "page_token": page_token, "plan": plan})
         return answer
 
     def get_tenant(self) -> schema.Tenant:

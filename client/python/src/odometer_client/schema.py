@@ -37,15 +37,15 @@ class AskForReset(TypedDict):
     email: str
 
 
-class AssignProduct(TypedDict):
+class AssignPlan(TypedDict):
     confirm: NotRequired[str]
     effective_from: NotRequired[str]
-    product: str | None
+    plan: str | None
 
 
 class Assignment(TypedDict):
     effective_from: str
-    product: str | None
+    plan: str | None
 
 
 class Attempt(TypedDict):
@@ -203,7 +203,7 @@ class CreateMeter(TypedDict):
     usage_scale: NotRequired[int]
 
 
-class CreateProduct(TypedDict):
+class CreatePlan(TypedDict):
     name: NotRequired[str]
     slug: str
 
@@ -314,8 +314,8 @@ class CustomerNotSynced(TypedDict):
     tenant_id: str
 
 
-class CustomerProduct(TypedDict):
-    product: str | None
+class CustomerPlan(TypedDict):
+    plan: str | None
     versions: list[Assignment]
 
 
@@ -823,6 +823,14 @@ class PeriodLine(TypedDict):
     usage: Decimal
 
 
+class Plan(TypedDict):
+    archived_at: str | None
+    created_at: str
+    id: str
+    name: str
+    slug: str
+
+
 class Price(TypedDict):
     base_price: Decimal
     created_at: str
@@ -858,14 +866,6 @@ class Pricing(TypedDict):
     meter_id: str
     meter_slug: str
     versions: list[Price]
-
-
-class Product(TypedDict):
-    archived_at: str | None
-    created_at: str
-    id: str
-    name: str
-    slug: str
 
 
 class Provider(TypedDict):
@@ -1064,7 +1064,7 @@ class SetPassword(TypedDict):
     new: str
 
 
-class SetPricing(TypedDict):
+class SetPlanPricing(TypedDict):
     base_price: NotRequired[Decimal]
     confirm: NotRequired[str]
     currency: NotRequired[str]
@@ -1073,7 +1073,7 @@ class SetPricing(TypedDict):
     overage_rate: NotRequired[Decimal]
 
 
-class SetProductPricing(TypedDict):
+class SetPricing(TypedDict):
     base_price: NotRequired[Decimal]
     confirm: NotRequired[str]
     currency: NotRequired[str]
@@ -1479,14 +1479,14 @@ class ListOwnSession(TypedDict):
     next_page_token: str | None
 
 
-class ListPricing(TypedDict):
-    data: list[Pricing]
+class ListPlan(TypedDict):
+    data: list[Plan]
     has_more: bool
     next_page_token: str | None
 
 
-class ListProduct(TypedDict):
-    data: list[Product]
+class ListPricing(TypedDict):
+    data: list[Pricing]
     has_more: bool
     next_page_token: str | None
 

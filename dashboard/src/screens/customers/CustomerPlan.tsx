@@ -20,8 +20,8 @@ export function CustomerPlan({ customer }: { customer: string }) {
     queryKey: ["plan", customer],
     async queryFn({ signal }) {
       const [assigned, plans] = await Promise.all([
-        answer(api.GET("/v1/customers/{external_id}/product", { params: at(customer), signal })),
-        answer(api.GET("/v1/products", { params: { query: { page_size: most } }, signal })),
+        answer(api.GET("/v1/customers/{external_id}/plan", { params: at(customer), signal })),
+        answer(api.GET("/v1/plans", { params: { query: { page_size: most } }, signal })),
       ]);
       return { assigned, plans: plans.data };
     },
@@ -29,32 +29,32 @@ export function CustomerPlan({ customer }: { customer: string }) {
   });
   const [typed, setTyped] = useState<string>();
   const latest = data?.assigned.versions.at(-1);
-  const chosen = typed ?? latest?.product ?? "";
+  const chosen = typed ?? latest?.plan ?? "";
   const save = useAct(
     (confirm: string | undefined) =>
-      answer(api.PUT("/v1/customers/{external_id}/product", { params: at(customer), body: { product: chosen === "" ? null : chosen, ...(confirm && { confirm }) } })),
+      answer(api.PUT("/v1/customers/{external_id}/plan", { params: at(customer), body: { plan: chosen === "" ? null : chosen, ...(confirm && { confirm }) } })),
     { changes: [["plan", customer], ["preview", customer]], done: () => setTyped(undefined) },
   );
   if (error && !data) return <Failed what="The plan" error={error} retry={() => void refetch()} />;
   if (!data) return permissions.includes("pricing:read") ? <LoadingText /> : null;
   if (data.plans.length === 0 && !latest) return null;
   const options = [{ value: "", label: "None: the meters' own prices" }, ...data.plans.map(({ slug, name }) => ({ value: slug, label: name || slug }))];
-  const archived = latest?.product && !data.plans.some(({ slug }) => slug === latest.product) ? [{ value: latest.product, label: latest.product }] : [];
+  const archived = latest?.plan && !data.plans.some(({ slug }) => slug === latest.plan) ? [{ value: latest.plan, label: latest.plan }] : [];
   return (
     <section className={styles.plan}>
       <h2>Plan</h2>
-      <Form act={save} needs="pricing:write" submit="Assign the plan" not={chosen === (latest?.product ?? "") ? "Nothing is changed" : undefined} onSubmit={(confirm) => save.mutate(confirm)}>
+      <Form act={save} needs="pricing:write" submit="Assign the plan" not={chosen === (latest?.plan ?? "") ? "Nothing is changed" : undefined} onSubmit={(confirm) => save.mutate(confirm)}>
         <NativeSelect
           label="Charged by"
           description="Another plan holds from the customer's next billing period on"
           value={chosen}
           data={[...options, ...archived]}
-          error={broken(save.error, "product")}
+          error={broken(save.error, "plan")}
           onChange={(event) => setTyped(event.currentTarget.value)}
         />
-        {latest && latest.product !== data.assigned.product && (
+        {latest && latest.plan !== data.assigned.plan && (
           <p className="muted">
-            This period is charged by {data.assigned.product ?? "the meters' own prices"}; {latest.product ?? "the meters' own prices"} from {written(latest.effective_from, tenant.timezone, "minute")}.
+            This period is charged by {data.assigned.plan ?? "the meters' own prices"}; {latest.plan ?? "the meters' own prices"} from {written(latest.effective_from, tenant.timezone, "minute")}.
           </p>
         )}
       </Form>

@@ -48,10 +48,10 @@ function One() {
   );
 }
 
-function Archive({ plan: { slug, archived_at } }: { plan: Schema<"Product"> }) {
+function Archive({ plan: { slug, archived_at } }: { plan: Schema<"Plan"> }) {
   const path = { params: { path: { slug } } };
-  const archive = useAct<string>(() => answer(api.POST("/v1/products/{slug}/archive", path)), { changes: [["plans"]] });
-  const unarchive = useAct<string>(() => answer(api.POST("/v1/products/{slug}/unarchive", path)), { changes: [["plans"]] });
+  const archive = useAct<string>(() => answer(api.POST("/v1/plans/{slug}/archive", path)), { changes: [["plans"]] });
+  const unarchive = useAct<string>(() => answer(api.POST("/v1/plans/{slug}/unarchive", path)), { changes: [["plans"]] });
   if (archived_at) {
     return (
       <Confirm key="unarchive" verb="Unarchive" thing={`plan ${slug}`} needs="pricing:write" act={unarchive}>

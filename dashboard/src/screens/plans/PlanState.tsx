@@ -1,6 +1,6 @@
 import type { Schema } from "../../api/client";
 import { State } from "../../values/State";
 
-export function PlanState({ plan }: { plan: Schema<"Product"> }) {
+export function PlanState({ plan }: { plan: Schema<"Plan"> }) {
   return plan.archived_at ? <State is="off">archived</State> : <State is="good">offered</State>;
 }

@@ -79,7 +79,7 @@ function Make() {
   const [opened, setOpened] = useState(false);
   const [name, setName] = useState("");
   const [slug, setSlug] = useState("");
-  const make = useAct(() => answer(api.POST("/v1/products", { body: { slug, ...(name && { name }) } })), {
+  const make = useAct(() => answer(api.POST("/v1/plans", { body: { slug, ...(name && { name }) } })), {
     changes: [["plans"]],
     leads: (made) => ({ to: "/meters/-/plans/$plan/prices", params: { plan: made.slug } }),
   });

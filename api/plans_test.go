@@ -21,7 +21,7 @@ func (b *bundle) preview(t *testing.T) string {
 	return items[0].Amount.String() + " " + items[0].Currency
 }
 
-func TestAProductsPriceTakesTheMetersPlace(t *testing.T) {
+func TestAPlansPriceTakesTheMetersPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
@@ -32,30 +32,30 @@ func TestAProductsPriceTakesTheMetersPlace(t *testing.T) {
 	}
 	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
 	must(200, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
-	must(201, "POST", "/v1/products", `{"slug":"pro","name":"Pro"}`)
-	must(409, "POST", "/v1/products", `{"slug":"pro"}`)
-	must(422, "POST", "/v1/products", `{"slug":"No"}`)
-	require.Contains(t, must(200, "GET", "/v1/products", ""), `"slug":"pro"`)
-	must(404, "GET", "/v1/products/contra", "")
-	must(404, "PUT", "/v1/products/pro/pricing/nothing", `{}`)
-	must(422, "PUT", "/v1/products/pro/pricing/calls", `{"base_price":-1}`)
-	require.Contains(t, must(200, "PUT", "/v1/products/pro/pricing/calls",
+	must(201, "POST", "/v1/plans", `{"slug":"pro","name":"Pro"}`)
+	must(409, "POST", "/v1/plans", `{"slug":"pro"}`)
+	must(422, "POST", "/v1/plans", `{"slug":"No"}`)
+	require.Contains(t, must(200, "GET", "/v1/plans", ""), `"slug":"pro"`)
+	must(404, "GET", "/v1/plans/contra", "")
+	must(404, "PUT", "/v1/plans/pro/pricing/nothing", `{}`)
+	must(422, "PUT", "/v1/plans/pro/pricing/calls", `{"base_price":-1}`)
+	require.Contains(t, must(200, "PUT", "/v1/plans/pro/pricing/calls",
 		`{"base_price":10,"included_units":100,"overage_rate":0.005,"currency":"CHF"}`), `"effective_from":null`)
 	require.Equal(t, "142 USD", b.preview(t))
-	require.Contains(t, must(200, "GET", "/v1/customers/acme/product", ""), `"product":null,"versions":[]`)
+	require.Contains(t, must(200, "GET", "/v1/customers/acme/plan", ""), `"plan":null,"versions":[]`)
 
-	must(404, "PUT", "/v1/customers/acme/product", `{"product":"contra"}`)
-	must(422, "PUT", "/v1/customers/acme/product", `{}`)
-	require.Contains(t, must(200, "PUT", "/v1/customers/acme/product", `{"product":"pro"}`), `"product":"pro"`)
+	must(404, "PUT", "/v1/customers/acme/plan", `{"plan":"contra"}`)
+	must(422, "PUT", "/v1/customers/acme/plan", `{}`)
+	require.Contains(t, must(200, "PUT", "/v1/customers/acme/plan", `{"plan":"pro"}`), `"plan":"pro"`)
 	require.Equal(t, "10.21 CHF", b.preview(t), "a customer made in this period has it at once")
 	require.Contains(t, must(200, "GET", "/v1/meters/calls/pricing", ""), `"overage_rate":1`)
 
 	b.ahead.Store(int64(32 * 24 * time.Hour))
-	require.Contains(t, must(200, "PUT", "/v1/customers/acme/product", `{"product":null}`), `"product":"pro"`, "until the next period")
+	require.Contains(t, must(200, "PUT", "/v1/customers/acme/plan", `{"plan":null}`), `"plan":"pro"`, "until the next period")
 	b.ahead.Store(int64(64 * 24 * time.Hour))
-	require.Contains(t, must(200, "GET", "/v1/customers/acme/product", ""), `"product":null`)
+	require.Contains(t, must(200, "GET", "/v1/customers/acme/plan", ""), `"plan":null`)
 	require.Equal(t, "0 USD", b.preview(t))
-	require.Contains(t, must(200, "GET", "/v1/audit-log", ""), `"product.assign"`)
+	require.Contains(t, must(200, "GET", "/v1/audit-log", ""), `"plan.assign"`)
 }
 
 func TestAPlanOfARunningPeriodIsConfirmed(t *testing.T) {
@@ -64,12 +64,12 @@ func TestAPlanOfARunningPeriodIsConfirmed(t *testing.T) {
 	b.meter(t, "calls", "call")
 	b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
 	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
-	b.send(t, "POST", "/v1/products", `{"slug":"pro"}`)
-	b.pricing(t, "PUT", "/v1/products/pro/pricing/calls", `{"overage_rate":2}`)
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	b.pricing(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":2}`)
 
-	const path, from = "/v1/customers/acme/product", `{"product":"pro","effective_from":"2020-01-01T00:00:00Z"}`
+	const path, from = "/v1/customers/acme/plan", `{"plan":"pro","effective_from":"2020-01-01T00:00:00Z"}`
 	require.Equal(t, "USD 142 284 1", changesOf(b.unconfirmed(t, "PUT", path, from)))
-	require.Equal(t, "USD 142 284 1", changesOf(b.unconfirmed(t, "PUT", path, `{"product":"pro"}`)), "from the start of the period that the customer was made in")
+	require.Equal(t, "USD 142 284 1", changesOf(b.unconfirmed(t, "PUT", path, `{"plan":"pro"}`)), "from the start of the period that the customer was made in")
 	require.Equal(t, "142 USD", b.preview(t), "nothing is stored")
 	require.Equal(t, 200, b.confirmed(t, "PUT", path, from).status)
 	require.Equal(t, "284 USD", b.preview(t))
@@ -77,7 +77,7 @@ func TestAPlanOfARunningPeriodIsConfirmed(t *testing.T) {
 
 	b.ingest(t, "/v1/events", `{"customer_id":"acme","event_type":"stored"}`)
 	b.meter(t, "storage", "stored")
-	require.Equal(t, []string{b.meterID(t, "storage")}, b.unconfirmed(t, "PUT", path, `{"product":null,"effective_from":"2020-01-01T00:00:00Z"}`).Uncounted)
+	require.Equal(t, []string{b.meterID(t, "storage")}, b.unconfirmed(t, "PUT", path, `{"plan":null,"effective_from":"2020-01-01T00:00:00Z"}`).Uncounted)
 	soon := b.now().Add(time.Hour).UTC().Format(time.RFC3339)
-	require.Equal(t, 200, b.send(t, "PUT", path, `{"product":null,"effective_from":"`+soon+`"}`).status)
+	require.Equal(t, 200, b.send(t, "PUT", path, `{"plan":null,"effective_from":"`+soon+`"}`).status)
 }

@@ -12,36 +12,36 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// The meter costs 1 a unit; in the product 10 cover 100 units and each further
+// The meter costs 1 a unit; in the plan 10 cover 100 units and each further
 // one costs half a cent.
-func (b *biller) product() metering.Product {
+func (b *biller) pricePlan() metering.Plan {
 	b.Helper()
 	b.price("0", "0", "1")
-	product, err := b.store.Products.Create(b.Context(), b.tenant, metering.Operator, metering.Product{Slug: "pro"})
+	plan, err := b.store.Plans.Create(b.Context(), b.tenant, metering.Operator, metering.Plan{Slug: "pro"})
 	require.NoError(b, err)
 	_, err = b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
-		MeterID: b.meter.ID, ProductID: product.ID, Terms: billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"}, EffectiveFrom: b.now,
+		MeterID: b.meter.ID, PlanID: plan.ID, Terms: billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"}, EffectiveFrom: b.now,
 	})
 	require.NoError(b, err)
-	return product
+	return plan
 }
 
-func (b *biller) assign(product metering.ProductID, from time.Time) {
+func (b *biller) assign(plan metering.PlanID, from time.Time) {
 	b.Helper()
-	require.NoError(b, b.store.Products.Assign(b.Context(), b.tenant, metering.Operator, b.customer.ID,
-		billing.Assignment{ProductID: product, EffectiveFrom: from}))
+	require.NoError(b, b.store.Plans.Assign(b.Context(), b.tenant, metering.Operator, b.customer.ID,
+		billing.Assignment{PlanID: plan, EffectiveFrom: from}))
 }
 
-func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
+func TestAPlansPriceHoldsForItsCustomersOnly(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)
-	product := b.product()
+	plan := b.pricePlan()
 	b.use("142")
 	require.Equal(t, "142", b.accept().Data.Meters[0].Amount.String())
 	require.Empty(t, b.outOfSync())
 
 	this := billing.CalendarPeriod(b.now, time.UTC)
-	b.assign(product.ID, this.Start)
+	b.assign(plan.ID, this.Start)
 	require.NotEmpty(t, b.outOfSync(), "another price is something to tell")
 	require.Equal(t, "10.21", b.accept().Data.Meters[0].Amount.String())
 	require.Empty(t, b.outOfSync())
@@ -58,37 +58,37 @@ func TestAProductsPriceHoldsForItsCustomersOnly(t *testing.T) {
 
 // newLongAgo has a customer since the middle of a month that ended long ago, and
 // a clock that stands there.
-func newLongAgo(t *testing.T) (b *biller, product metering.Product, month metering.Range) {
+func newLongAgo(t *testing.T) (b *biller, plan metering.Plan, month metering.Range) {
 	t.Helper()
 	b = newBiller(t)
 	month = billing.CalendarPeriod(clock.Now().AddDate(0, -5, 0), time.UTC)
 	b.created(month.Start.AddDate(0, 0, 14))
-	return b, b.product(), month
+	return b, b.pricePlan(), month
 }
 
-func TestAPeriodIsChargedForTheProductInForceAtItsStart(t *testing.T) {
+func TestAPeriodIsChargedForThePlanInForceAtItsStart(t *testing.T) {
 	t.Parallel()
-	b, product, month := newLongAgo(t)
+	b, plan, month := newLongAgo(t)
 	b.use("142")
-	b.assign(product.ID, month.Start.Add(time.Microsecond))
+	b.assign(plan.ID, month.Start.Add(time.Microsecond))
 	require.Equal(t, "142", b.accept().Data.Meters[0].Amount.String())
 	b.now = month.End.Add(time.Hour)
 	b.useAt("142", b.now)
 	require.Equal(t, "10.21", b.accept().Data.Meters[0].Amount.String())
-	b.assign(product.ID, month.End)
+	b.assign(plan.ID, month.End)
 	b.assign(0, month.End)
 	require.Equal(t, "142", b.accept().Data.Meters[0].Amount.String(), "the last assignment from an instant replaces the other")
-	assigned, err := b.store.Products.Assignments(t.Context(), b.tenant, b.customer.ID)
+	assigned, err := b.store.Plans.Assignments(t.Context(), b.tenant, b.customer.ID)
 	require.NoError(t, err)
 	require.Len(t, assigned, 2)
 	require.Equal(t, month.End, assigned[1].EffectiveFrom.UTC())
-	require.Zero(t, assigned[1].ProductID)
+	require.Zero(t, assigned[1].PlanID)
 }
 
-func TestAClosedPeriodKeepsTheProductThatItWasChargedFor(t *testing.T) {
+func TestAClosedPeriodKeepsThePlanThatItWasChargedFor(t *testing.T) {
 	t.Parallel()
-	b, product, month := newLongAgo(t)
-	b.assign(product.ID, month.Start)
+	b, plan, month := newLongAgo(t)
+	b.assign(plan.ID, month.Start)
 	b.use("142")
 	b.now = over(month)
 	b.acceptAll()

@@ -2,10 +2,10 @@ package metering
 
 import "time"
 
-// Product is an entry of the tenant's catalog: its prices hold for the
+// Plan is an entry of the tenant's catalog: its prices hold for the
 // customers who have it, instead of the meters' own.
-type Product struct {
-	ID         ProductID
+type Plan struct {
+	ID         PlanID
 	Slug       string
 	Name       string
 	CreatedAt  time.Time
@@ -13,7 +13,7 @@ type Product struct {
 }
 
 // Validate checks what a client may choose.
-func (p Product) Validate() error {
+func (p Plan) Validate() error {
 	if err := validSlug(p.Slug); err != nil {
 		return err
 	}

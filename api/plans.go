@@ -1,0 +1,219 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+type plan struct {
+	ID        string    `json:"id" example:"prd_3"`
+	Slug      string    `json:"slug"`
+	Name      string    `json:"name"`
+	CreatedAt time.Time `json:"created_at"`
+
+	ArchivedAt *time.Time `json:"archived_at" doc:"Since when lists leave it out, and nobody gets it anew; null: it is not archived"`
+}
+
+func showPlan(p metering.Plan) plan {
+	return plan{ID: p.ID.String(), Slug: p.Slug, Name: p.Name, CreatedAt: p.CreatedAt.UTC(), ArchivedAt: sinceWhen(p.ArchivedAt)}
+}
+
+type planOutput struct{ Body plan }
+
+type createPlanInput struct {
+	Repeatable
+	Body struct {
+		Slug string `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
+		Name string `json:"name,omitempty" maxLength:"255"`
+	}
+}
+
+func (s *server) createPlan(ctx context.Context, in *createPlanInput) (*planOutput, error) {
+	who := principalOf(ctx)
+	shown, _, err := once(ctx, s, in.Repeatable, "create-plan", in.Body, func(within db.Creators) (plan, error) {
+		p, err := within.Plans.Create(ctx, who.Tenant.ID, who.Actor, metering.Plan{Slug: in.Body.Slug, Name: in.Body.Name})
+		return showPlan(p), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &planOutput{shown}, nil
+}
+
+type listPlansOutput struct{ Body List[plan] }
+
+func (s *server) listPlans(ctx context.Context, in *struct {
+	Paging
+	Archivable
+}) (*listPlansOutput, error) {
+	var after metering.PlanID
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	plans, err := s.Store.Plans.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize, in.Archived)
+	if err != nil {
+		return nil, err
+	}
+	cursorOf := func(p metering.Plan) metering.PlanID { return p.ID }
+	return &listPlansOutput{listOf(ctx, s, plans, showPlan, cursorOf)}, nil
+}
+
+// plan returns the tenant's plan of that slug.
+func (s *server) plan(ctx context.Context, slug string) (metering.Plan, error) {
+	if !storable(slug) {
+		return metering.Plan{}, metering.Errorf(metering.CodeNotFound, "there is no plan with this slug")
+	}
+	return s.Store.Plans.Get(ctx, principalOf(ctx).Tenant.ID, slug)
+}
+
+type planSlug struct {
+	Slug string `path:"slug" maxLength:"64"`
+}
+
+func (s *server) getPlan(ctx context.Context, in *planSlug) (*planOutput, error) {
+	p, err := s.plan(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	return &planOutput{showPlan(p)}, nil
+}
+
+// PlanMeter names a meter in a plan.
+type PlanMeter struct {
+	Slug  string `path:"slug" maxLength:"64"`
+	Meter string `path:"meter" maxLength:"64" doc:"The meter's slug"`
+}
+
+func (s *server) inPlan(ctx context.Context, in PlanMeter) (p metering.Plan, m metering.Meter, err error) {
+	if p, err = s.plan(ctx, in.Slug); err != nil {
+		return p, m, err
+	}
+	m, err = s.meter(ctx, in.Meter)
+	return p, m, err
+}
+
+func (s *server) getPlanPricing(ctx context.Context, in *PlanMeter) (*pricingOutput, error) {
+	p, m, err := s.inPlan(ctx, *in)
+	if err != nil {
+		return nil, err
+	}
+	return s.pricingOf(ctx, m, p.ID)
+}
+
+type setPlanPricingInput struct {
+	PlanMeter
+	Body struct{ NewPrice }
+}
+
+func (s *server) setPlanPricing(ctx context.Context, in *setPlanPricingInput) (*pricingOutput, error) {
+	p, m, err := s.inPlan(ctx, in.PlanMeter)
+	if err != nil {
+		return nil, err
+	}
+	return s.setPrice(ctx, m, p.ID, in.Body.NewPrice)
+}
+
+type customerPlan struct {
+	Plan     *string      `json:"plan" doc:"The slug of the plan that charges the current period; null: the meters' own prices do"`
+	Versions []assignment `json:"versions" doc:"In the order in which they hold"`
+}
+
+type assignment struct {
+	Plan          *string   `json:"plan"`
+	EffectiveFrom time.Time `json:"effective_from"`
+}
+
+type customerPlanOutput struct{ Body customerPlan }
+
+func (s *server) getCustomerPlan(ctx context.Context, in *CustomerPath) (*customerPlanOutput, error) {
+	c, err := s.customerAt(ctx, *in)
+	if err != nil {
+		return nil, err
+	}
+	return s.planOf(ctx, c)
+}
+
+// planOf shows the customer's plan and assignments.
+func (s *server) planOf(ctx context.Context, c metering.Customer) (*customerPlanOutput, error) {
+	period, err := s.Store.Ledger.CurrentPeriod(ctx, principalOf(ctx).Tenant.ID, c.ID, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Store.Plans.Assignments(ctx, principalOf(ctx).Tenant.ID, c.ID)
+	if err != nil {
+		return nil, err
+	}
+	out := &customerPlanOutput{customerPlan{Versions: []assignment{}}}
+	for _, a := range list {
+		shown := assignment{EffectiveFrom: a.EffectiveFrom.UTC()}
+		if a.Slug != "" {
+			shown.Plan = &a.Slug
+		}
+		out.Body.Versions = append(out.Body.Versions, shown)
+		if !a.EffectiveFrom.After(period.Start) {
+			out.Body.Plan = shown.Plan
+		}
+	}
+	return out, nil
+}
+
+type assignPlanInput struct {
+	CustomerPath
+	Body struct {
+		Plan          *string   `json:"plan" maxLength:"64" nullable:"true" doc:"The plan's slug; null: none"`
+		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
+		Confirm
+	}
+}
+
+func (s *server) assignPlan(ctx context.Context, in *assignPlanInput) (*customerPlanOutput, error) {
+	who := principalOf(ctx)
+	c, err := s.customerAt(ctx, in.CustomerPath)
+	if err != nil {
+		return nil, err
+	}
+	var a billing.Assignment
+	if in.Body.Plan != nil {
+		p, err := s.plan(ctx, *in.Body.Plan)
+		if err != nil {
+			return nil, err
+		}
+		if !p.ArchivedAt.IsZero() {
+			return nil, metering.Invalid("body.plan", "is archived: nobody gets it anew")
+		}
+		a.PlanID = p.ID
+	}
+	period, err := s.Store.Ledger.CurrentPeriod(ctx, who.Tenant.ID, c.ID, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case in.Body.EffectiveFrom != nil:
+		a.EffectiveFrom = in.Body.EffectiveFrom.Time
+	case period.Contains(c.CreatedAt):
+		a.EffectiveFrom = period.Start
+	default:
+		a.EffectiveFrom = period.End
+	}
+	err = s.writeCatalog(ctx, catalogWrite{
+		change: struct {
+			Operation string
+			Customer  metering.CustomerID
+			Plan      metering.PlanID
+			From      time.Time
+		}{"assign-plan", c.ID, a.PlanID, a.EffectiveFrom.UTC()},
+		subject: "The plan", confirm: in.Body.Token,
+		impact: func(now time.Time) (db.Impact, error) {
+			return s.Store.Ledger.AssignmentImpact(ctx, who.Tenant.ID, c.ID, a, now)
+		},
+		write: func(within db.Catalog) error { return within.Plans.Assign(ctx, who.Tenant.ID, who.Actor, c.ID, a) },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.planOf(ctx, c)
+}

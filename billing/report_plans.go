@@ -1,0 +1,427 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// reportsAtOnce bounds what one plan has written down; the next one has the rest.
+const reportsAtOnce = 200
+
+// planner makes a plan.
+type planner struct {
+	Facts
+	periods []Period
+	plan    ReportPlan
+
+	open  bool // the provider does not know all of the period, or was not seen to
+	lines int  // of ours, that the period's invoice gets
+}
+
+// ReportPlan decides what is to be reported next, and which periods are to close. It
+// is empty where the provider knows everything.
+func (f Facts) Plan() ReportPlan {
+	p := planner{Facts: f, periods: Periods(f)}
+	p.plan.Periods, p.plan.HeadOpenUntil, p.plan.Resolved, p.plan.Bookings = p.periods, p.headOpenUntil(), f.Resolved, p.bookings()
+	p.plan.Complete, p.plan.PartlyKnown = f.complete(), f.partlyKnown()
+	switch {
+	case f.MayClose:
+		p.close()
+	case f.Connection == nil:
+	case f.Connection.Statements:
+		p.leaveFormer()
+		p.statements()
+	case f.Side == nil, p.lacksCharges():
+		p.plan.ReadFirst = true
+	default:
+		p.leaveFormer()
+		p.quantities()
+	}
+	p.plan.Reconciled = slices.Concat(p.Facts.Reconciled, p.plan.Reconciled)
+	p.lookAtBorders()
+	return p.plan
+}
+
+// uncountedAfter is how long what was taken may stay unseen in what the
+// provider has counted before somebody looks again.
+const uncountedAfter = 24 * time.Hour
+
+// lookAtBorders has somebody look again when a period ends, when one is to
+// close, when a meter begins to feed another stream, as long as no period is known
+// that follows the last one, and where something was taken and not seen counted
+// for a day.
+func (p *planner) lookAtBorders() {
+	for _, period := range p.periods {
+		if period.ClosedAt == nil {
+			p.lookAt(period.End)
+			p.lookAt(period.Deadline(p.Settings.Grace))
+		}
+	}
+	for _, feed := range p.Feeds {
+		p.lookAt(feed.From)
+	}
+	if n := len(p.periods); n == 0 {
+		p.lookAt(p.first().Start)
+	} else if !p.periods[n-1].End.After(p.Now) {
+		p.lookFrom(p.Now) // what follows is for the provider to say
+	}
+	if p.plan.HeadOpenUntil != nil {
+		p.lookAt(*p.plan.HeadOpenUntil)
+	}
+	for _, r := range p.Facts.Reported {
+		if p.looksForCounted(r) {
+			p.lookFrom(r.TakenAt.Add(uncountedAfter))
+		}
+		if p.isInNext(r) {
+			p.lookFrom(p.Now)
+		}
+	}
+}
+
+// isInNext says whether a report of the series went out with a time in a
+// subscription that has taken the place of the former one: once the period is
+// known to lie in it, the report counts there, unless the former one goes on.
+func (p *planner) isInNext(r Reported) bool {
+	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil || r.Invoiced != nil {
+		return false
+	}
+	return slices.ContainsFunc(p.periods, func(period Period) bool {
+		part := period.Within(period.Subscription.Range).Start
+		known := slices.ContainsFunc(p.Stored, func(s Period) bool {
+			return s.Start.Equal(period.Start) && s.Subscription.ID == period.Subscription.ID && s.Subscription.Start.Equal(period.Subscription.Start)
+		})
+		return !known && r.about(period) && p.connectedTo(period.Subscription.Connection) && r.Window.Start.Before(part) && !r.Timestamp.Before(part)
+	})
+}
+
+// looksForCounted says whether what was taken is to be seen counted: it is of a
+// period that is not complete, and of the part of it that lies in the
+// subscription's.
+func (p *planner) looksForCounted(r Reported) bool {
+	if r.Kind != QuantityReport || !p.here(r.Series) || r.TakenAt.IsZero() {
+		return false
+	}
+	return slices.ContainsFunc(p.periods, func(period Period) bool {
+		ended := r.Window.Start.Before(period.Start) || r.Window.Start.Before(period.Subscription.Start)
+		return r.about(period) && !period.Complete && !ended
+	})
+}
+
+// lookAt has somebody look again at t, if that is ahead and nobody looks before.
+func (p *planner) lookAt(t time.Time) {
+	if t.After(p.Now) {
+		p.lookFrom(t)
+	}
+}
+
+// lookFrom has somebody look again from t on, if nobody looks before.
+func (p *planner) lookFrom(t time.Time) {
+	if p.plan.LookAgain.IsZero() || t.Before(p.plan.LookAgain) {
+		p.plan.LookAgain = t
+	}
+}
+
+// UsageRanges are the periods whose usage a plan depends on: those that are not
+// complete, and the closed ones that late usage may adjust.
+func UsageRanges(f Facts) []metering.Range {
+	var ranges []metering.Range
+	for _, p := range ExpectedPeriods(f) {
+		if !p.Complete || f.adjustable(p) {
+			ranges = append(ranges, p.Range)
+		}
+	}
+	return ranges
+}
+
+// WindowedMeters are those whose usage goes to the provider by its windows.
+func WindowedMeters(f Facts) []metering.MeterID {
+	var meters []metering.MeterID
+	if f.Side != nil {
+		for _, d := range f.Side.Destinations {
+			if d.Window != "" {
+				meters = append(meters, d.MeterID)
+			}
+		}
+	}
+	return meters
+}
+
+// leaveFormer finds what is on its way. What goes to the present connection is
+// resumed, but withdrawn if it was made for a former subscription and never sent.
+// What goes to a former connection is withdrawn if it was never sent, and
+// else in doubt unless somebody is sending it at this moment: it counts as
+// billed there until its outcome is known. What was withdrawn is known to nobody,
+// also where the tenant comes back before anything was reported elsewhere.
+func (p *planner) leaveFormer() {
+	for _, o := range p.Open {
+		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)
+		switch {
+		case o.Kind == QuantityReport && o.State == InDoubt && (p.isOver(o.Period) || p.isInvoiced(o)): // it is for people to find out
+		case p.Unread && o.Epoch < p.Epoch && p.isReadFirst(o):
+		case p.leavesSubscription(o):
+			p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
+		case p.connectedTo(o.Connection):
+			p.plan.Resume = append(p.plan.Resume, o.ID)
+		case o.State == Planned:
+			p.plan.Withdraw = append(p.plan.Withdraw, o.ID)
+		case o.State == Sending && !leased:
+			p.plan.Doubt = append(p.plan.Doubt, o.ID)
+		case o.State == Sending:
+			p.lookAt(*o.LeaseUntil)
+		}
+	}
+	p.plan.More = len(p.plan.Resume) > 0
+	for _, period := range p.periods {
+		if len(p.plan.Withdraw) > 0 && period.ClosedAt == nil {
+			p.knows(period, Watermark{})
+		}
+	}
+}
+
+// isOver says whether nothing more is reported of the period that began then.
+func (p *planner) isOver(start time.Time) bool {
+	completes := slices.ContainsFunc(p.plan.Complete, func(period Period) bool { return period.Start.Equal(start) })
+	return completes || slices.ContainsFunc(p.periods, func(period Period) bool {
+		return period.Start.Equal(start) && period.ClosedAt != nil && (period.Complete || period.Subscription.Invoiced)
+	})
+}
+
+// isInvoiced says whether final invoices show what is billed of the report's series,
+// although not what came of the report.
+func (f Facts) isInvoiced(o Open) bool {
+	return slices.ContainsFunc(f.Reported, func(r Reported) bool { return r.Last == o.ID && r.Invoiced != nil })
+}
+
+// statements plans the next statement, one at a time: of the oldest period that
+// lacks something, or changed since its last one. One that is of the caller's
+// own pass is done with, however its usage has grown since, and also if it was
+// refused, so that it does not hold back the others.
+func (p *planner) statements() {
+	if len(p.plan.Resume) > 0 {
+		return
+	}
+	for i, period := range p.periods {
+		latest := p.lastStatement(period, func(State) bool { return true })
+		lines, late := p.statement(period, latest)
+		of, mine := append(slices.Clone(lines), late...), latest.Number > p.After
+		taken, same := latest.State.Taken(), latest.Epoch == p.Epoch && sameLines(latest.Lines, of)
+		switch {
+		case mine && latest.State == Rejected:
+			p.open = p.open || len(of) > 0
+		case len(of) == 0:
+			p.saidOf(period) // there is nothing to report
+		case taken && same:
+			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
+			p.saidOf(period)
+		case taken && mine:
+			p.plan.UpToDate = append(p.plan.UpToDate, latest.ID)
+			p.open = p.open || period.ClosedAt != nil
+		default:
+			p.plan.More = i < len(p.periods)-1
+			p.saidOf(period)
+			p.plan.Reports = append(p.plan.Reports, Report{
+				Series: Series{Kind: StatementReport, Connection: p.Connection.ID, Counting: Replaces, Period: period.Start, Window: period.Range},
+				Lines:  of, Currency: CurrencyOf(lines, p.Settings), Of: period.Range,
+				Deadline: period.Deadline(p.Settings.Grace),
+			})
+			return
+		}
+	}
+}
+
+// saidOf notes that receivers know the open period, unless they do not know all
+// of a closed one before it.
+func (p *planner) saidOf(period Period) {
+	switch {
+	case period.ClosedAt != nil:
+	case p.open:
+		p.knows(period, Watermark{})
+	default:
+		p.knows(period, p.watermark(period))
+	}
+}
+
+// statement is what the period comes to, and what late usage adds to closed
+// ones; of a closed period, what its receiver does not have. What an operator
+// leaves as it is is as it was taken last.
+func (p *planner) statement(period Period, latest Sent) (lines, late []Line) {
+	var excluded []Exclusion
+	if period.ClosedAt != nil {
+		lines, late = p.lastLines(period)
+	} else {
+		lines, excluded = p.charges(period)
+		target := Series{Kind: StatementReport, Connection: p.Connection.ID, Window: period.Range}
+		late = p.adjustments(p.periods, target, latest.Lines)
+	}
+	if len(p.Facts.Excluded) > 0 {
+		taken := p.lastStatement(period, State.Taken).Lines
+		var more []Exclusion
+		lines, more = p.leaveAsTaken(lines, taken)
+		excluded = append(excluded, more...)
+		late, _ = p.leaveAsTaken(late, taken)
+	}
+	slices.SortFunc(excluded, func(a, b Exclusion) int { return int(a.MeterID - b.MeterID) })
+	for _, e := range excluded {
+		p.exclude(e)
+	}
+	return lines, late
+}
+
+// leaveAsTaken puts the lines of excluded meters back to what was taken last;
+// one that was never reported is left out.
+func (p *planner) leaveAsTaken(lines, taken []Line) (kept []Line, excluded []Exclusion) {
+	for _, l := range lines {
+		if !slices.Contains(p.Facts.Excluded, l.MeterID) {
+			kept = append(kept, l)
+			continue
+		}
+		i := slices.IndexFunc(taken, l.about)
+		if i < 0 {
+			excluded = append(excluded, Exclusion{l.MeterID, l.MeterSlug, ExcludedByOperator})
+			continue
+		}
+		before := taken[i]
+		before.MeterSlug = l.MeterSlug
+		kept = append(kept, before)
+	}
+	return kept, excluded
+}
+
+func (f Facts) lastStatement(period Period, is func(State) bool) (last Sent) {
+	for _, s := range f.Statements {
+		if s.Period.Equal(period.Start) && is(s.State) && s.Number > last.Number {
+			last = s
+		}
+	}
+	return last
+}
+
+// exclude notes why a meter is left out: of several periods, the first one that
+// is planned says.
+func (p *planner) exclude(e Exclusion) {
+	if !slices.ContainsFunc(p.plan.Excluded, func(known Exclusion) bool { return known.MeterID == e.MeterID }) {
+		p.plan.Excluded = append(p.plan.Excluded, e)
+	}
+}
+
+// knows notes what the provider knows of the period, where that has changed.
+func (p *planner) knows(period Period, w Watermark) {
+	if period.Watermark != w {
+		p.plan.Reported = append(p.plan.Reported, PeriodWatermark{period.Start, w})
+	}
+}
+
+// quantities plans what is reported meter by meter.
+func (p *planner) quantities() {
+	known := make(map[int]Watermark)
+	reported := slices.DeleteFunc(slices.Clone(p.periods), func(period Period) bool { return p.isOver(period.Start) })
+	unreported := false
+	for i, period := range slices.Backward(reported) {
+		p.open = false
+		p.quantitiesOf(period)
+		p.lateCharges(period)
+		p.finalize(period)
+		if !p.open && period.ClosedAt == nil {
+			known[i] = p.watermark(period)
+		}
+		unreported = unreported || p.open && period.ClosedAt != nil
+	}
+	if unreported || len(reported) > 1 && p.mayComeLast() {
+		clear(known) // what is taken of one period changes what comes last of another
+	}
+	for i, period := range slices.Backward(reported) {
+		if period.ClosedAt == nil {
+			p.knows(period, known[i])
+		}
+	}
+}
+
+// mayComeLast says whether a report of which the last one counts is planned, or
+// on its way.
+func (p *planner) mayComeLast() bool {
+	return slices.ContainsFunc(p.plan.Reports, func(r Report) bool { return r.Counting == Latest }) ||
+		slices.ContainsFunc(p.Reported, func(r Reported) bool { return r.Counting == Latest && r.Outstanding && p.here(r.Series) })
+}
+
+// quantitiesOf plans the quantities of one period.
+func (p *planner) quantitiesOf(period Period) {
+	if period.Bills == metering.BillsAmounts {
+		p.amountsOf(period)
+		return
+	}
+	taken := make(map[string]bool)
+	for _, meter := range p.metersIn(period) {
+		m := p.quantityOf(period, meter)
+		excluded, over := m.excluded(taken[m.destination.Target]), m.over()
+		switch {
+		case !m.isReported():
+		case excluded != "":
+			m.leaveOut(excluded)
+		case p.Unread && m.destination.Counting == Adds:
+			p.waitForReading(meter)
+		case over != "":
+			m.leaveRest(over)
+		default:
+			m.report()
+		}
+		taken[m.destination.Target] = true
+	}
+}
+
+// next says whether a series' next report is to be made: there is something
+// new, and none is outstanding or of this pass.
+func (p *planner) next(s Reported, changed bool) bool {
+	taken, mine := s.State.Taken(), s.Number > p.After
+	switch {
+	case s.Outstanding, mine && !taken:
+		p.open = p.open || s.Outstanding || changed
+		return false
+	case !changed || mine:
+		p.open = p.open || changed
+		if taken {
+			p.plan.UpToDate = append(p.plan.UpToDate, s.Last)
+		}
+		return false
+	case len(p.plan.Resume)+len(p.plan.Reports) >= reportsAtOnce:
+		p.open, p.plan.More = true, true
+		return false
+	}
+	return true
+}
+
+func (p *planner) destination(meter metering.MeterID) Destination {
+	for _, d := range p.Side.Destinations {
+		if d.MeterID == meter {
+			return d
+		}
+	}
+	return Destination{MeterID: meter, Excluded: ExcludedUnread}
+}
+
+// theirPrice is the provider's own price of a meter's units in the period, where
+// it has one: as it was while the period ran, or, of a meter that was made later,
+// as it is now. Of what is billed in amounts the price is ours.
+func (p *planner) theirPrice(period Period, meter metering.MeterID) ProviderPrice {
+	if period.Bills == metering.BillsAmounts {
+		return nil
+	}
+	then := period.Subscription.Prices[meter]
+	if p.Side == nil {
+		return then // nobody has looked what is there
+	}
+	d := p.destination(meter)
+	switch {
+	case d.Excluded == "" && d.Price == nil:
+		return nil
+	case then == nil && period.Subscription.ID == p.Side.Subscription:
+		return d.Price
+	}
+	return then
+}
+
+// Empty says whether there is nothing to do.
+func (p ReportPlan) Empty() bool {
+	return !p.ReadFirst && len(p.Resolved)+len(p.Reconciled)+len(p.Withdraw)+len(p.Doubt)+len(p.Resume)+len(p.Reports)+len(p.Closings) == 0
+}

@@ -21,6 +21,7 @@ from odometer_client import BufferFullError, Client, ClosedError, Recorder, Unse
 from odometer_client.schema import Event
 
 TAKE, CUT = 0, -1
+HANGS = 300.0  # seconds after which a test hangs, however busy the machine
 
 
 class Service(ThreadingHTTPServer):
@@ -104,7 +105,7 @@ def record_many(recorder: Recorder, events: int) -> None:
 
 def test_repeats_a_batch_with_the_same_keys_until_it_is_answered(service: Service) -> None:
     service.script = [CUT, 503, 429, TAKE]
-    recorded(service, 10).close(30)
+    recorded(service, 10).close(HANGS)
     assert len(service.keys) == 10
     assert set(service.keys.values()) == {4}
 
@@ -116,13 +117,13 @@ def test_sends_every_event_recorded_from_many_sides(service: Service) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    recorder.close(30)
+    recorder.close(HANGS)
     assert len(service.keys) == 4000
 
 
 def test_halves_a_batch_that_is_too_large(service: Service) -> None:
     service.most = 3
-    recorded(service, 10).close(30)
+    recorded(service, 10).close(HANGS)
     assert len(service.keys) == 10
 
 
@@ -130,7 +131,7 @@ def test_keeps_what_is_not_allowed_until_it_is(service: Service) -> None:
     service.script = [401, 403, 404, TAKE]
     rejected: list[Event] = []
     failures: list[Exception] = []
-    recorded(service, 10, on_rejected=lambda event, _: rejected.append(event), on_retry=failures.append).close(30)
+    recorded(service, 10, on_rejected=lambda event, _: rejected.append(event), on_retry=failures.append).close(HANGS)
     assert not rejected
     assert [str(f) for f in failures] == [f"the service answered {status}: no" for status in (401, 403, 404)]
     assert set(service.keys.values()) == {4}
@@ -152,7 +153,7 @@ def test_makes_keys_in_the_order_of_time(service: Service) -> None:
     recorder = recorded(service, 0)
     before = time.time_ns() // 1_000_000
     recorder.record(call())
-    recorder.close(30)
+    recorder.close(HANGS)
     (key,) = map(uuid.UUID, service.keys)
     assert key.version == 7
     assert key.variant == uuid.RFC_4122
@@ -166,7 +167,7 @@ def test_gives_up_only_the_event_that_is_refused(service: Service, status: int) 
     recorder = recorded(service, 3, on_rejected=lambda event, _: rejected.append(event["customer_id"]))
     recorder.record(call("bad"))
     recorder.record(call())
-    recorder.close(30)
+    recorder.close(HANGS)
     assert rejected == ["bad"]
     assert len(service.keys) == 4
 
@@ -176,7 +177,7 @@ def test_gives_up_an_event_that_cannot_be_encoded(service: Service) -> None:
     recorder = Recorder(Client(service.url), on_rejected=lambda event, _: rejected.append(event["customer_id"]))
     recorder.record({"event_type": "call", "customer_id": "bad", "properties": {"it": object()}})
     recorder.record(call())
-    recorder.close(30)
+    recorder.close(HANGS)
     assert rejected == ["bad"]
     assert len(service.keys) == 1
 
@@ -186,7 +187,7 @@ def test_tells_of_each_event_that_a_batch_names(service: Service) -> None:
     rejected: list[str] = []
     recorder = recorded(service, 1, on_rejected=lambda event, reason: rejected.append(f"{event['customer_id']} {reason}"))
     recorder.record(call("late"))
-    recorder.close(30)
+    recorder.close(HANGS)
     assert rejected == ["late timestamp_too_old: too old"]
 
 
@@ -199,7 +200,7 @@ def test_goes_on_though_whoever_is_told_fails(service: Service) -> None:
 
     recorder = recorded(service, 3, on_retry=fail, on_rejected=fail)
     recorder.record(call("bad"))
-    recorder.close(30)
+    recorder.close(HANGS)
     assert len(service.keys) == 3
 
 
@@ -220,7 +221,7 @@ def test_an_event_is_the_one_that_was_recorded(service: Service) -> None:
     recorder.record(event)
     event["customer_id"] = "other"
     recorder.record({**event, "idempotency_key": "mine"})
-    recorder.close(30)
+    recorder.close(HANGS)
     assert event == {"event_type": "call", "customer_id": "other"}
     assert service.keys["mine"] == 1
 
@@ -238,11 +239,11 @@ def at_exit(service: Service, timeout: float) -> str:
     """What the program says on stderr."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent / "src")}
     command = [sys.executable, "-c", PROGRAM, service.url, str(timeout)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True).stderr
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANGS, check=True).stderr
 
 
 def test_sends_the_rest_when_the_program_ends(service: Service) -> None:
-    at_exit(service, 10)
+    at_exit(service, HANGS)
     assert len(service.keys) == 3
 
 

@@ -1,11 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"html/template"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,6 +58,27 @@ var kinds = map[metering.Code]kind{
 	metering.CodeUnavailable:    {503, "Unavailable", "A part of the service does not answer. Try again after the seconds in Retry-After.", 5},
 	metering.CodeBackfilling:    {503, "Meter is backfilling", "The meter is new and its earlier events are being counted. Try again after the seconds in Retry-After.", 5},
 	metering.CodeProviderDown:   {503, "Billing provider unavailable", "The provider did not answer, or asked to wait. Try again after the seconds in Retry-After.", 10},
+}
+
+// ErrorCode describes an error code.
+type ErrorCode struct {
+	Code   metering.Code
+	Status int
+	Title  string
+	Advice string
+	Retry  bool // whether to send the same request again after Retry-After
+}
+
+// ErrorCodes returns all error codes by status.
+func ErrorCodes() []ErrorCode {
+	all := make([]ErrorCode, 0, len(kinds))
+	for code, k := range kinds {
+		all = append(all, ErrorCode{code, k.status, k.title, k.advice, k.retryAfter > 0})
+	}
+	slices.SortFunc(all, func(a, b ErrorCode) int {
+		return cmp.Or(cmp.Compare(a.Status, b.Status), cmp.Compare(a.Code, b.Code))
+	})
+	return all
 }
 
 // codes maps the statuses that the framework decides on its own.

@@ -21,7 +21,7 @@ func TestNoPartOfATextIsAFormula(t *testing.T) {
 	}
 }
 
-// guard matches what docs/api.md says to replace by $1.
+// guard matches what docs/api/usage.md says to replace by $1.
 var guard = regexp.MustCompile(`(^|[;|\t\r\n])'`)
 
 func TestPropertyTheGuardsOfACellCanBeRemoved(t *testing.T) {

@@ -154,10 +154,10 @@ func TestASignatureWithoutABodyOnlyReads(t *testing.T) {
 	require.Len(t, b.audited(t, "tenant.update"), 1)
 }
 
-// TestTheSignedExamplesOfTheDocumentsRun runs those of docs/api.md, with shell, Python and Go.
+// TestTheSignedExamplesOfTheDocumentsRun runs those of docs/api/keys.md, with shell, Python and Go.
 func TestTheSignedExamplesOfTheDocumentsRun(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/api.md")
+	text, err := os.ReadFile("../docs/api/keys.md")
 	require.NoError(t, err)
 	for language, c := range map[string]struct {
 		file string

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -68,6 +69,14 @@ var permissions = map[Permission]grant{
 	KeysManage:     {[]metering.Scope{adm}, []metering.Role{owner, admin}},
 	TenantManage:   {[]metering.Scope{adm}, []metering.Role{owner}},
 	OwnSession:     {[]metering.Scope{adm, rw, ro, ink}, []metering.Role{owner, admin, developer, biller, viewer}},
+}
+
+// Permissions returns the permissions that credentials need, by name.
+func Permissions() []Permission { return slices.Sorted(maps.Keys(permissions)) }
+
+// Holders returns the scopes and the roles that have the permission.
+func (p Permission) Holders() ([]metering.Scope, []metering.Role) {
+	return slices.Clone(permissions[p].scopes), slices.Clone(permissions[p].roles)
 }
 
 // allows says whether the caller may do it: a member by its role, any other

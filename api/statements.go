@@ -32,7 +32,7 @@ type StatementLine struct {
 
 // digest proves which events a closed period's meter came to.
 type digest struct {
-	Algorithm  string `json:"algorithm" doc:"What the digest is made of: docs/api.md says it of each" example:"sha256-events-1"`
+	Algorithm  string `json:"algorithm" doc:"How the digest is computed: docs/api/bills.md has the steps of each algorithm" example:"sha256-events-1"`
 	Hash       string `json:"hash" doc:"In hexadecimal digits" example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
 	EventCount int64  `json:"event_count" doc:"How many events it is of"`
 }

@@ -273,10 +273,10 @@ func TestWhatCannotBeExplainedNamesTheParameter(t *testing.T) {
 	require.Len(t, b.statement(t, id, "").Lines, 1)
 }
 
-// TestTheWorkedExampleOfTheDocuments holds docs/api.md to what really comes.
+// TestTheWorkedExampleOfTheDocuments holds docs/api/bills.md to what really comes.
 func TestTheWorkedExampleOfTheDocuments(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../docs/api.md")
+	text, err := os.ReadFile("../docs/api/bills.md")
 	require.NoError(t, err)
 	_, after, found := strings.Cut(string(text), "<!-- explain -->\n```json\n")
 	require.True(t, found)

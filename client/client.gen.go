@@ -3452,7 +3452,7 @@ type DeliveryDetailsStatus string
 
 // Digest defines model for Digest.
 type Digest struct {
-	// Algorithm What the digest is made of: docs/api.md says it of each
+	// Algorithm How the digest is computed: docs/api/bills.md has the steps of each algorithm
 	//
 	// Examples: sha256-events-1
 	Algorithm string `json:"algorithm"`

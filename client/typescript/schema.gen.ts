@@ -3191,7 +3191,7 @@ export interface components {
         };
         Digest: {
             /**
-             * @description What the digest is made of: docs/api.md says it of each
+             * @description How the digest is computed: docs/api/bills.md has the steps of each algorithm
              * @example sha256-events-1
              */
             algorithm: string;

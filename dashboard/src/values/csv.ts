@@ -9,7 +9,7 @@ const number = /^-?\d+(\.\d+)?$/;
 
 /**
  * Keeps a spreadsheet from running a text as a formula, as the API's own exports do.
- * The guards can be removed as docs/api.md says (https://owasp.org/www-community/attacks/CSV_Injection).
+ * The guards can be removed as docs/api/usage.md says (https://owasp.org/www-community/attacks/CSV_Injection).
  */
 function harmless(cell: string): string {
   if (number.test(cell)) return cell;

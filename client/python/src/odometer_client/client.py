@@ -23,7 +23,7 @@ class UnencodableError(OdometerError):
 
 
 class ProblemError(OdometerError):
-    """An answer that is a problem. docs/api.md says what each code means and whether to try again."""
+    """An answer that is a problem. docs/api/errors.md explains each code."""
 
     def __init__(self, response: httpx.Response, problem: Mapping[str, Any]) -> None:
         self.status = response.status_code

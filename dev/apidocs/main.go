@@ -1,0 +1,72 @@
+// Apidocs writes the reference parts of docs/api from the OpenAPI document. A page says by
+// markers which operations and messages it has:
+//
+//	<!-- generated: operations /v1/events -->
+//	<!-- end -->
+//
+// Each operation and each message has to be on exactly one page.
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+//go:generate go run . ../../api/openapi.json ../../docs/api
+
+func main() {
+	if len(os.Args) != 3 {
+		fmt.Fprintln(os.Stderr, "usage: apidocs DOCUMENT FOLDER")
+		os.Exit(2)
+	}
+	if err := writePages(os.Args[1], os.Args[2]); err != nil {
+		fmt.Fprintln(os.Stderr, "apidocs:", err)
+		os.Exit(1)
+	}
+}
+
+func writePages(documentPath, folder string) error {
+	document, texts, err := readInput(documentPath, folder)
+	if err != nil {
+		return err
+	}
+	pages, err := generate(document, texts)
+	if err != nil {
+		return err
+	}
+	for name, text := range pages {
+		if text == texts[name] {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readInput returns the document, and the text of each page by its file name.
+func readInput(documentPath, folder string) (document openAPI, texts map[string]string, err error) {
+	encoded, err := os.ReadFile(documentPath)
+	if err != nil {
+		return openAPI{}, nil, err
+	}
+	if err := json.Unmarshal(encoded, &document); err != nil {
+		return openAPI{}, nil, fmt.Errorf("%s: %w", documentPath, err)
+	}
+	paths, err := filepath.Glob(filepath.Join(folder, "*.md"))
+	if err != nil {
+		return openAPI{}, nil, err
+	}
+	texts = make(map[string]string, len(paths))
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return openAPI{}, nil, err
+		}
+		texts[filepath.Base(path)] = string(text)
+	}
+	return document, texts, nil
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func committed(t *testing.T) (openAPI, map[string]string) {
+	t.Helper()
+	document, texts, err := readInput("../../api/openapi.json", "../../docs/api")
+	require.NoError(t, err)
+	return document, texts
+}
+
+func TestThePagesAreCurrent(t *testing.T) {
+	t.Parallel()
+	document, texts := committed(t)
+	pages, err := generate(document, texts)
+	require.NoError(t, err)
+	for name, text := range pages {
+		require.Equal(t, text, texts[name], "%s is not current: run make generate", name)
+	}
+}
+
+func TestEachOperationAndMessageIsOnOnePage(t *testing.T) {
+	t.Parallel()
+	document, committed := committed(t)
+	for name, c := range map[string]struct{ page, old, new, message string }{
+		"operation on none":     {"usage.md", "operations /v1/usage ", "operations /v1/usage/daily ", "GET /v1/usage is on no page"},
+		"operation on two":      {"usage.md", "operations /v1/usage ", "operations /v1/usage /v1/events ", "/v1/events is on events.md and on usage.md"},
+		"path of no operation":  {"usage.md", "operations /v1/usage ", "operations /v1/usage /v1/gone ", "usage.md: no operation has the path /v1/gone"},
+		"message on none":       {"provider.md", "usage.statement ping", "ping", "the message usage.statement is on the pages []"},
+		"message on two":        {"webhooks.md", "generated: messages ", "generated: messages ping ", "the message ping is on the pages [provider.md webhooks.md]"},
+		"message that is not":   {"webhooks.md", "generated: messages ", "generated: messages gone ", "webhooks.md: there is no message gone"},
+		"page without a link":   {"README.md", "](usage.md)", "]()", "README.md does not link to usage.md"},
+		"objects without place": {"usage.md", "generated: objects", "objects", "usage.md needs the marker <!-- generated: objects -->"},
+		"unknown marker":        {"errors.md", "generated: errors", "generated: faults", `nothing is generated for the marker "faults"`},
+		"marker without end":    {"errors.md", "generated: objects -->\n", "generated: objects -->\n<!-- generated: errors -->\n", "lacks its <!-- end -->"},
+		"headings alike":        {"usage.md", "## Operations", "# Usage", `usage.md has two headings "Usage"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			texts := maps.Clone(committed)
+			require.Contains(t, texts[c.page], c.old)
+			texts[c.page] = strings.Replace(texts[c.page], c.old, c.new, 1)
+			_, err := generate(document, texts)
+			require.ErrorContains(t, err, c.message)
+		})
+	}
+}
+
+func TestLongTextsAreWrapped(t *testing.T) {
+	t.Parallel()
+	long := strings.TrimSpace(strings.Repeat("word ", 40))
+	for line := range strings.Lines(wrapped("- "+long, "  ")) {
+		require.LessOrEqual(t, len(line), width+1)
+	}
+	require.Equal(t, strings.Repeat("w", width)+" -\n", wrapped(strings.Repeat("w", width)+" -", ""), "a line that begins with - is a list")
+	require.Equal(t, "one\n\ntwo\n", wrapped("one\n\ntwo", ""))
+}

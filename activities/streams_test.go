@@ -38,10 +38,9 @@ func (s *subscriber) subscribeBeside() (second metering.Range) {
 		}},
 	}))
 	m := dbtest.Meter(s, s.store, s.tenant, "seats", "seats")
-	_, err := s.store.Prices.Set(s.Context(), s.tenant, metering.Operator, billing.Price{
+	dbtest.Price(s, s.store, s.tenant, billing.Price{
 		MeterID: m.ID, Terms: billing.Terms{OverageRate: metering.MustDecimal("0.01"), Currency: "USD"}, EffectiveFrom: s.fake.Now(),
 	})
-	require.NoError(s, err)
 	return second
 }
 

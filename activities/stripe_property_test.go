@@ -135,10 +135,9 @@ func (s *subscriber) settle(ring db.Keyring) {
 	require.NoError(s, err)
 	for _, slug := range inAllWays {
 		m := dbtest.Meter(s, s.store, s.tenant, slug, slug)
-		_, err := s.store.Prices.Set(s.Context(), s.tenant, metering.Operator, billing.Price{
+		dbtest.Price(s, s.store, s.tenant, billing.Price{
 			MeterID: m.ID, Terms: billing.Terms{OverageRate: metering.Whole(10_000), Currency: "USD"}, EffectiveFrom: s.fake.Now(), // a cent for a millionth
 		})
-		require.NoError(s, err)
 	}
 }
 

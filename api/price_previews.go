@@ -57,13 +57,6 @@ func (s *server) previewPrice(ctx context.Context, m metering.Meter, plan meteri
 	if m.Version.Status == metering.Backfilling {
 		return nil, errBackfilling
 	}
-	former, err := s.Store.Prices.Versions(ctx, tenant, m.ID, plan)
-	if err != nil {
-		return nil, err
-	}
-	if len(former) == 0 {
-		p.EffectiveFrom = time.Time{} // as a first price does
-	}
 	changes, err := s.Store.Ledger.PriceImpact(ctx, tenant, p, s.Now())
 	if err != nil {
 		return nil, err

@@ -108,7 +108,7 @@ type NewPrice struct {
 	IncludedUnits SentDecimal `json:"included_units" required:"false"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false"`
 	Currency      *string     `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
-	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced"`
+	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced"`
 	Confirm
 }
 
@@ -170,8 +170,13 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, plan metering.Pl
 	if in.Currency != nil {
 		p.Currency = *in.Currency
 	}
-	if in.EffectiveFrom != nil {
+	switch versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, plan); {
+	case err != nil:
+		return p, err
+	case in.EffectiveFrom != nil:
 		p.EffectiveFrom = in.EffectiveFrom.Time
+	case len(versions) == 0:
+		p.EffectiveFrom = time.Time{}
 	}
 	if err := p.Validate(); err != nil {
 		return p, err

@@ -41,6 +41,28 @@ func TestFreeIsSaidAndNotForgotten(t *testing.T) {
 	require.Equal(t, "0", b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0}`).Current.OverageRate.String())
 }
 
+func TestTheFirstPriceHoldsFromTheInstantThatItNames(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.send(t, "POST", "/v1/plans", `{"slug":"pro"}`)
+	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "142")
+	b.send(t, "PUT", "/v1/customers/acme/plan", `{"plan":"pro"}`)
+	for _, path := range []string{"/v1/meters/calls/pricing", "/v1/plans/pro/pricing/calls"} {
+		p := b.pricing(t, "PUT", path, `{"overage_rate":1,"effective_from":"2100-01-01T00:00:00Z"}`)
+		require.Nil(t, p.Current)
+		require.Equal(t, 2100, p.Versions[0].EffectiveFrom.Year())
+		require.Equal(t, "0 USD", b.preview(t), "nothing is charged before")
+		require.Equal(t, 200, b.send(t, "DELETE", path+"/"+fmt.Sprint(p.Versions[0].Version), "").status)
+	}
+	p := b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
+	require.Nil(t, p.Current.EffectiveFrom)
+	require.Equal(t, "142 USD", b.preview(t))
+	log := b.send(t, "GET", "/v1/audit-log?action=price.set", "").body
+	require.Contains(t, log, `"effective_from":null`)
+	require.NotContains(t, log, "0001")
+}
+
 func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -7,14 +7,14 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Price is what one meter costs in one currency, by itself or in a plan. The
-// first one holds from the beginning; each later one from its EffectiveFrom.
+// Price is the price of one meter in one currency, its own or a plan's. It holds from
+// EffectiveFrom until that of another one.
 type Price struct {
 	MeterID metering.MeterID
 	PlanID  metering.PlanID // 0: the meter's own
 	Version int
 	Terms
-	EffectiveFrom time.Time
+	EffectiveFrom time.Time // zero: from the beginning
 	CreatedAt     time.Time
 }
 

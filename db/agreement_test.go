@@ -64,14 +64,13 @@ func (b *bill) setPrice(t *rapid.T) {
 	amount := func(label string) metering.Decimal {
 		return metering.MustDecimal(rapid.SampledFrom([]string{"0", "0.005", "1.25", "3", "0.000000000001"}).Draw(t, label))
 	}
-	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
+	dbtest.Price(b, b.store, b.tenant, billing.Price{
 		MeterID: rapid.SampledFrom(b.meters).Draw(t, "meter").ID, EffectiveFrom: billing.CalendarPeriod(b.now, time.UTC).End,
 		Terms: billing.Terms{
 			BasePrice: amount("base"), IncludedUnits: amount("included"), OverageRate: amount("rate"),
 			Currency: rapid.SampledFrom([]string{"USD", "USD", "JPY"}).Draw(t, "currency"),
 		},
 	})
-	require.NoError(b, err)
 }
 
 // move bills at another connection, whatever is on its way to the former one.

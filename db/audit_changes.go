@@ -135,7 +135,10 @@ func tellMeter(m metering.Meter) told {
 
 // tellPrice tells the terms as they are kept, exact.
 func tellPrice(p billing.Price) told {
-	fields := told{"version": p.Version, "effective_from": p.EffectiveFrom.UTC(), "terms": json.RawMessage(p.JSON())}
+	fields := told{"version": p.Version, "effective_from": nil, "terms": json.RawMessage(p.JSON())} // null: from the beginning
+	if !p.EffectiveFrom.IsZero() {
+		fields["effective_from"] = p.EffectiveFrom.UTC()
+	}
 	if p.PlanID != 0 {
 		fields["plan_id"] = p.PlanID.String()
 	}

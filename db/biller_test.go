@@ -82,10 +82,9 @@ func (b *biller) useAt(value string, at time.Time) {
 
 func (b *biller) price(base, included, overage string) {
 	b.Helper()
-	_, err := b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
+	dbtest.Price(b, b.store, b.tenant, billing.Price{
 		MeterID: b.meter.ID, Terms: billing.Terms{BasePrice: metering.MustDecimal(base), IncludedUnits: metering.MustDecimal(included), OverageRate: metering.MustDecimal(overage), Currency: "USD"}, EffectiveFrom: b.now,
 	})
-	require.NoError(b, err)
 }
 
 // anew is after every report so far: none is of the caller's own pass.

@@ -181,25 +181,18 @@ func withAssignment(list []billing.Assignment, a billing.Assignment) []billing.A
 	return list
 }
 
-// withPrice returns a meter's versions after p is set: the first of its plan holds
-// from the beginning.
+// withPrice returns a meter's versions after p is set.
 func withPrice(versions []billing.Price, p billing.Price) []billing.Price {
 	p.Version = math.MaxInt32
-	if !hasVersion(versions, p.PlanID) {
-		p.EffectiveFrom = time.Time{}
-	}
 	rest := slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool {
 		return v.PlanID == p.PlanID && v.EffectiveFrom.Equal(p.EffectiveFrom)
 	})
 	return append(rest, p)
 }
 
-func hasVersion(versions []billing.Price, plan metering.PlanID) bool {
-	return slices.ContainsFunc(versions, func(v billing.Price) bool { return v.PlanID == plan })
-}
-
 // withPriceAlone returns a meter's versions as if p had been the only one of its plan.
 func withPriceAlone(versions []billing.Price, p billing.Price) []billing.Price {
+	p.EffectiveFrom = time.Time{}
 	return withPrice(slices.DeleteFunc(slices.Clone(versions), func(v billing.Price) bool { return v.PlanID == p.PlanID }), p)
 }
 
@@ -240,11 +233,9 @@ func newCatalogComparison(change catalogChange, before *revenueReader) *catalogC
 }
 
 // isOfLaterPeriods reports whether only periods that have not begun can be charged in another
-// way: a period is charged by the catalog at its start. The first price of a plan holds
-// from the beginning, whenever it was to take effect.
+// way: a period is charged by the catalog at its start.
 func (c *catalogComparison) isOfLaterPeriods() bool {
-	isFirst := c.change.prices != nil && !hasVersion(c.before.prices[c.change.meter], c.change.plan)
-	return c.change.from.After(c.before.now) && !isFirst
+	return c.change.from.After(c.before.now)
 }
 
 // addBatch compares the customers of a batch.

@@ -70,12 +70,11 @@ func TestPriceVersions(t *testing.T) {
 		}
 	})
 
-	t.Run("TheFirstHoldsFromTheBeginning", func(t *testing.T) {
+	t.Run("NoneHoldsBeforeItsInstant", func(t *testing.T) {
 		versions, err := store.Prices.Versions(t.Context(), tenant, m.ID, 0)
 		require.NoError(t, err)
-		first, ok := billing.PriceAt(versions, 0, time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC))
-		require.True(t, ok)
-		require.Equal(t, 1, first.Version)
+		_, ok := billing.PriceAt(versions, 0, november.Add(-8*time.Hour))
+		require.False(t, ok)
 	})
 
 	t.Run("OfOneInstantThereIsOne", func(t *testing.T) {

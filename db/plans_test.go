@@ -19,10 +19,9 @@ func (b *biller) pricePlan() metering.Plan {
 	b.price("0", "0", "1")
 	plan, err := b.store.Plans.Create(b.Context(), b.tenant, metering.Operator, metering.Plan{Slug: "pro"})
 	require.NoError(b, err)
-	_, err = b.store.Prices.Set(b.Context(), b.tenant, metering.Operator, billing.Price{
+	dbtest.Price(b, b.store, b.tenant, billing.Price{
 		MeterID: b.meter.ID, PlanID: plan.ID, Terms: billing.Terms{BasePrice: metering.Whole(10), IncludedUnits: metering.Whole(100), OverageRate: metering.MustDecimal("0.005"), Currency: "USD"}, EffectiveFrom: b.now,
 	})
-	require.NoError(b, err)
 	return plan
 }
 

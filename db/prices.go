@@ -51,9 +51,8 @@ func collectPrices(ctx context.Context, q querier, where string, args ...any) ([
 	return prices, coded(err)
 }
 
-// Set adds a version to a meter's price, its own or a plan's. The first of
-// them holds from the beginning, whatever its EffectiveFrom; one of the same
-// instant is withdrawn.
+// Set adds a version to a meter's price, its own or a plan's. It withdraws the version with the
+// same EffectiveFrom.
 func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price) (_ billing.Price, err error) {
 	if err := p.Validate(); err != nil {
 		return billing.Price{}, err
@@ -94,13 +93,10 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		}
 		err = tx.QueryRow(ctx, `
 			insert into meter_prices (tenant_id, meter_id, plan_id, version, terms, effective_from, created_by)
-			select @tenant, @meter, nullif(@plan, 0), former.n + 1, @hash,
-			  case when former.alike = 0 then timestamptz '0001-01-01' else @effective_from end, @actor
-			from (
-			  select count(*), count(*) filter (where coalesce(plan_id, 0) = @plan and withdrawn_at is null)
-			  from meter_prices
-			  where tenant_id = @tenant
-			    and meter_id = @meter) former (n, alike)
+			select @tenant, @meter, nullif(@plan, 0), count(*) + 1, @hash, @effective_from, @actor
+			from meter_prices
+			where tenant_id = @tenant
+			  and meter_id = @meter
 			returning version, effective_from, created_at`, args).Scan(&p.Version, &p.EffectiveFrom, &p.CreatedAt)
 		if err != nil {
 			return err
@@ -144,8 +140,8 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 	})
 }
 
-// refuseCurrency refuses the first price of a meter in a plan in another
-// currency than periods are billed in that run: it holds for these at once.
+// refuseCurrency refuses the first price of a meter in a plan if it has another currency than
+// billing periods that have begun and that it would charge.
 func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
 	if p.PlanID == 0 {
 		return nil
@@ -171,6 +167,7 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		  limit 1) own on true
 		where p.tenant_id = @tenant
 		  and p.closed_at is null
+		  and p.starts_at >= @effective_from
 		  and `+planAt("p.tenant_id", "p.customer_id", "p.starts_at")+` = @plan
 		  and coalesce(nullif(l.currency, ''), own.currency) <> @currency
 		  and not exists (
@@ -179,12 +176,12 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		    where m.tenant_id = @tenant
 		      and m.meter_id = @meter
 		      and m.plan_id = @plan)`, pgx.NamedArgs{
-		"tenant": tenant, "meter": p.MeterID, "plan": p.PlanID, "currency": p.Currency,
+		"tenant": tenant, "meter": p.MeterID, "plan": p.PlanID, "currency": p.Currency, "effective_from": p.EffectiveFrom,
 	}).Scan(&currency)
 	if err != nil || currency == "" {
 		return err
 	}
-	return metering.Invalid("body.currency", "must be %s: it is the plan's first price of the meter, which holds for periods that run already, and customers who have the plan are billed in %s",
+	return metering.Invalid("body.currency", "must be %s: the plan's first price of the meter charges billing periods that have begun, and customers with the plan are billed in %s",
 		currency, currency)
 }
 

@@ -133,10 +133,9 @@ func (m *machine) turn(*rapid.T) {
 
 func (m *machine) setPrice(t *rapid.T) {
 	rate := rapid.SampledFrom([]string{"0", "0.005", "1.25"}).Draw(t, "rate")
-	price, err := m.store.Prices.Set(m.Context(), m.tenant, metering.Operator, billing.Price{
+	price := dbtest.Price(m, m.store, m.tenant, billing.Price{
 		MeterID: m.meter.ID, Terms: billing.Terms{BasePrice: metering.Whole(3), IncludedUnits: metering.Whole(1), OverageRate: metering.MustDecimal(rate), Currency: "USD"}, EffectiveFrom: billing.CalendarPeriod(m.now, time.UTC).End,
 	})
-	require.NoError(m, err)
 	m.prices = append(m.prices, price)
 }
 

@@ -51,11 +51,10 @@ func newTown(t *testing.T, customers int) *town {
 }
 
 func (w *town) priceOf(meter metering.MeterID, plan metering.PlanID, currency string) {
-	_, err := w.store.Prices.Set(w.Context(), w.tenant, metering.Operator, billing.Price{
+	dbtest.Price(w, w.store, w.tenant, billing.Price{
 		MeterID: meter, PlanID: plan, EffectiveFrom: w.now,
 		Terms: billing.Terms{BasePrice: metering.Whole(2), IncludedUnits: metering.Whole(5), OverageRate: metering.MustDecimal("0.75"), Currency: currency},
 	})
-	require.NoError(w, err)
 }
 
 // some have usage, of some meters, at instants of a range.

@@ -98,10 +98,9 @@ func TestEachMeterIsBilledInItsOwnCurrency(t *testing.T) {
 	b.price("1", "0", "0.125")
 	other := dbtest.Meter(t, b.store, b.tenant, "storage", "stored")
 	dbtest.Meter(t, b.store, b.tenant, "free", "freed")
-	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{
+	dbtest.Price(t, b.store, b.tenant, billing.Price{
 		MeterID: other.ID, Terms: billing.Terms{BasePrice: metering.MustDecimal("99.5"), Currency: "JPY"}, EffectiveFrom: b.now,
 	})
-	require.NoError(t, err)
 	b.use("1")
 	m := b.accept()
 	require.Equal(t, "USD", m.Data.Currency, "the tenant's: the meters have none in common")
@@ -119,8 +118,7 @@ func TestAMeterThatGotItsPriceLaterIsNotBilledAgainElsewhere(t *testing.T) {
 	b := newBiller(t)
 	b.use("4")
 	require.Equal(t, "USD", b.accept().Data.Meters[0].Currency, "the tenant's, as it has no price yet")
-	_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{MeterID: b.meter.ID, Terms: billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"}})
-	require.NoError(t, err)
+	dbtest.Price(t, b.store, b.tenant, billing.Price{MeterID: b.meter.ID, Terms: billing.Terms{OverageRate: metering.Whole(1), Currency: "EUR"}})
 	require.Equal(t, "4", b.accept().Data.Meters[0].Amount.String())
 	b.useProvider("https://other.example.com/")
 	require.Equal(t, "0", b.accept().Data.Meters[0].Amount.String())
@@ -130,10 +128,9 @@ func TestAmountsAreRoundedToTheCurrencysMinorUnit(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]string{"USD": "0.12", "JPY": "0", "KWD": "0.125"} {
 		b := newBiller(t)
-		_, err := b.store.Prices.Set(t.Context(), b.tenant, metering.Operator, billing.Price{
+		dbtest.Price(t, b.store, b.tenant, billing.Price{
 			MeterID: b.meter.ID, Terms: billing.Terms{OverageRate: metering.MustDecimal("0.125"), Currency: currency}, EffectiveFrom: b.now,
 		})
-		require.NoError(t, err)
 		b.use("1")
 		m := b.accept()
 		require.Equal(t, currency, m.Data.Currency)

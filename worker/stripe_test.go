@@ -335,8 +335,7 @@ func (s *stripeSystem) price(slug string, p billing.Price) {
 	meter, err := s.store.Meters.Get(s.Context(), s.tenant, slug)
 	require.NoError(s, err)
 	p.MeterID, p.EffectiveFrom = meter.ID, time.Now()
-	_, err = s.store.Prices.Set(s.Context(), s.tenant, metering.Operator, p)
-	require.NoError(s, err)
+	dbtest.Price(s, s.store, s.tenant, p)
 }
 
 func TestAWorkerTakesUpAnEventThatNobodyHandles(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
@@ -354,6 +355,20 @@ func Meter(t testing.TB, store *db.DB, tenant metering.TenantID, slug, eventType
 	})
 	require.NoError(t, err)
 	return m
+}
+
+// Price sets a price as the API does by default: the first one of a meter, or of a meter in a plan,
+// holds from the beginning.
+func Price(t testing.TB, store *db.DB, tenant metering.TenantID, p billing.Price) billing.Price {
+	t.Helper()
+	versions, err := store.Prices.Versions(t.Context(), tenant, p.MeterID, p.PlanID)
+	require.NoError(t, err)
+	if len(versions) == 0 {
+		p.EffectiveFrom = time.Time{}
+	}
+	p, err = store.Prices.Set(t.Context(), tenant, metering.Operator, p)
+	require.NoError(t, err)
+	return p
 }
 
 // Event judges an event as the API would; key and properties may be "".

@@ -67,7 +67,7 @@ func showStored(e db.ListedEvent) storedEvent {
 type eventPage struct {
 	List[storedEvent]
 
-	SearchedUntil time.Time `json:"searched_until" doc:"All of the range that is later than this was searched"`
+	SearchedUntil *time.Time `json:"searched_until" doc:"The part of the range that is later was searched. null: all kept events were searched"`
 }
 
 type listEventsOutput struct{ Body eventPage }
@@ -92,7 +92,10 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 	if err := s.auditListing(ctx, filter); err != nil {
 		return nil, err
 	}
-	page := eventPage{SearchedUntil: found.SearchedUntil.UTC(), List: List[storedEvent]{Data: make([]storedEvent, 0, len(found.Events))}}
+	page := eventPage{List: List[storedEvent]{Data: make([]storedEvent, 0, len(found.Events))}}
+	if until := found.SearchedUntil.UTC(); !until.IsZero() {
+		page.SearchedUntil = &until
+	}
 	for _, e := range found.Events {
 		page.Data = append(page.Data, showStored(e))
 	}

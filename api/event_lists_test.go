@@ -46,6 +46,7 @@ func TestEventsOfTheLastDayAreListedNewestFirst(t *testing.T) {
 	require.Equal(t, []string{"4", "3"}, values(list("?event_type=token")))
 	require.Equal(t, []string{"2"}, values(list("?idempotency_key=two")))
 	require.Empty(t, list("?idempotency_key=tw").Data)
+	require.Nil(t, list("?idempotency_key=two").SearchedUntil, "every event was searched")
 	require.Equal(t, []string{"3", "2"}, values(list("?end="+at(time.Minute))))
 
 	first := list("?page_size=1")
@@ -79,7 +80,7 @@ func TestASearchForEventsGoesOnWithItsToken(t *testing.T) {
 		require.Equal(t, 200, a.status, a.body)
 		require.NoError(t, json.Unmarshal([]byte(a.body), &page))
 		require.True(t, page.SearchedUntil.Before(searched), "it gets on")
-		searched = page.SearchedUntil
+		searched = *page.SearchedUntil
 		for _, e := range page.Data {
 			values = append(values, e.Value.String())
 		}

@@ -3573,8 +3573,8 @@ type EventPage struct {
 	// NextPageToken The page_token of the next page; null on the last one
 	NextPageToken *string `json:"next_page_token"`
 
-	// SearchedUntil All of the range that is later than this was searched
-	SearchedUntil time.Time `json:"searched_until"`
+	// SearchedUntil The part of the range that is later was searched. null: all kept events were searched
+	SearchedUntil *time.Time `json:"searched_until"`
 }
 
 // EventPeriod defines model for EventPeriod.
@@ -5294,7 +5294,7 @@ type SetPlanPricing struct {
 	// Currency ISO 4217; the tenant's when absent
 	Currency *string `json:"currency,omitempty"`
 
-	// EffectiveFrom The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced
+	// EffectiveFrom Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// IncludedUnits An exact decimal number
@@ -5315,7 +5315,7 @@ type SetPricing struct {
 	// Currency ISO 4217; the tenant's when absent
 	Currency *string `json:"currency,omitempty"`
 
-	// EffectiveFrom The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced
+	// EffectiveFrom Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// IncludedUnits An exact decimal number

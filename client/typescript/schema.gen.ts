@@ -3315,9 +3315,9 @@ export interface components {
             next_page_token: string | null;
             /**
              * Format: date-time
-             * @description All of the range that is later than this was searched
+             * @description The part of the range that is later was searched. null: all kept events were searched
              */
-            searched_until: string;
+            searched_until: string | null;
         };
         EventPeriod: {
             /** Format: date-time */
@@ -4864,7 +4864,7 @@ export interface components {
             currency?: string;
             /**
              * Format: date-time
-             * @description The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced
+             * @description Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced
              */
             effective_from?: string;
             /**
@@ -4890,7 +4890,7 @@ export interface components {
             currency?: string;
             /**
              * Format: date-time
-             * @description The start of the next billing period when absent. The first price holds from the beginning. A version of the same instant is replaced
+             * @description Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced
              */
             effective_from?: string;
             /**

@@ -1726,7 +1726,7 @@ class EventPage(TypedDict):
     data: list[StoredEvent]
     has_more: bool
     next_page_token: str | None
-    searched_until: str
+    searched_until: str | None
 
 
 class ListCustomer(TypedDict):

@@ -68,7 +68,8 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
       </Empty>
     );
   }
-  const ended = shown !== undefined && shown.next_page_token !== null && shown.data.length < pageSize;
+  const stopped = shown !== undefined && shown.next_page_token !== null && shown.data.length < pageSize;
+  const searched = stopped ? shown.searched_until : null;
   return (
     <>
       {hasTail(search) && <Tail live={live} fresh={fresh} show={show} />}
@@ -77,14 +78,14 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
         columns={columns}
         query={{ ...query, data: shown }}
         page={search.page}
-        empty={<None searched={ended ? shown.searched_until : undefined} />}
-        further={ended ? "Search further back" : undefined}
+        empty={<None searched={searched} />}
+        further={stopped ? "Search further back" : undefined}
       >
         {(event) => <Row key={event.id} event={event} open={event.id === search.event} />}
       </List>
-      {ended && shown.data.length > 0 && (
+      {searched && shown && shown.data.length > 0 && (
         <p className="muted small">
-          Searched back to <Instant at={shown.searched_until} />.
+          Searched back to <Instant at={searched} />.
         </p>
       )}
     </>
@@ -141,7 +142,7 @@ function Row({ event, open }: { event: StoredEvent; open: boolean }) {
   );
 }
 
-function None({ searched }: { searched: string | undefined }) {
+function None({ searched }: { searched: string | null }) {
   const { customer, type, key, from, until } = useSearch({ from: "/frame/events" });
   if (searched) {
     return (

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/dev/receiver"
 )
 
 // Addresses of the documentation (RFC 5737), as a load balancer would say them.
@@ -36,6 +38,8 @@ const (
 const (
 	password = "correct horse battery staple"
 	event    = `{"event_type":"call","customer_id":"acme"}`
+
+	hookSecret = "whsec_YXR0YWNrYXR0YWNrYXR0YWNrYXR0YWNr" // of our receiver of statements
 )
 
 // tenant is one side of the drill.
@@ -94,6 +98,12 @@ func newDrill(t testing.TB) *drill {
 	d.must(d.ours, "POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invited.Token, password))
 	d.Ingest = d.must(d.Theirs, "POST", "/v1/api-keys", `{"name":"ingest","scope":"ingest_only"}`).Key
 	d.Hook = d.must(d.Theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["billing.synced"]}`).ID
+	for n := range 19 {
+		d.must(d.Theirs, "POST", "/v1/webhooks", fmt.Sprintf(`{"url":"http://127.0.0.1:9/%d","event_types":["member.invited"]}`, n))
+	}
+	hook := httptest.NewServer(receiver.New(hookSecret))
+	t.Cleanup(hook.Close)
+	d.must(d.ours, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, hook.URL, hookSecret))
 	d.fill(database)
 	return d
 }
@@ -173,7 +183,8 @@ func (g target) send(ctx context.Context, who tenant, method, path, body string,
 type seen struct {
 	mu     sync.Mutex
 	took   []time.Duration
-	slow   []string // right answers that took longer than longest
+	synced []time.Duration // how long syncs took, each until its end
+	slow   []string        // right answers that took longer than longest
 	failed []string
 }
 
@@ -182,10 +193,16 @@ func (s *seen) p99() time.Duration {
 	return sorted[(len(sorted)*99+99)/100-1]
 }
 
+// String returns the figures that a row prints.
+func (s *seen) String() string {
+	return fmt.Sprintf("p99 %s, sync p50 %s, %d failed", shown(s.p99()), shown(median(s.synced)), len(s.failed))
+}
+
 // Requests of the well-behaved tenant.
 const (
 	pace       = time.Second / 12
 	signInPace = 120 // one in so many is a sign-in
+	syncPace   = 12  // one in so many is a sync
 	longest    = time.Second
 )
 
@@ -221,17 +238,23 @@ func (d *drill) behave(s *seen, n int) {
 		method, path, body = "GET", "/v1/usage/total?customer=acme", ""
 	case n%4 == 3:
 		path, body = "/v1/events/batch", `{"events":[`+event+`,`+event+`]}`
+	case n%syncPace == 0:
+		path, body = "/v1/billing/sync", `{"customer_external_id":"acme"}`
 	}
 	began := time.Now()
 	status, text, err := d.send(d.Context(), who, method, path, body, headers...)
 	took := time.Since(began)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.took = append(s.took, took)
+	if path == "/v1/billing/sync" {
+		s.synced = append(s.synced, took)
+	} else {
+		s.took = append(s.took, took)
+	}
 	switch {
 	case err != nil || status != want:
 		s.failed = append(s.failed, fmt.Sprintf("%s %s: status %d after %s: %s %v", method, path, status, took, text, err))
-	case took > longest:
+	case took > longest && path != "/v1/billing/sync":
 		s.slow = append(s.slow, fmt.Sprintf("%s %s took %s", method, path, took))
 	}
 }

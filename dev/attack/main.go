@@ -53,15 +53,15 @@ func number(name string, absent int) int {
 // measureEach makes one attack after the other.
 func (d *drill) measureEach(lasts time.Duration) {
 	alone := d.watch(lasts)
-	fmt.Printf("%-50s p99 %s\n", "alone", shown(alone.p99()))
+	fmt.Printf("%-50s %s\n", "alone", alone)
 	for _, kind := range attacks {
 		end := d.attack(kind.name, atFullSpeed)
 		saw := d.watch(lasts)
 		attempts := end()
 		api, _ := d.api.Memory(d)
 		worker, _ := d.worker.Memory(d)
-		fmt.Printf("%-50s p99 %s, %d failed, %.0f attempts a second; RSS of api %d MiB, of worker %d MiB\n",
-			kind.name, shown(saw.p99()), len(saw.failed), float64(attempts)/lasts.Seconds(), api>>20, worker>>20)
+		fmt.Printf("%-50s %s, %.0f attempts a second; RSS of api %d MiB, of worker %d MiB\n",
+			kind.name, saw, float64(attempts)/lasts.Seconds(), api>>20, worker>>20)
 		d.requireAnswers(kind.name, saw)
 		d.requireFast(kind.name, alone.p99(), saw.p99())
 	}
@@ -76,8 +76,7 @@ func (d *drill) measureAll(rounds int, lasts time.Duration) {
 		busy := d.watch(lasts)
 		attempts := end()
 		alone, attacked = append(alone, calm.p99()), append(attacked, busy.p99())
-		fmt.Printf("round %d: p99 alone %s, under all attacks %s, %d requests, %d failed, %.0f attempts a second\n",
-			round+1, shown(calm.p99()), shown(busy.p99()), len(calm.took)+len(busy.took), len(calm.failed)+len(busy.failed), float64(attempts)/lasts.Seconds())
+		fmt.Printf("round %d: alone %s; under all attacks %s, %.0f attempts a second\n", round+1, calm, busy, float64(attempts)/lasts.Seconds())
 		d.requireAnswers(fmt.Sprintf("round %d", round+1), calm, busy)
 	}
 	fmt.Printf("median p99 alone %s, under all attacks %s\n", shown(median(alone)), shown(median(attacked)))

@@ -27,6 +27,7 @@ type pathItem struct {
 	Delete *operation `json:"delete"`
 }
 
+//nolint:tagliatelle // the names are those of OpenAPI
 type operation struct {
 	Summary     string          `json:"summary"`
 	Description string          `json:"description"`
@@ -57,6 +58,7 @@ type body struct {
 	} `json:"content"`
 }
 
+//nolint:tagliatelle // the names are those of OpenAPI
 type schema struct {
 	Ref                  string            `json:"$ref"`
 	Type                 types             `json:"type"`

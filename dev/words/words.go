@@ -1,5 +1,5 @@
 // Package words knows the words that the project does not use any more, and
-// finds them in identifiers and in text. docs/glossary.md has those that it uses.
+// finds them in identifiers and in text. docs/glossary.md explains those that it uses.
 package words
 
 import (

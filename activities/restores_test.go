@@ -114,7 +114,7 @@ func (d *drill) requireQuantities(meters ...string) {
 	}
 }
 
-// TestARestoredDatabaseBillsEverythingOnce is the drill of docs/operating.md.
+// TestARestoredDatabaseBillsEverythingOnce is the drill of docs/operating/backup-and-restore.md.
 func TestARestoredDatabaseBillsEverythingOnce(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]func(d *drill){

@@ -114,7 +114,7 @@ func grantTo(ctx context.Context, tx pgx.Tx, role string, deletes []string) erro
 
 // keepValuesOutOfLog has PostgreSQL log what it refuses a role without the values,
 // such as the e-mail of a member that exists already. Where the owner may not set
-// that, an administrator does (docs/operating.md).
+// that, an administrator does (docs/operating/database.md).
 func keepValuesOutOfLog(ctx context.Context, tx pgx.Tx, role string) error {
 	var database string
 	if err := tx.QueryRow(ctx, `select current_database()`).Scan(&database); err != nil {

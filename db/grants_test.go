@@ -2,6 +2,9 @@ package db_test
 
 import (
 	"context"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -113,5 +116,30 @@ func TestGrantingAgainOverChunks(t *testing.T) {
 	require.NoError(t, owner.Maintenance.MakeChunks(t.Context(), november))
 	for range 3 {
 		require.NoError(t, owner.Migrate(t.Context(), dbtest.Roles))
+	}
+}
+
+// TestTheTablesInWhichRolesDeleteAreDocumented compares the grants with docs/operating/database.md.
+func TestTheTablesInWhichRolesDeleteAreDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/operating/database.md")
+	require.NoError(t, err)
+	_, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	for setting, role := range map[string]string{"API_ROLE": dbtest.Roles.API, "WORKER_ROLE": dbtest.Roles.Worker} {
+		rows, err := conn.Query(t.Context(), `
+			select relname::text
+			from pg_class
+			where relnamespace = current_schema::regnamespace
+			  and relkind in ('r', 'p')
+			  and has_table_privilege($1, oid, 'DELETE')`, role)
+		require.NoError(t, err)
+		granted, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		require.NoError(t, err)
+		listed := regexp.MustCompile("(?s)- `" + setting + "`: (.*?)\n(?:-|\n)").FindSubmatch(page)
+		require.NotNil(t, listed)
+		require.ElementsMatch(t, granted, strings.Fields(strings.NewReplacer("`", "", ",", " ").Replace(string(listed[1]))))
 	}
 }

@@ -69,7 +69,7 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	require.Contains(t, s.received()[len(s.received())-1].Body, `"usage":3`)
 }
 
-// TestTheOperatorsExamplesWork sends what docs/operating.md has operators send.
+// TestTheOperatorsExamplesWork sends the updates of docs/operating/temporal.md.
 func TestTheOperatorsExamplesWork(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
@@ -79,7 +79,7 @@ func TestTheOperatorsExamplesWork(t *testing.T) {
 	s.behave(`{"status":503,"times":1000}`)
 	s.request()
 	s.awaitDeliveries(1)
-	text, err := os.ReadFile("../docs/operating.md")
+	text, err := os.ReadFile("../docs/operating/temporal.md")
 	require.NoError(t, err)
 	examples := regexp.MustCompile(`(?m)^temporal workflow update execute --workflow-id sync-customer/2/10 --name (\S+) --input '(.*)'$`).FindAllStringSubmatch(string(text), -1)
 	require.Len(t, examples, 3)

@@ -561,7 +561,7 @@ func TestChartRefusesWhatCannotBeMeant(t *testing.T) {
 
 func TestChartTakesTheValuesOfTheDocumentation(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../docs/operating.md")
+	text, err := os.ReadFile("../../docs/operating/kubernetes.md")
 	require.NoError(t, err)
 	shown := regexp.MustCompile("(?s)```yaml\n(# production.yaml\n.*?)```").FindSubmatch(text)
 	require.NotNil(t, shown)

@@ -31,6 +31,28 @@ func TestAlertsTellWhatTheyShould(t *testing.T) {
 	}
 }
 
+// TestEachAlertHasSteps compares the alerts with the sections and the table of docs/operating/alerts.md.
+func TestEachAlertHasSteps(t *testing.T) {
+	t.Parallel()
+	rules, err := os.ReadFile(monitoring + "alerts.yaml")
+	require.NoError(t, err)
+	page, err := os.ReadFile("../../docs/operating/alerts.md")
+	require.NoError(t, err)
+	var alerts, listed, explained []string
+	for _, alert := range regexp.MustCompile(`(?s)- alert: (\w+)\n.*?severity: (\w+)`).FindAllSubmatch(rules, -1) {
+		alerts = append(alerts, string(alert[1])+" "+string(alert[2]))
+	}
+	for _, row := range regexp.MustCompile(`(?m)^\| \[(\w+)\]\(#\w+\) \| (\w+) \|`).FindAllSubmatch(page, -1) {
+		listed = append(listed, string(row[1])+" "+string(row[2]))
+		if regexp.MustCompile(`(?m)^## ` + string(row[1]) + `\n[^#]*?\n1\. `).Match(page) {
+			explained = append(explained, string(row[1])+" "+string(row[2]))
+		}
+	}
+	require.NotEmpty(t, alerts)
+	require.Equal(t, alerts, listed)
+	require.Equal(t, alerts, explained)
+}
+
 // grafana is what the dashboard's file has of its panels.
 type grafana struct {
 	SchemaVersion int

@@ -32,7 +32,7 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// protectedUI is Temporal's UI behind nginx as docs/operating.md has it.
+// protectedUI is Temporal's UI behind nginx as docs/operating/temporal.md has it.
 type protectedUI struct {
 	*testing.T
 	folder  string
@@ -51,7 +51,7 @@ func protectUI(t *testing.T) *protectedUI {
 	p.let("viewers", "grace", "ada")
 	p.let("operators", "ada")
 
-	text, err := os.ReadFile("../../docs/operating.md")
+	text, err := os.ReadFile("../../docs/operating/temporal.md")
 	require.NoError(t, err)
 	shown := regexp.MustCompile("(?s)```nginx\n(.*?)```").FindSubmatch(text)
 	require.NotNil(t, shown)
@@ -59,7 +59,7 @@ func protectUI(t *testing.T) *protectedUI {
 	for _, here := range [][2]string{
 		{"listen 443 ", "listen " + p.ports["443"] + " "}, {"listen 80;", "listen " + p.ports["80"] + ";"}, {"http://127.0.0.1:8233;", ui + ";"},
 		{"/etc/nginx/temporal.crt;", p.folder + "/temporal.crt;"}, {"/etc/nginx/temporal.key;", p.folder + "/temporal.key;"},
-		{"/etc/nginx/$who;", p.folder + "/$who;"}, {"/var/log/nginx/operators.log", p.folder + "/operators.log"},
+		{"/etc/nginx/$file;", p.folder + "/$file;"}, {"/var/log/nginx/operators.log", p.folder + "/operators.log"},
 	} {
 		require.Equal(t, 1, strings.Count(servers, here[0]), here[0])
 		servers = strings.Replace(servers, here[0], here[1], 1)
@@ -160,7 +160,7 @@ func (p *protectedUI) ask(browser *http.Client, name, password, method, path, bo
 	return response.StatusCode, string(text)
 }
 
-// TestTheTemporalUIIsProtectedAsTheDocsSay runs nginx with what docs/operating.md
+// TestTheTemporalUIIsProtectedAsTheDocsSay runs nginx with the configuration that docs/operating/temporal.md
 // shows in front of Temporal's own UI.
 func TestTheTemporalUIIsProtectedAsTheDocsSay(t *testing.T) {
 	t.Parallel()

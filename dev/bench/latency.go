@@ -30,7 +30,7 @@ const (
 	busyHistory  = 1_000_000 // events that are exported and backfilled
 	busyCustomer = busyHistory / eventsPerCustomer
 
-	// workConnections are the worker's to the database, as docs/operating.md has them
+	// workConnections are the worker's to the database, as docs/operating/scale.md has them
 	// where it shares two cores with everything else.
 	workConnections = "1"
 )

@@ -82,7 +82,7 @@ func TestOdometersSettingsAreOneList(t *testing.T) {
 	known := make(map[string]bool)
 	for _, name := range regexp.MustCompile(`(?m)^  ([A-Z_]+…?) `).FindAllStringSubmatch(usage, -1) {
 		known[name[1]] = true
-		require.Contains(t, read(t, "docs/operating.md"), "| `"+name[1]+"` |")
+		require.Contains(t, read(t, "docs/operating/configuration.md"), "| `"+name[1]+"` |")
 	}
 	require.Greater(t, len(known), 10)
 	for _, service := range []string{"migrate", "temporal-prepare", "api", "worker"} {

@@ -57,18 +57,24 @@ func TestEachLinkOfTheDocumentsResolves(t *testing.T) {
 	require.NotZero(t, links)
 }
 
-func TestContributingNamesFilesAndTestsThatExist(t *testing.T) {
+// TestTheDocumentsNameFilesAndTestsThatExist checks the paths in code spans of pages about the code.
+func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	t.Parallel()
-	names := regexp.MustCompile("`((?:[\\w.-]+/)+[\\w.-]*|Test\\w+)`").FindAllStringSubmatch(read(t, "CONTRIBUTING.md"), -1)
-	require.NotEmpty(t, names)
-	for _, name := range names {
-		if strings.HasPrefix(name[1], "Test") {
-			found, err := exec.CommandContext(t.Context(), "git", "-C", root, "grep", "-l", "--untracked", "func "+name[1]+"(").CombinedOutput()
-			require.NoError(t, err, "%s: %s", name[1], found)
-			continue
-		}
-		_, err := os.Stat(filepath.Join(root, name[1]))
+	pages, err := filepath.Glob(filepath.Join(root, "docs/architecture/*.md"))
+	require.NoError(t, err)
+	for _, page := range append(pages, filepath.Join(root, "CONTRIBUTING.md"), filepath.Join(root, "docs/operating/bounds.md")) {
+		text, err := os.ReadFile(page)
 		require.NoError(t, err)
+		names := regexp.MustCompile("`((?:[a-z.][\\w.-]*/)+[\\w.-]*|Test\\w+)`").FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1)
+		for _, name := range names {
+			if strings.HasPrefix(name[1], "Test") {
+				found, err := exec.CommandContext(t.Context(), "git", "-C", root, "grep", "-l", "--untracked", "func "+name[1]+"(").CombinedOutput()
+				require.NoError(t, err, "%s: %s: %s", page, name[1], found)
+				continue
+			}
+			_, err := os.Stat(filepath.Join(root, name[1]))
+			require.NoError(t, err, page)
+		}
 	}
 }
 
@@ -94,10 +100,10 @@ func anchors(page string) (all []string) {
 }
 
 // TestTheTemporalUIOfTheDocumentsAsksWhoItIs reads the nginx configuration of
-// docs/operating.md; it does not run nginx, which not every machine has.
+// docs/operating/temporal.md; it does not run nginx, which not every machine has.
 func TestTheTemporalUIOfTheDocumentsAsksWhoItIs(t *testing.T) {
 	t.Parallel()
-	_, after, found := strings.Cut(read(t, "docs/operating.md"), "```nginx\n")
+	_, after, found := strings.Cut(read(t, "docs/operating/temporal.md"), "```nginx\n")
 	require.True(t, found)
 	config, _, _ := strings.Cut(after, "```\n")
 	require.Equal(t, strings.Count(config, "{"), strings.Count(config, "}"))

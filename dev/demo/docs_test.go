@@ -78,7 +78,33 @@ func TestTheDocumentsNameFilesAndTestsThatExist(t *testing.T) {
 	}
 }
 
+// TestQuotedMessagesExist looks for the messages that pages quote, between "…", in the code.
+func TestQuotedMessagesExist(t *testing.T) {
+	t.Parallel()
+	listed, err := exec.CommandContext(t.Context(), "git", "-C", root, "ls-files", "-co", "--exclude-standard", "--", "*.go", ":!:*_test.go").Output()
+	require.NoError(t, err)
+	var sources strings.Builder
+	for path := range strings.Lines(string(listed)) {
+		sources.WriteString(concatenated.ReplaceAllString(read(t, strings.TrimSpace(path)), ""))
+	}
+	quotes := 0
+	for _, page := range []string{"operators.md", "stripe.md", "operating/alerts.md", "operating/monitoring.md", "operating/troubleshoot.md"} {
+		text := code.ReplaceAllString(read(t, "docs/"+page), "")
+		for _, quote := range regexp.MustCompile(`"([^"\n]+)"`).FindAllStringSubmatch(text, -1) {
+			quotes++
+			for part := range strings.SplitSeq(quote[1], "…") {
+				if !strings.Contains(sources.String(), strings.TrimSpace(part)) {
+					t.Errorf("docs/%s quotes %q, which no code says: update the page", page, quote[1])
+				}
+			}
+		}
+	}
+	require.NotZero(t, quotes)
+}
+
 var (
+	concatenated = regexp.MustCompile(`" \+\n?\s*"`)
+
 	linked  = regexp.MustCompile(`\]\(([^()\s]+)\)`)
 	code    = regexp.MustCompile("(?ms)^ *```.*?^ *```$|`[^`\n]*`")
 	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```$")

@@ -18,6 +18,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
+	"github.com/odometer-metering/odometer/providers/webhook"
 )
 
 // priced gives the tenant a meter at a price, and acme usage of it: 141.75.
@@ -271,6 +272,52 @@ func TestWhatCannotBeExplainedNamesTheParameter(t *testing.T) {
 	p = b.send(t, "GET", "/v1/billing/explain?customer=acme&meter=storage", "").problem(t, 503, "meter_backfilling")
 	require.Equal(t, "query.meter", p.Errors[0].Location)
 	require.Len(t, b.statement(t, id, "").Lines, 1)
+}
+
+// TestAReceiverCanCheckTheAmountOfAStatement computes it as docs/api/provider.md does, at a
+// first receiver and at one that replaces it.
+func TestAReceiverCanCheckTheAmountOfAStatement(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.priced(t)
+	b.receiver(t, "https://1.example.com/")
+	b.checkStatement(t, "141.75", "10.21")
+	b.receiver(t, "https://2.example.com/")
+	b.at(t, b.now().UTC().Format(time.RFC3339), "c", "58.25")
+	b.checkStatement(t, "58.25", "0.29")
+}
+
+// checkStatement sends acme's statement, and compares its line with the explanation.
+func (b *bundle) checkStatement(t *testing.T, usage, amount string) {
+	t.Helper()
+	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
+	require.NoError(t, err)
+	numbers, err := b.store.Ledger.LastNumbers(t.Context(), b.tenant.ID, []metering.CustomerID{acme.ID})
+	require.NoError(t, err)
+	var sent metering.MessageOf[webhook.Statement]
+	frame := func(_ metering.ProviderKind, m billing.Message) (billing.Framed, error) {
+		framed, err := webhook.NewProvider(nil).Frame(m)
+		require.NoError(t, json.Unmarshal(framed.Body, &sent))
+		return framed, err
+	}
+	pass := db.Pass{After: numbers[acme.ID], Lease: time.Minute}
+	planned, err := b.store.Ledger.Plan(t.Context(), b.tenant.ID, acme.ID, pass, frame, b.now())
+	require.NoError(t, err)
+	require.Len(t, planned.Send, 1)
+	require.Len(t, sent.Data.Meters, 1)
+	line := sent.Data.Meters[0]
+	require.Equal(t, []string{usage, amount}, []string{line.Usage.String(), line.Amount.String()})
+
+	steps := map[string]metering.Decimal{}
+	for _, step := range b.explained(t, "&at="+url.QueryEscape(sent.Data.Period.Start.Format(time.RFC3339))).Steps {
+		steps[string(step.Name)], err = metering.ParseDecimal(step.Amount.String())
+		require.NoError(t, err)
+	}
+	require.Equal(t, steps["overage_rate"].String(), line.UnitPrice.String())
+	total := line.Usage.Add(steps["elsewhere_units"])
+	charge := steps["base_price"].Add(total.Sub(steps["included_units"]).Mul(line.UnitPrice)).Round(2)
+	require.Equal(t, line.Amount.String(), charge.Sub(steps["billed_elsewhere"]).String())
+	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Send[0].ID, billing.Accepted, "taken", b.now()))
 }
 
 // TestTheWorkedExampleOfTheDocuments holds docs/api/bills.md to what really comes.

@@ -26,19 +26,21 @@ func sinceWhen(at time.Time) *time.Time {
 
 func (s *server) archives() {
 	huma.Register(s.api, post("archive-customer", "/v1/customers/{external_id}/archive", CustomersWrite, "Archive a customer",
-		"Lists leave it out. What it uses is counted and billed as ever, and its next event has it back."), s.archiveCustomer(true))
+		"Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it."), s.archiveCustomer(true))
 	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",
-		"It is in lists again. Doing so again changes nothing."), s.archiveCustomer(false))
+		"Shows the customer in lists again. Repeating the request changes nothing."), s.archiveCustomer(false))
 	huma.Register(s.api, heavy(post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
-		"Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If "+
-			"usage of the meter is charged in a begun billing period, "+howToConfirm)), s.archiveMeter)
+		"Hides the meter from lists. It stops counting new events.\n\n"+
+			"- Usage that it has counted is kept and billed.\n"+
+			"- A running backfill stops. If it is the meter's first one, the meter has no usage.\n\n"+
+			howToConfirm)), s.archiveMeter)
 	huma.Register(s.api, heavy(post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
-		"It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing "+
-			"period, "+howToConfirm)), s.unarchiveMeter)
+		"The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.\n\n"+
+			howToConfirm)), s.unarchiveMeter)
 	huma.Register(s.api, post("archive-plan", "/v1/plans/{slug}/archive", PricingWrite, "Archive a plan",
-		"Lists leave it out. Who has it keeps it; nobody gets it anew."), s.archivePlan(true))
+		"Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers."), s.archivePlan(true))
 	huma.Register(s.api, post("unarchive-plan", "/v1/plans/{slug}/unarchive", PricingWrite, "Unarchive a plan",
-		"It can be assigned again. Doing so again changes nothing."), s.archivePlan(false))
+		"The plan can be assigned again. Repeating the request changes nothing."), s.archivePlan(false))
 }
 
 // archivedFrom is when something is archived: now, or never.

@@ -14,14 +14,19 @@ import (
 
 func (s *server) attention() {
 	const path = "/v1/billing/attention"
-	huma.Register(s.api, heavy(get("list-attention", path, BillingRead, "List what needs attention",
-		"Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand "+
-			"together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; "+
-			"sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing "+
-			"bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.")), s.listAttention)
-	huma.Register(s.api, heavy(accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync has failed",
-		"Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. "+
-			"A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile."))), s.retryFailed)
+	huma.Register(s.api, heavy(get("list-attention", path, BillingRead, "List everything that needs attention",
+		"Lists everything in billing that an operator must act on or that is stuck. The counts are by kind and cause. An item disappears when it is resolved.\n\n"+
+			"- Order: the most urgent kind first. Items with the same kind and cause are together, oldest first.\n"+
+			"- `sync_failed`: a customer whose last sync failed.\n"+
+			"- `sync_delayed`: a sync that has been open for more than 15 minutes.\n"+
+			"- `backfill_stuck`: a meter whose backfill has made no progress for an hour.\n"+
+			"- `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.\n"+
+			"- `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.")), s.listAttention)
+	huma.Register(s.api, heavy(accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync failed",
+		"Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.\n\n"+
+			"- One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.\n"+
+			"- A customer with a waiting request joins it.\n"+
+			"- Workers start the syncs, even if this API process stops."))), s.retryFailed)
 }
 
 type attentionItem struct {

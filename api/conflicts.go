@@ -16,11 +16,14 @@ import (
 func (s *server) conflicts() {
 	const path = eventsPath + "/conflicts"
 	huma.Register(s.api, get("list-event-conflicts", path, EventsRead, "List events that were not counted because of their idempotency key",
-		"Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: "+
-			"find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not "+
-			"listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour."), s.listConflicts)
+		"Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key "+
+			"is the one that counts. `GET /v1/events?idempotency_key=` finds it.\n\n"+
+			"- To count a conflict, send it again with a new key, then dismiss it.\n"+
+			"- A repeated conflict is listed once.\n"+
+			"- A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.\n"+
+			"- Listing is recorded in the audit log, at most once an hour."), s.listConflicts)
 	huma.Register(s.api, post("dismiss-event-conflict", path+"/{id}/dismiss", BillingWrite, "Dismiss an event conflict",
-		"Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again."), s.dismissConflict)
+		"Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again."), s.dismissConflict)
 }
 
 // eventConflict is an event as it was sent, with the fields of the Events API.

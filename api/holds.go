@@ -15,14 +15,14 @@ import (
 func (s *server) holds() {
 	const path = "/v1/billing/holds"
 	huma.Register(s.api, get("list-invoice-holds", path, BillingRead, "List held invoices",
-		"Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. "+
-			"The tenant's invoice_hold turns it on."), s.listHolds)
+		"Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` "+
+			"in `PATCH /v1/tenant`."), s.listHolds)
 	huma.Register(s.api, get("get-invoice-hold", path+"/{id}", BillingRead, "Get a held invoice",
-		"With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found."), s.getHold)
+		"Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case."), s.getHold)
 	huma.Register(s.api, post("release-invoice-hold", path+"/{id}/release", BillingWrite, "Release a held invoice",
-		"Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, "+
-			"and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. "+
-			"The audit log keeps it with the reason."), s.releaseHold)
+		"Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.\n\n"+
+			"- Returns 409 if the invoice is final, was edited at the provider, or is already being released.\n"+
+			"- Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do."), s.releaseHold)
 }
 
 const releaseAction = "release"

@@ -35,9 +35,9 @@ var reconciliationVerbs = []reconciliationVerb{
 
 func (s *server) reconciliations() {
 	const path = "/v1/billing/reconciliation"
-	huma.Register(s.api, heavy(get("list-reconciliations", path, BillingRead, "List what invoices bill of closed periods",
-		"For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its "+
-			"final invoices bill, and how that stands. Those of the newest periods first.")), s.listReconciliations)
+	huma.Register(s.api, heavy(get("list-reconciliations", path, BillingRead, "List the reconciliations of closed periods",
+		"Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units "+
+			"that the provider has accepted and counted, and the invoiced units.")), s.listReconciliations)
 	for _, verb := range reconciliationVerbs {
 		huma.Register(s.api, post(verb.path+"-reconciliation", path+"/{period}/{meter}/"+verb.path, BillingWrite, verb.summary,
 			verb.description+" The customer's next sync acts on it. 409 before the period's last invoice is final, and "+

@@ -171,271 +171,306 @@ func newServer(deps Deps) *server {
 // routes lists everything the API answers to.
 func (s *server) routes() {
 	huma.Register(s.api, get("list-customers", "/v1/customers", CustomersRead, "List customers",
-		"In the order in which they were made. Archived ones are left out unless archived=true."), s.listCustomers)
+		"Customers are listed in order of creation. Archived customers are included only with `archived=true`."), s.listCustomers)
 	huma.Register(s.api, created(post("create-customer", "/v1/customers", CustomersWrite, "Create a customer",
-		"409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges "+
-			"needs billing:write.")), s.createCustomer)
+		"Returns 409 if the `external_id` is already in use.\n\n"+
+			"- The first event of an unknown customer also creates the customer, unless the tenant is strict.\n"+
+			"- `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.")), s.createCustomer)
 	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer by an external ID that does not fit in a path",
-		"For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for "+
-			"the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb."), s.customerByExternalID)
+		"Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.\n\n"+
+			"Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT "+
+			"/v1/customers/by-external-id/plan?external_id=a%2Fb`."), s.customerByExternalID)
 	huma.Register(s.api, get("get-customer-by-id", "/v1/customers/by-id", CustomersRead, "Get a customer by its id",
-		"By the id that this API has given it, such as cus_12, also of one whose personal data was erased."), s.customerByID)
+		"The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased."), s.customerByID)
 	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer",
-		"By the external_id under which events name it."), s.getCustomer)
+		"The `external_id` is your own name for the customer. Events send it as `customer_id`."), s.getCustomer)
 	huma.Register(s.api, put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or update a customer",
-		"What is absent stays as it is."), s.upsertCustomer)
+		"Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist."), s.upsertCustomer)
 	s.describeStatus("/v1/customers/{external_id}/upsert", "201", "Created")
 
 	huma.Register(s.api, accepted(post("erase-customer", "/v1/customers/{external_id}/erase", CustomersErase, "Erase a customer's personal data",
-		"External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is "+
-			"erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.")), s.eraseCustomer)
+		"Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.\n\n"+
+			"- Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.\n"+
+			"- Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names "+
+			"the cause.")), s.eraseCustomer)
 	s.archives()
 	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters",
-		"In the order in which they were made. Archived ones are left out unless archived=true."), s.listMeters)
+		"Meters are listed in order of creation. Archived meters are included only with `archived=true`."), s.listMeters)
 	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter",
-		"It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own "+
-			"usage is answered with 503.")), s.createMeter)
+		"The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and "+
+			"the meter's usage returns 503.")), s.createMeter)
 	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter",
-		"With how far the counting of its past has come, while it is backfilling."), s.getMeter)
+		"While the meter is backfilling, `backfill` shows the progress."), s.getMeter)
 	huma.Register(s.api, heavy(patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
-		"Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. "+
-			"Closed periods keep what they came to. If it changes the charge of a begun billing period, "+howToConfirm)), s.updateMeter)
+		"A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed "+
+			"periods keep their totals.\n\n"+
+			howToConfirm)), s.updateMeter)
 	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",
-		"Of the meters that have one of their own, or in a plan, by id, archived ones too."), s.listPricing)
+		"Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived "+
+			"meters included."), s.listPricing)
 	huma.Register(s.api, get("get-pricing", "/v1/meters/{slug}/pricing", PricingRead, "Get a meter's prices",
-		"The price that holds now and all versions: past, present and scheduled ones."), s.getPricing)
+		"Returns the price in force now and all versions: past, present and scheduled."), s.getPricing)
 	huma.Register(s.api, heavy(put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",
-		"A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. "+
-			"If it changes the charge of a begun billing period, "+howToConfirm)), s.setPricing)
-	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview what a price would change",
-		"Nothing is set. It takes the body that sets a price.")), s.previewPricing)
-	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's price that has not begun",
-		"409 where it has."), s.withdrawPricing)
+		"Adds a version of the price. A billing period is charged at the version in force at its start.\n\n"+
+			"- Without `effective_from`, the version applies from the next billing period.\n"+
+			"- The first price of a meter applies from the beginning. It therefore charges running billing periods too.\n\n"+
+			howToConfirm)), s.setPricing)
+	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview the effect of a price",
+		"Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.")), s.previewPricing)
+	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's scheduled price",
+		"Returns 409 if the version is already in force."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-plan", "/v1/plans", PricingWrite, "Create a plan",
-		"A plan has prices of its own for some meters; for others the meters' own prices hold.")), s.createPlan)
+		"A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.")), s.createPlan)
 	huma.Register(s.api, get("list-plans", "/v1/plans", PricingRead, "List plans",
-		"In the order in which they were made. Archived ones are left out unless archived=true."), s.listPlans)
+		"Plans are listed in order of creation. Archived plans are included only with `archived=true`."), s.listPlans)
 	huma.Register(s.api, get("get-plan", "/v1/plans/{slug}", PricingRead, "Get a plan",
-		"By its slug."), s.getPlan)
+		"The plan is identified by its slug."), s.getPlan)
 	huma.Register(s.api, get("get-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingRead, "Get a meter's prices in a plan",
-		"The price that holds now in this plan, and all versions. Where there is none the meter's own price holds."), s.getPlanPricing)
+		"Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies."), s.getPlanPricing)
 	huma.Register(s.api, heavy(put("set-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan",
-		"A new version in this plan, with the rules of a meter's own prices.")), s.setPlanPricing)
-	huma.Register(s.api, heavy(post("preview-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/preview", PricingWrite, "Preview what a price in a plan would change",
-		"Nothing is set. It takes the body that sets a price.")), s.previewPlanPricing)
-	huma.Register(s.api, remove("withdraw-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's price in a plan that has not begun",
-		"409 where it has."), s.withdrawPlanPricing)
+		"Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.")), s.setPlanPricing)
+	huma.Register(s.api, heavy(post("preview-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/preview", PricingWrite, "Preview the effect of a price in a plan",
+		"Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.")), s.previewPlanPricing)
+	huma.Register(s.api, remove("withdraw-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's scheduled price in a plan",
+		"Returns 409 if the version is already in force."), s.withdrawPlanPricing)
 	huma.Register(s.api, get("get-customer-plan", "/v1/customers/{external_id}/plan", PricingRead, "Get a customer's plan",
-		"The plan that charges the current billing period, and every assignment in the order in which they hold."), s.getCustomerPlan)
+		"Returns the plan that charges the current billing period, and every assignment in order of `effective_from`."), s.getCustomerPlan)
 	huma.Register(s.api, put("assign-plan", "/v1/customers/{external_id}/plan", PricingWrite, "Assign a plan to a customer",
-		"From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. "+
-			"If it changes the charge of a begun billing period, "+howToConfirm), s.assignPlan)
+		"The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces "+
+			"the meter's own price.\n\n"+
+			howToConfirm), s.assignPlan)
 
 	huma.Register(s.api, limited(post("ingest-event", eventsPath, EventsWrite, "Send one event",
-		"What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.")), s.ingestEvent)
+		"An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and "+
+			"adds nothing.")), s.ingestEvent)
 	huma.Register(s.api, limited(post("ingest-events", eventsPath+"/batch", EventsWrite, "Send up to 1,000 events",
-		"Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones "+
-			"are stored in one transaction.")), s.ingestEvents)
+		"Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.")), s.ingestEvents)
 	s.describeEvents()
 	huma.Register(s.api, get("list-events", eventsPath, EventsRead, "List events",
-		"Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. "+
-			"Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token "+
-			"that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all."), s.listEvents)
-	huma.Register(s.api, get("get-event-counts", eventsPath+"/counts", EventsRead, "Get how many events were accepted, repeated and rejected",
-		"Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API "+
-			"writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. "+
-			"They are kept for 90 days. Requests that were refused as a whole are not in them."), s.eventCounts)
+		"Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.\n\n"+
+			"- The default range is the last 24 hours. With `idempotency_key`, it is all stored events.\n"+
+			"- A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; "+
+			"`searched_until` shows the progress.\n"+
+			"- Listing is recorded in the audit log, at most once an hour for each customer."), s.listEvents)
+	huma.Register(s.api, get("get-event-counts", eventsPath+"/counts", EventsRead, "Get the number of accepted, duplicate and rejected events",
+		"Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.\n\n"+
+			"- Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.\n"+
+			"- Counts are kept for 90 days.\n"+
+			"- Requests that are refused as a whole are not counted.\n"+
+			"- Rejected events are not stored. Only these counts show them."), s.eventCounts)
 	s.conflicts()
 
 	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series",
-		"Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. "+
-			"A value that is a JSON number, string, true, false or null selects that value: `0` the number, `\"0\"` the string. Any other text selects the string. "+
-			"An event without the property counts in null. Each group of an answer has the filter that selects it.")), s.usage)
+		"The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.\n\n"+
+			"- A JSON number, string, true, false or null selects that value: `0` is the number, `\"0\"` the string. Any other text selects the string.\n"+
+			"- An event without the property counts in the group null.\n"+
+			"- `filter` of each group in the response contains the parameters that select it.")), s.usage)
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter",
-		"One customer's usage of each meter between start and end, this calendar month by default."), s.usageSummary)
+		"Returns one customer's usage of each meter between `start` and `end`."), s.usageSummary)
 	huma.Register(s.api, get("get-usage-total", "/v1/usage/total", UsageRead, "Get usage as one number",
-		"Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is "+
-			"left out and named."), s.usageTotal)
-	huma.Register(s.api, heavy(get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the usage of every meter by day, of all customers",
-		"Days of the tenant's time zone up to today, at most 92. Days without usage are left out.")), s.usageDaily)
-	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the month before",
-		"The customer's usage of the month so far beside that of the month before, by meter."), s.usageComparison)
+		"With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.\n\n"+
+			"A meter that is still backfilling is excluded from the sum and listed in `backfilling`."), s.usageTotal)
+	huma.Register(s.api, heavy(get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the daily usage of every meter for all customers",
+		"Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.")), s.usageDaily)
+	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the previous month",
+		"Returns the customer's usage of the current month to date and of the whole previous month, by meter."), s.usageComparison)
 	huma.Register(s.api, get("export-usage", exportPath, EventsRead, "Export a customer's events",
-		"As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a "+
-			"formula. Who exports is in the audit log."), s.exportUsage)
+		"Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.\n\n"+
+			"- In CSV, a `'` is placed before text that a spreadsheet would read as a formula.\n"+
+			"- Every export is recorded in the audit log."), s.exportUsage)
 	s.describeExport()
 
 	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period",
-		"What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed "+
-			"is not taken off."), s.previewBilling)
+		"Returns the charge of each meter as if the current billing period ended now. Nothing is reported.\n\n"+
+			"- Amounts that were already reported are not deducted.\n"+
+			"- Items with `late_for` are late usage of closed periods.\n"+
+			"- `GET /v1/billing/explain` returns the breakdown of a charge."), s.previewBilling)
 	huma.Register(s.api, get("list-connectable-providers", "/v1/billing/providers", BillingRead, "List the providers that can be connected",
-		"A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are "+
-			"here before anything is saved."), s.listConnectable)
-	huma.Register(s.api, post("make-provider-secret", "/v1/billing/providers/{type}/secret", BillingWrite, "Make a secret for a provider that is not saved yet",
-		"For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the "+
-			"provider makes its secrets itself."), s.makeProviderSecret)
+		"For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with "+
+			"that endpoint's signing secret."), s.listConnectable)
+	huma.Register(s.api, post("make-provider-secret", "/v1/billing/providers/{type}/secret", BillingWrite, "Create a secret for a provider before saving it",
+		"Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.\n\n"+
+			"Returns 422 if the provider issues its own secrets."), s.makeProviderSecret)
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider",
-		"Without its secrets, of which the last four characters are shown."), s.getProvider)
+		"Secrets are not returned, only their last four characters."), s.getProvider)
 	huma.Register(s.api, s.settingsBody(put("save-billing-provider", "/v1/billing/provider", BillingWrite, "Save the billing provider",
-		"The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.")), s.saveProvider)
+		"The settings are tested at the provider first. Omit a secret to keep the saved one.\n\n"+
+			"The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.")), s.saveProvider)
 	s.describeProvider()
 	huma.Register(s.api, remove("delete-billing-provider", "/v1/billing/provider", BillingWrite, "Delete the billing provider",
-		"Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed "+
-			"there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open "+
-			"periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed "+
-			"period is not yet billed in full, or an invoice is held."), s.deleteProvider)
+		"Usage is still counted, but nothing is reported.\n\n"+
+			"- Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.\n"+
+			"- A provider that is saved later bills the open periods, except for the usage that another provider has billed.\n"+
+			"- A billing period that closes without a provider is never billed.\n"+
+			"- Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them."), s.deleteProvider)
 	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider",
-		"For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it "+
-			"comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.")), s.providerEvent)
+		"Only the provider calls this endpoint. Its signature is the credential.\n\n"+
+			"- 200 means that the event is stored. It is processed once, even if it is delivered several times.\n"+
+			"- Events of other accounts, or of the account's other mode, return 200 and are discarded.")), s.providerEvent)
 	s.describeProviderEvent()
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider",
-		"Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET "+
-			"/v1/billing/syncs/{id} says how it goes."), s.syncBilling)
+		"Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even "+
+			"after a crash or a repeated request.\n\n"+
+			"- 200: the sync has finished. Its `status` is `succeeded` or `failed`.\n"+
+			"- 202: the sync is still running, or the customer is paused. Poll `status_url`."), s.syncBilling)
 	s.describeStatus("/v1/billing/sync", "202", "Still running: read status_url")
 	huma.Register(s.api, get("get-billing-sync", "/v1/billing/syncs/{id}", BillingRead, "Get a sync",
-		"How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused."), s.getSync)
+		"Returns the reported lines, the number of attempts, the last error, the time of the next attempt, and whether the customer is paused."), s.getSync)
 	s.steerSyncs()
-	huma.Register(s.api, post("resolve-report", "/v1/billing/reports/{id}/resolve", BillingWrite, "Resolve a report in doubt",
-		"It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held."), s.resolveReport)
+	huma.Register(s.api, post("resolve-report", "/v1/billing/reports/{id}/resolve", BillingWrite, "Resolve a report with an unknown outcome",
+		"Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After "+
+			"`rejected`, the customer's next sync reports its usage again."), s.resolveReport)
 	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs",
-		"Newest first. status narrows them, and so does customer."), s.listSyncs)
+		"Syncs are listed newest first. `status` and `customer` filter the list."), s.listSyncs)
 	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "List a customer's billing periods",
-		"Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one."), s.listPeriods)
+		"Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another "+
+			"period."), s.listPeriods)
 	huma.Register(s.api, get("get-statement", "/v1/billing/statements/{period}", BillingRead, "Get the bill of a billing period",
-		"Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is "+
-			"billed. A period has an id once it is stored, with the first sync in it or after it."), s.getStatement)
-	huma.Register(s.api, get("explain-billing", "/v1/billing/explain", BillingRead, "Get the working of what a meter comes to in a billing period",
-		"Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet."), s.explain)
+		"Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that "+
+			"bill it.\n\n"+
+			"A period gets its id with the first sync in or after it."), s.getStatement)
+	huma.Register(s.api, get("explain-billing", "/v1/billing/explain", BillingRead, "Get the breakdown of a meter's charge in a billing period",
+		"Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained."), s.explain)
 	huma.Register(s.api, heavy(get("get-revenue", "/v1/billing/revenue", BillingRead, "Get billed and estimated revenue by month and currency",
-		"By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the "+
-			"provider may differ.")), s.revenue)
+		"Months are calendar months of the tenant's time zone. Invoices at the provider may differ.\n\n"+
+			"- `billed`: closed periods that were reported to a provider in live mode, with their adjustments.\n"+
+			"- `estimated`: periods that are not closed.\n"+
+			"- `unbilled`: closed periods and adjustments that were not reported in live mode.")), s.revenue)
 	huma.Register(s.api, get("list-discrepancies", "/v1/billing/discrepancies", BillingRead, "List discrepancies between totals and events",
-		"Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
+		"Lists the differences that the daily audit found. The list is empty unless something is wrong with the service."), s.listDiscrepancies)
 	s.attention()
 	s.unrated()
 	s.reconciliations()
 	s.holds()
 	huma.Register(s.api, get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "Get the Auto-Sync settings",
-		"When customers are synced by themselves, and the last and the next runs."), s.getAutoSync)
+		"Returns the schedule, whether it is paused, and the last and next runs."), s.getAutoSync)
 	huma.Register(s.api, put("save-auto-sync", "/v1/billing/auto-sync", BillingWrite, "Save the Auto-Sync settings",
-		"It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers."), s.saveAutoSync)
+		"Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds."), s.saveAutoSync)
 	huma.Register(s.api, accepted(post("trigger-auto-sync", "/v1/billing/auto-sync/trigger", BillingWrite, "Run Auto-Sync now",
 		"Syncs every customer who is out of sync.")), s.triggerAutoSync)
 
 	huma.Register(s.api, created(post("create-api-key", "/v1/api-keys", KeysManage, "Create an API key",
-		"The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that "+
-			"are live: 409 beyond that.")), s.createAPIKey)
+		"The key is shown only in this response.\n\n"+
+			"- A key cannot have more permissions than its creator.\n"+
+			"- A tenant has at most 1,000 valid keys. Beyond that the request returns 409.")), s.createAPIKey)
 	huma.Register(s.api, get("list-api-keys", "/v1/api-keys", KeysManage, "List API keys",
-		"Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown."), s.listAPIKeys)
+		"Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored."), s.listAPIKeys)
 	huma.Register(s.api, post("revoke-api-key", "/v1/api-keys/{id}/revoke", KeysManage, "Revoke an API key",
-		"The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing."), s.revokeAPIKey)
+		"The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing."), s.revokeAPIKey)
 	huma.Register(s.api, created(post("rotate-api-key", "/v1/api-keys/{id}/rotate", KeysManage, "Rotate an API key",
-		"The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 "+
-			"where it is revoked or has expired.")), s.rotateAPIKey)
+		"Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old "+
+			"key is revoked or expired.")), s.rotateAPIKey)
 
 	huma.Register(s.api, created(post("create-hmac-secret", "/v1/hmac-secrets", KeysManage, "Create an HMAC secret",
-		"The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is "+
-			"accepted of it.")), s.createHMACSecret)
+		"The secret is shown only in this response.\n\n"+
+			"- A tenant has at most two valid secrets. Beyond that the request returns 409.\n"+
+			"- With `signatures` set to `v2`, the secret cannot sign requests in v1.")), s.createHMACSecret)
 	huma.Register(s.api, get("list-hmac-secrets", "/v1/hmac-secrets", KeysManage, "List HMAC secrets",
-		"Newest first, those that are revoked or have expired too. The secrets themselves are not shown."), s.listHMACSecrets)
+		"Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown."), s.listHMACSecrets)
 	huma.Register(s.api, post("revoke-hmac-secret", "/v1/hmac-secrets/{id}/revoke", KeysManage, "Revoke an HMAC secret",
-		"Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing."), s.revokeHMACSecret)
+		"Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing."), s.revokeHMACSecret)
 	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Rotate an HMAC secret",
-		"The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by "+
-			"default.")), s.rotateHMACSecret)
+		"Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.")), s.rotateHMACSecret)
 
 	huma.Register(s.api, created(post("create-webhook", "/v1/webhooks", HooksWrite, "Create a webhook",
-		"It receives messages of its event types. The secret that they are signed with is shown once.")), s.createWebhook)
+		"The webhook receives messages of its event types. The signing secret is shown only in this response.")), s.createWebhook)
 	huma.Register(s.api, get("list-webhooks", "/v1/webhooks", HooksRead, "List webhooks",
-		"In the order in which they were made, without their secrets."), s.listWebhooks)
+		"Webhooks are listed in order of creation, without their secrets."), s.listWebhooks)
 	huma.Register(s.api, get("get-webhook", "/v1/webhooks/{id}", HooksRead, "Get a webhook",
-		"Without its secret."), s.getWebhook)
+		"The secret is not returned."), s.getWebhook)
 	huma.Register(s.api, patch("update-webhook", "/v1/webhooks/{id}", HooksWrite, "Update, disable or enable a webhook",
-		"What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile."), s.updateWebhook)
+		"Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later."), s.updateWebhook)
 	huma.Register(s.api, remove("delete-webhook", "/v1/webhooks/{id}", HooksWrite, "Delete a webhook and its deliveries",
-		"What was not delivered to it is not delivered any more."), s.deleteWebhook)
+		"Messages that were not delivered yet are discarded."), s.deleteWebhook)
 	huma.Register(s.api, created(post("rotate-webhook-secret", "/v1/webhooks/{id}/rotate-secret", HooksWrite, "Rotate a webhook's secret",
-		"The answer shows the new secret. Messages are signed with both for overlap_seconds.")), s.rotateWebhookSecret)
+		"Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.")), s.rotateWebhookSecret)
 	huma.Register(s.api, accepted(post("test-webhook", "/v1/webhooks/{id}/test", HooksWrite, "Send a test message to a webhook",
-		"A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.")), s.testWebhook)
+		"Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.\n\n"+
+			sendsOfWebhook)), s.testWebhook)
 	huma.Register(s.api, get("list-deliveries", "/v1/webhooks/{id}/deliveries", HooksRead, "List a webhook's deliveries",
-		"Newest first."), s.listDeliveries)
+		"Deliveries are listed newest first."), s.listDeliveries)
 	huma.Register(s.api, get("get-delivery", "/v1/webhooks/{id}/deliveries/{message}", HooksRead, "Get a delivery with its body and attempts",
-		"The body as it was signed and sent, and every attempt with its answer."), s.getDelivery)
+		"Returns the body as it was signed and sent, and every attempt with its response."), s.getDelivery)
 	huma.Register(s.api, accepted(post("redeliver", "/v1/webhooks/{id}/deliveries/{message}/redeliver", HooksWrite, "Redeliver a message",
-		"The message is sent again at once with the same id and body, so that its receiver can tell that it has it. "+
-			"Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.")), s.redeliver)
+		"Sends the message again with the same id and body, so that the receiver can recognize a repeat.\n\n"+
+			sendsOfWebhook)), s.redeliver)
 
 	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log",
-		"Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a "+
-			"webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest."), s.auditLog)
+		"Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.\n\n"+
+			"- The log also records refused requests, exports of events, requested syncs and tests of webhooks.\n"+
+			"- It records 20 refusals of a kind in a minute, and then the number of the others."), s.auditLog)
 
 	huma.Register(s.api, post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password",
-		"Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in."), s.logIn)
-	huma.Register(s.api, post("find-invitation", "/v1/invitations/find", Public, "Get what a token invites to",
-		"For the page of the link, before somebody accepts. Whoever holds the token may know it."), s.findInvitation)
+		"If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token."), s.logIn)
+	huma.Register(s.api, post("find-invitation", "/v1/invitations/find", Public, "Get an invitation by its token",
+		"Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential."), s.findInvitation)
 	huma.Register(s.api, post("accept-invitation", "/v1/invitations/accept", Public, "Accept an invitation with a password",
-		"It makes a member, or gives the member whom it was made for this password, and signs them in."), s.acceptInvitation)
+		"Creates the member, or sets the password of the member who is being reset. Signs the member in."), s.acceptInvitation)
 	huma.Register(s.api, post("accept-invitation-at-issuer", "/v1/invitations/accept-at-issuer", Public, "Accept an invitation at the tenant's OIDC issuer",
-		"It answers with where the browser goes to sign in. The account with which it comes back becomes the member's."), s.acceptAtIssuer)
-	huma.Register(s.api, accepted(post("ask-for-reset", "/v1/password-resets", Public, "Ask for another password",
-		"Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. "+
-			"The answer is the same whether or not there are any.")), s.askForReset)
+		"Returns the URL at which the browser signs in. The account that signs in there becomes the member's account."), s.acceptAtIssuer)
+	huma.Register(s.api, accepted(post("ask-for-reset", "/v1/password-resets", Public, "Ask for a password reset",
+		"Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response "+
+			"is the same for an unknown e-mail.")), s.askForReset)
 	huma.Register(s.api, post("log-out", "/v1/auth/logout", OwnSession, "Sign out",
-		"Ends this session. Other sessions of the same person go on."), s.logOut)
-	huma.Register(s.api, get("list-sessions", "/v1/auth/sessions", OwnSession, "List one's own sessions",
-		"Those of the member who asks that have not ended, in this tenant, the newest first."), s.listSessions)
-	huma.Register(s.api, remove("end-session", "/v1/auth/sessions/{id}", OwnSession, "End one of one's own sessions",
-		"It is invalid from then on, on every replica. Nobody ends another member's this way."), s.endSession)
+		"Ends this session. The member's other sessions continue."), s.logOut)
+	huma.Register(s.api, get("list-sessions", "/v1/auth/sessions", OwnSession, "List your sessions",
+		"Lists your active sessions in this tenant, newest first."), s.listSessions)
+	huma.Register(s.api, remove("end-session", "/v1/auth/sessions/{id}", OwnSession, "End one of your sessions",
+		"The session is invalid on every replica as soon as the response is sent. You can end only your own sessions."), s.endSession)
 	huma.Register(s.api, post("log-out-everywhere", "/v1/auth/logout-all", OwnSession, "Sign out everywhere",
-		"Ends all sessions of the member at this tenant, this one included."), s.logOutEverywhere)
+		"Ends all your sessions in this tenant, including this one."), s.logOutEverywhere)
 	huma.Register(s.api, get("get-session", "/v1/auth/session", OwnSession, "Get the current session",
-		"The tenant, who asks, and what they may do."), s.getSession)
+		"Returns the tenant, the caller and the caller's permissions."), s.getSession)
 	huma.Register(s.api, put("set-password", "/v1/auth/password", OwnSession, "Change your password",
-		"It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer."), s.setPassword)
+		"Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer."), s.setPassword)
 	huma.Register(s.api, addedTo(writing(get("begin-oidc", beginOIDCPath, Public, "Begin signing in at the tenant's OIDC issuer",
-		"A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes."))), s.beginOIDC)
+		"Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes."))), s.beginOIDC)
 	huma.Register(s.api, s.leadingOn(addedTo(writing(redirect(get("finish-oidc", callbackPath, Public, "Finish signing in at the tenant's OIDC issuer",
-		"The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once."))))), s.finishOIDC)
+		"The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it."))))), s.finishOIDC)
 	s.describeSignInPages()
 
 	huma.Register(s.api, get("get-tenant", "/v1/tenant", TenantManage, "Get the tenant's settings",
-		"Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected."), s.getTenant)
+		"Returns the time zone, the currency, the rules for late usage and invoice holds, the limits, and the rules for unknown and conflicting events."), s.getTenant)
 	huma.Register(s.api, heavy(patch("update-tenant", "/v1/tenant", TenantManage, "Update the tenant's settings",
-		"What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun "+
-			"billing period, "+howToConfirm)), s.updateTenant)
+		"Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.\n\n"+
+			howToConfirm)), s.updateTenant)
 	huma.Register(s.api, get("list-members", "/v1/tenant/members", TenantManage, "List members",
-		"In the order in which they joined."), s.listMembers)
-	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite somebody to become a member",
-		"They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited "+
-			"receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.")), s.createMember)
+		"Members are listed in the order in which they joined."), s.listMembers)
+	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite a person to become a member",
+		"Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.\n\n"+
+			"- Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.\n"+
+			"- A tenant can create, renew and reset at most 20 invitations a minute in total.")), s.createMember)
 	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Update a member's name or role",
-		"Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone."), s.updateMember)
+		"You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner."), s.updateMember)
 	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member",
-		"409 where credentials that the member has made are live, unless keys says what becomes of them."), s.removeMember)
+		"If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409."), s.removeMember)
 	huma.Register(s.api, post("make-owner", "/v1/tenant/members/{id}/make-owner", TenantManage, "Make a member the owner",
-		"The owner before becomes an admin."), s.makeOwner)
-	huma.Register(s.api, post("reset-member", "/v1/tenant/members/{id}/reset", TenantManage, "Invite a member to choose another password",
-		"The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this "+
-			"tenant end. The owner's is made by the owner alone. It counts in the limit of create-member."), s.resetMember)
+		"The previous owner becomes an admin."), s.makeOwner)
+	huma.Register(s.api, post("reset-member", "/v1/tenant/members/{id}/reset", TenantManage, "Invite a member to set a new password",
+		"Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays "+
+			"the same.\n\n"+
+			"- Only the owner can reset the owner.\n"+
+			"- Resets count toward the limit of 20 invitations a minute."), s.resetMember)
 	huma.Register(s.api, get("list-invitations", "/v1/tenant/invitations", TenantManage, "List pending invitations",
-		"Those that were neither accepted nor revoked and have not expired."), s.listInvitations)
-	huma.Register(s.api, post("renew-invitation", "/v1/tenant/invitations/{id}/renew", TenantManage, "Make another token for an invitation",
-		"The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member."), s.renewInvitation)
+		"Lists invitations that are not accepted, revoked or expired."), s.listInvitations)
+	huma.Register(s.api, post("renew-invitation", "/v1/tenant/invitations/{id}/renew", TenantManage, "Create a new token for an invitation",
+		"The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute."), s.renewInvitation)
 	huma.Register(s.api, remove("revoke-invitation", "/v1/tenant/invitations/{id}", TenantManage, "Revoke an invitation",
-		"Its link is worth nothing from the moment of the answer."), s.revokeInvitation)
+		"The link is invalid as soon as the response is sent."), s.revokeInvitation)
 	huma.Register(s.api, get("get-oidc", "/v1/tenant/oidc", TenantManage, "Get the tenant's OIDC issuer",
-		"Without one the answer says `configured: false`, and what to register at an issuer before it is saved."), s.getOIDC)
+		"Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it."), s.getOIDC)
 	huma.Register(s.api, put("save-oidc", "/v1/tenant/oidc", TenantManage, "Save the tenant's OIDC issuer",
-		"The settings are tried at the issuer first."), s.saveOIDC)
+		"The settings are tested at the issuer first."), s.saveOIDC)
 	huma.Register(s.api, remove("delete-oidc", "/v1/tenant/oidc", TenantManage, "Delete the tenant's OIDC issuer",
-		"Members who have no password can sign in no more until they are given one, or another issuer is saved."), s.deleteOIDC)
+		"Members without a password cannot sign in until they get one or another issuer is saved."), s.deleteOIDC)
 
 	huma.Register(s.api, get("get-health", "/healthz", Public, "Check that the process runs",
-		"Says only that the process answers: it asks neither the database nor Temporal."), s.health)
+		"Checks only that the process responds, not the database or Temporal."), s.health)
 	huma.Register(s.api, get("get-readiness", "/readyz", Public, "Check that requests can be served",
-		"503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. "+
-			"While Temporal is unavailable it is 200 and says so: ingest and queries go on without it."), s.readiness)
+		"Checks run at most once a second. Returns 503 in these cases:\n\n"+
+			"- Events cannot be stored, or usage cannot be read.\n"+
+			"- The clocks of this process and of the database differ by more than 5 seconds.\n\n"+
+			"If only Temporal is unavailable, the status is 200 and `temporal` shows it: ingestion and queries still work."), s.readiness)
 
 	s.serveDashboard()
 	s.mux.HandleFunc("GET /errors/{code}", s.explainError)

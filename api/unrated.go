@@ -16,10 +16,12 @@ func (s *server) unrated() {
 	const path = "/v1/billing/unrated"
 	const which = "In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without " +
 		"a provider has none. "
-	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List usage that nothing will bill", which+
-		"One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.")), s.listUnrated)
-	huma.Register(s.api, heavy(get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of usage that nothing will bill", which+
-		"By reason and currency.")), s.unratedTotals)
+	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List usage that will not be billed", "Each line is one customer, meter, period and reason, with the estimated charge.\n\n"+
+		which+
+		"\n"+
+		"- A page may have few lines or none while `next_page_token` is set. Continue until it is null.")), s.listUnrated)
+	huma.Register(s.api, heavy(get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of usage that will not be billed", "Returns totals by reason and currency.\n\n"+
+		which)), s.unratedTotals)
 }
 
 // UnratedMonths chooses the periods.

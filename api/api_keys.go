@@ -18,14 +18,14 @@ type APIKeyMetadata struct {
 	Name       string          `json:"name"`
 	LastFour   string          `json:"last_four"`
 	CreatedAt  time.Time       `json:"created_at"`
-	CreatedBy  metering.Actor  `json:"created_by" example:"member_3" doc:"Who has made it: a member or a credential, or operator for the command line"`
-	HandedTo   *metering.Actor `json:"handed_to" doc:"Who answers for it since its maker was removed"`
+	CreatedBy  metering.Actor  `json:"created_by" example:"member_3" doc:"Creator of the key: a member, another credential, or operator for the command line"`
+	HandedTo   *metering.Actor `json:"handed_to" doc:"Member who is responsible for the key since its creator was removed"`
 	ExpiresAt  *time.Time      `json:"expires_at"`
 	RevokedAt  *time.Time      `json:"revoked_at"`
 	LastUsedAt *time.Time      `json:"last_used_at"`
 
-	Successor     *string    `json:"successor_id" doc:"The key that replaces this one, which is valid beside it until expires_at"`
-	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"When the key that this one replaces was last used, while both are valid"`
+	Successor     *string    `json:"successor_id" doc:"Id of the key that replaces this one. Both are valid until expires_at"`
+	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced key, while both keys are valid"`
 }
 
 func (s *server) showAPIKey(k metering.APIKey) APIKeyMetadata {
@@ -43,13 +43,13 @@ func (s *server) showAPIKey(k metering.APIKey) APIKeyMetadata {
 // NewCredential is what a client may say about a credential that it makes.
 type NewCredential struct {
 	Name      string         `json:"name" minLength:"1" maxLength:"255"`
-	Scope     metering.Scope `json:"scope" doc:"Nobody makes a credential that may do more than themselves"`
-	ExpiresAt *SentTime      `json:"expires_at,omitempty" doc:"From then on it is not valid; without it, it never expires"`
+	Scope     metering.Scope `json:"scope" doc:"Permissions of the key. They cannot exceed those of the creator"`
+	ExpiresAt *SentTime      `json:"expires_at,omitempty" doc:"Time from which the key is invalid. Without it, the key never expires"`
 }
 
 func (c NewCredential) check(who Principal, now time.Time) error {
 	if !within(Principal{Scope: c.Scope}, who) {
-		return metering.Errorf(metering.CodeForbidden, "nobody can make a credential that may do more than themselves")
+		return metering.Errorf(metering.CodeForbidden, "the scope must not have more permissions than the caller")
 	}
 	if !storable(c.Name) {
 		return metering.Invalid("body.name", "must be UTF-8 without NUL")
@@ -58,7 +58,7 @@ func (c NewCredential) check(who Principal, now time.Time) error {
 		return nil
 	}
 	if !c.ExpiresAt.After(now) {
-		return metering.Invalid("body.expires_at", "must lie in the future")
+		return metering.Invalid("body.expires_at", "must be in the future")
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ type createAPIKeyInput struct {
 type createAPIKeyOutput struct{ Body createdAPIKey }
 
 type createdAPIKey struct {
-	Key string `json:"key" doc:"The whole key. It is shown this once and cannot be shown again"`
+	Key string `json:"key" doc:"The complete key. It is shown only in this response"`
 	APIKeyMetadata
 }
 

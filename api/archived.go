@@ -13,7 +13,7 @@ import (
 
 // Archivable is in the query of lists of what can be archived.
 type Archivable struct {
-	Archived bool `query:"archived" default:"false" doc:"Whether archived ones are listed too"`
+	Archived bool `query:"archived" default:"false" doc:"Whether archived items are included"`
 }
 
 // sinceWhen is an instant that may not have been.

@@ -47,7 +47,7 @@ func TestAnArchivedMeterCountsNoFurtherEvents(t *testing.T) {
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":5}`)
 	b.send(t, "POST", "/v1/meters/calls/archive", "")
 	result := b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":3}`)
-	require.Equal(t, []string{`the meter of event type "call" is archived: the event is stored, and will be counted when meter "calls" is unarchived or another meter for the type exists`}, result.Warnings)
+	require.Equal(t, []string{`the meter of event type "call" is archived: the event is stored but not counted until meter "calls" is unarchived or another meter for the type is created`}, result.Warnings)
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 	require.Contains(t, b.send(t, "GET", "/v1/usage/summary?customer=acme&start=2020-01-01T00:00:30Z", "").body, `"total_usage":5`, "where hours are cut too")
 	require.Contains(t, b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&start=2020-01-01T00:00:30Z", "").body, `"total":5`)

@@ -31,22 +31,22 @@ func (s *server) attention() {
 
 type attentionItem struct {
 	Kind      db.AttentionKind   `json:"kind"`
-	ID        string             `json:"id" doc:"ID of the sync, hold, webhook, meter or, with conflicts, customer; period/meter for a line of the reconciliation, day/customer/meter for a discrepancy, reason/currency for unrated usage" example:"hld_42"`
-	Reference string             `json:"reference" doc:"The invoice at the provider, the meter's slug, the webhook's URL, or the number of customers or events; empty for a sync"`
+	ID        string             `json:"id" doc:"Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise period/meter for a reconciliation, day/customer/meter for a discrepancy, and reason/currency for unrated usage" example:"hld_42"`
+	Reference string             `json:"reference" doc:"Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync"`
 	Customer  *attentionCustomer `json:"customer,omitempty"` // absent: it is about no customer
 	Cause     string             `json:"cause" example:"the webhook answered 400"`
-	Amounts   []money            `json:"amounts" doc:"The charges of reports that were not accepted, for a failed sync; the invoice, for a hold; our charge for the period, for a line of the reconciliation; the estimated charge, for unrated usage"`
-	Since     time.Time          `json:"since" doc:"When the item began. For a failed sync, the first sync of the customer after which none has succeeded"`
-	Until     *time.Time         `json:"until" doc:"When it is too late; null: never"`
-	Action    string             `json:"action" doc:"What to do about it" example:"Fix the cause, then sync the customer again."`
-	URL       string             `json:"url" doc:"Where this API says more" example:"/v1/billing/holds/hld_42"`
+	Amounts   []money            `json:"amounts" doc:"Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge"`
+	Since     time.Time          `json:"since" doc:"Start of the item. For a failed sync, the customer's first sync in the unbroken series of failures"`
+	Until     *time.Time         `json:"until" doc:"Deadline for acting. Null if there is none"`
+	Action    string             `json:"action" doc:"Recommended action" example:"Fix the cause, then sync the customer again."`
+	URL       string             `json:"url" doc:"Path in this API with the details" example:"/v1/billing/holds/hld_42"`
 	Syncing   bool               `json:"syncing" doc:"Whether a sync of the customer is open"`
 }
 
 type attentionCustomer struct {
 	ID         string `json:"id" example:"cus_42"`
 	ExternalID string `json:"external_id"`
-	Name       string `json:"name" doc:"Empty where it has none"`
+	Name       string `json:"name" doc:"Empty if the customer has no name"`
 }
 
 type money struct {
@@ -63,20 +63,20 @@ type attentionCause struct {
 	Kind  db.AttentionKind `json:"kind"`
 	Cause string           `json:"cause" example:"the webhook answered 400"`
 	Count int64            `json:"count"`
-	Since time.Time        `json:"since" doc:"The oldest item's"`
+	Since time.Time        `json:"since" doc:"Start of the oldest item"`
 }
 
 type attentionPage struct {
 	List[attentionItem]
-	Total  int64            `json:"total_items" doc:"All items of all kinds, whatever kind and cause narrow the list to"`
-	Counts []attentionCount `json:"counts" doc:"All kinds, those without items too"`
-	Causes []attentionCause `json:"causes" doc:"The 20 most frequent ones of each kind"`
+	Total  int64            `json:"total_items" doc:"Number of all items. The filters kind and cause do not affect it"`
+	Counts []attentionCount `json:"counts" doc:"Number of items of every kind, including kinds without items"`
+	Causes []attentionCause `json:"causes" doc:"The 20 most frequent causes of each kind"`
 }
 
 type listAttentionInput struct {
 	Paging
 	Kind  db.AttentionKind `query:"kind"`
-	Cause string           `query:"cause" maxLength:"1000" doc:"As causes has it"`
+	Cause string           `query:"cause" maxLength:"1000" doc:"A cause from causes"`
 }
 
 type listAttentionOutput struct{ Body attentionPage }
@@ -120,15 +120,15 @@ func showAttention(i db.AttentionItem) attentionItem {
 type retryFailedInput struct {
 	Repeatable
 	Body struct {
-		Cause     string   `json:"cause,omitempty" minLength:"1" maxLength:"1000" doc:"Only customers whose last sync has failed of this; absent: of anything" example:"the webhook answered 400"`
-		Customers []string `json:"customers,omitempty" minItems:"1" maxItems:"1000" doc:"Only these customers, by external ID; absent: all" example:"[\"acme\"]"`
+		Cause     string   `json:"cause,omitempty" minLength:"1" maxLength:"1000" doc:"Cause of the failed syncs to repeat. Default: every cause" example:"the webhook answered 400"`
+		Customers []string `json:"customers,omitempty" minItems:"1" maxItems:"1000" doc:"External IDs of the customers to sync. Default: every customer whose last sync failed" example:"[\"acme\"]"`
 	}
 }
 
 type retriedSyncs struct {
 	Customers int `json:"customers" doc:"Number of customers for which a sync was requested"`
-	Joined    int `json:"joined" doc:"Number of those with a request that was already waiting: its sync answers this request too"`
-	Remaining int `json:"remaining" doc:"Customers beyond the 10,000 of one request: send another under another Idempotency-Key"`
+	Joined    int `json:"joined" doc:"Number of customers who already had a waiting request. Its sync answers this request too"`
+	Remaining int `json:"remaining" doc:"Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key"`
 }
 
 type retryFailedOutput struct{ Body retriedSyncs }
@@ -169,7 +169,7 @@ func (s *server) beginSyncs(ctx context.Context, customers []metering.CustomerID
 	tenant := principalOf(ctx).Tenant.ID
 	for _, customer := range customers[:min(len(customers), begunAtOnce)] {
 		if err := workflows.StartSyncCustomer(ctx, s.Temporal, tenant, customer, metering.Manual); err != nil {
-			s.Log.WarnContext(ctx, "begin requested syncs: the workers will", "tenant", tenant, "error", err)
+			s.Log.WarnContext(ctx, "request the failed syncs: Temporal did not answer, a worker starts them", "tenant", tenant, "error", err)
 			return
 		}
 	}

@@ -10,16 +10,16 @@ import (
 )
 
 type auditEntry struct {
-	ID        string          `json:"id" example:"aud_99" doc:"Its number in the tenant's log: 1, 2, 3, …"`
+	ID        string          `json:"id" example:"aud_99" doc:"Number of the entry in the tenant's log, from 1"`
 	At        time.Time       `json:"at"`
-	Actor     metering.Actor  `json:"actor" example:"key_12" doc:"Who: a credential or a member; operator for the command line and the Temporal UI; schedule for the service itself; stranger for whoever has not proved who they are"`
+	Actor     metering.Actor  `json:"actor" example:"key_12" doc:"A credential or a member. Otherwise operator for the command line and the Temporal UI, schedule for the service itself, and stranger for an unauthenticated caller"`
 	Action    string          `json:"action" example:"meter.create"`
-	Resource  string          `json:"resource" example:"mtr_7" doc:"The id of what changed"`
-	Reason    string          `json:"reason" example:"the receiver is being moved" doc:"Why, in the actor's words; empty where they were not asked"`
-	Address   string          `json:"address" example:"192.0.2.7" doc:"Where the request came from, of IPv6 the /64 network; empty where there was no request"`
-	RequestID string          `json:"request_id" doc:"X-Request-Id of the request; empty where there was none"`
-	Before    json.RawMessage `json:"before,omitempty" doc:"The fields that were changed, as they were. A secret is {\"set\": true}, what is personal a digest under a key"`
-	After     json.RawMessage `json:"after,omitempty" doc:"The same fields, as they are since; of what changes nothing, what was asked for"`
+	Resource  string          `json:"resource" example:"mtr_7" doc:"Id of the changed resource"`
+	Reason    string          `json:"reason" example:"the receiver is being moved" doc:"Reason given by the actor. Empty if none was requested"`
+	Address   string          `json:"address" example:"192.0.2.7" doc:"Address of the client. For IPv6, its /64 network. Empty if there was no request"`
+	RequestID string          `json:"request_id" doc:"X-Request-Id of the request. Empty if there was no request"`
+	Before    json.RawMessage `json:"before,omitempty" doc:"The changed fields before the change. A secret is {\"set\": true}. Personal data is a digest"`
+	After     json.RawMessage `json:"after,omitempty" doc:"The same fields after the change. For an action that changes no field, the request"`
 }
 
 func showAuditEntry(e metering.AuditEntry) auditEntry {
@@ -33,11 +33,11 @@ type auditLogInput struct {
 	Paging
 
 	Actor     string   `query:"actor" maxLength:"64" example:"key_12"`
-	Action    string   `query:"action" maxLength:"64" example:"api_key." doc:"An action, or how it begins"`
-	Resource  string   `query:"resource" maxLength:"128" example:"mtr_7" doc:"The whole id, or the first of several"`
+	Action    string   `query:"action" maxLength:"64" example:"api_key." doc:"An action, or the beginning of its name"`
+	Resource  string   `query:"resource" maxLength:"128" example:"mtr_7" doc:"Complete id, or the first part of an id"`
 	RequestID string   `query:"request_id" maxLength:"128"`
-	Start     SentTime `query:"start" doc:"Entries from then on"`
-	End       SentTime `query:"end" doc:"Entries before then"`
+	Start     SentTime `query:"start" doc:"Entries at or after this time"`
+	End       SentTime `query:"end" doc:"Entries before this time"`
 }
 
 func (in *auditLogInput) filter() (f db.AuditFilter, err error) {

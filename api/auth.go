@@ -119,7 +119,7 @@ func (k Keys) wellFormed(key string) bool {
 	return false
 }
 
-var errUnauthorized = metering.Errorf(metering.CodeUnauthorized, "the credentials are missing or not valid")
+var errUnauthorized = metering.Errorf(metering.CodeUnauthorized, "the credentials are missing or invalid")
 
 // authorize lets an operation run only for those who have its permission.
 func (s *server) authorize(ctx huma.Context, next func(huma.Context)) {
@@ -170,7 +170,7 @@ func (s *server) admit(ctx huma.Context, permission Permission) (err error) {
 func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]struct{}, error) {
 	err := s.Credentials.APIKeys.Used(ctx, uses, s.Now())
 	if err != nil {
-		s.Log.WarnContext(ctx, "when API keys were last used is not noted for now", "error", err)
+		s.Log.WarnContext(ctx, "cannot record the last use of API keys", "error", err)
 	}
 	return nil, err
 }
@@ -179,7 +179,7 @@ func (s *server) noteUses(ctx context.Context, uses []db.KeyUse) (map[db.KeyUse]
 func (s *server) noteSecretUses(ctx context.Context, uses []db.SecretUse) (map[db.SecretUse]struct{}, error) {
 	err := s.Credentials.HMACSecrets.Used(ctx, uses, s.Now())
 	if err != nil {
-		s.Log.WarnContext(ctx, "when HMAC secrets were last used is not noted for now", "error", err)
+		s.Log.WarnContext(ctx, "cannot record the last use of HMAC secrets", "error", err)
 	}
 	return nil, err
 }

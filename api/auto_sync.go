@@ -11,11 +11,11 @@ import (
 
 type autoSync struct {
 	Enabled   bool              `json:"enabled"`
-	Schedule  metering.Schedule `json:"schedule" doc:"hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone"`
-	Paused    bool              `json:"paused" doc:"Also by an operator, in the Temporal UI"`
-	AppliedAt *time.Time        `json:"applied_at" doc:"Since when the schedule follows these settings; null: it will shortly"`
+	Schedule  metering.Schedule `json:"schedule" doc:"hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone"`
+	Paused    bool              `json:"paused" doc:"Whether the schedule is paused, here or in the Temporal UI"`
+	AppliedAt *time.Time        `json:"applied_at" doc:"Time since which the schedule has these settings. Null until they are applied"`
 	NextRuns  []time.Time       `json:"next_runs"`
-	LastRuns  []autoSyncRun     `json:"last_runs" doc:"Newest first"`
+	LastRuns  []autoSyncRun     `json:"last_runs" doc:"Latest runs, newest first"`
 }
 
 // autoSyncRun has no status where Temporal does not say, and an outcome once it
@@ -28,11 +28,11 @@ type autoSyncRun struct {
 }
 
 type autoSyncOutcome struct {
-	Customers int `json:"customers" doc:"Those with something to report"`
-	Reports   int `json:"reports" doc:"Those that were sent"`
-	Failed    int `json:"failed" doc:"Customers whose sync goes on by itself, or has failed: it is in the list of syncs"`
-	Busy      int `json:"busy" doc:"Customers that somebody else was syncing"`
-	Closed    int `json:"closed" doc:"Billing periods"`
+	Customers int `json:"customers" doc:"Number of customers with usage to report"`
+	Reports   int `json:"reports" doc:"Number of reports that were sent"`
+	Failed    int `json:"failed" doc:"Number of customers whose sync failed or is still running. The list of syncs shows them"`
+	Busy      int `json:"busy" doc:"Number of customers with another sync in progress"`
+	Closed    int `json:"closed" doc:"Number of billing periods that were closed"`
 }
 
 func showAutoSyncRun(run workflows.ScheduledRun) autoSyncRun {
@@ -66,7 +66,7 @@ func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *
 	}
 	state, err := workflows.DescribeAutoSync(ctx, s.Temporal, settings.TenantID)
 	if err != nil {
-		s.Log.WarnContext(ctx, "describe auto-sync", "error", err)
+		s.Log.WarnContext(ctx, "cannot read the Auto-Sync schedule from Temporal", "error", err)
 		return out
 	}
 	out.Body.Paused = state.Paused
@@ -80,7 +80,7 @@ func (s *server) showAutoSync(ctx context.Context, settings metering.AutoSync) *
 type saveAutoSyncInput struct {
 	Body struct {
 		Enabled  bool              `json:"enabled"`
-		Schedule metering.Schedule `json:"schedule" maxLength:"255" doc:"hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone"`
+		Schedule metering.Schedule `json:"schedule" maxLength:"255" doc:"hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone"`
 		Paused   bool              `json:"paused,omitempty"`
 	}
 }
@@ -98,7 +98,7 @@ func (s *server) saveAutoSync(ctx context.Context, in *saveAutoSyncInput) (*auto
 		return nil, err
 	}
 	if err := workflows.ApplyAutoSync(ctx, s.Temporal, who.Tenant, saved, true); err != nil {
-		s.Log.WarnContext(ctx, "apply auto-sync: the worker will", "error", err)
+		s.Log.WarnContext(ctx, "apply the Auto-Sync schedule: Temporal did not answer, a worker applies it", "error", err)
 		return s.showAutoSync(ctx, saved), nil
 	}
 	if err := s.Store.AutoSyncs.Applied(ctx, who.Tenant.ID, saved); err != nil {
@@ -117,7 +117,7 @@ func (s *server) triggerAutoSync(ctx context.Context, _ *struct{}) (*triggerAuto
 		return nil, err
 	}
 	if !settings.Enabled {
-		return nil, metering.Errorf(metering.CodeConflict, "Auto-Sync is off; PUT /v1/billing/auto-sync turns it on")
+		return nil, metering.Errorf(metering.CodeConflict, "Auto-Sync is off; turn it on with PUT /v1/billing/auto-sync")
 	}
 	if err := s.auditAsked(ctx, "auto_sync.trigger", settings.TenantID.String(), nil); err != nil {
 		return nil, err

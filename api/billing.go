@@ -15,14 +15,14 @@ type previewItem struct {
 	MeterSlug string           `json:"meter_slug"`
 	MeterID   string           `json:"meter_id"`
 	Usage     metering.Decimal `json:"usage"`
-	UnitPrice metering.Decimal `json:"unit_price" doc:"The overage rate; 0 where the meter has no price. Of a provider's own price the rate of the last units, or of a package of them"`
-	Amount    metering.Decimal `json:"amount" doc:"The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, the closed period's additional charge"`
+	UnitPrice metering.Decimal `json:"unit_price" doc:"Overage rate of the meter's price, or 0 without a price. For a provider's own price, the rate of the last units or of a package of units"`
+	Amount    metering.Decimal `json:"amount" doc:"Exact charge for the usage, which has the decimals that the provider accepts. For a provider's own price, rounded by the provider's rules. For a late item, the additional charge of the closed period"`
 	Currency  string           `json:"currency" example:"USD"`
-	Excluded  string           `json:"excluded,omitempty" doc:"Why the meter is excluded, as of the customer's last sync"`
+	Excluded  string           `json:"excluded,omitempty" doc:"Reason why the meter is not billed, from the customer's last sync"`
 
-	Backfilling bool `json:"backfilling,omitempty" doc:"The meter's past is still being counted: usage and amount are 0 and not known yet"`
+	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. Until then usage and amount are 0"`
 
-	ProviderPrice   string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where that is charged" example:"price_1Q2"`
+	ProviderPrice   string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if our price applies" example:"price_1Q2"`
 	PriceDifference *priceDifference `json:"price_difference,omitempty"`
 
 	// LateFor is the closed period, where usage arrived after it was closed.

@@ -143,8 +143,8 @@ func (b bodies) receive(r *http.Request, w http.ResponseWriter, prefix string) *
 }
 
 var (
-	errFull  = metering.Errorf(metering.CodeOverloaded, "too many bytes are waiting to be stored; try again")
-	errEnded = metering.Errorf(metering.CodeOverloaded, "the body arrived slowly while others needed its memory; try again")
+	errFull  = metering.Errorf(metering.CodeOverloaded, "too many request bodies are waiting to be stored; try again")
+	errEnded = metering.Errorf(metering.CodeOverloaded, "the body arrived too slowly while memory was short; try again")
 )
 
 // Read reads the bytes that have arrived, and pays for them before it returns them.
@@ -301,7 +301,7 @@ func bodyProblem(err error, most int64) error {
 		return tooLarge(most)
 	}
 	if timedOut(err) {
-		return metering.Errorf(codeTimeout, "the body must arrive at %d bytes a second or more", slowestBytes)
+		return metering.Errorf(codeTimeout, "the body must arrive at %d bytes per second or more", slowestBytes)
 	}
 	for _, busy := range []error{errFull, errEnded, errBusy} {
 		if errors.Is(err, busy) {

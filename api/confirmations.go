@@ -16,27 +16,28 @@ import (
 )
 
 // howToConfirm ends the description of each write that can need a confirmation.
-const howToConfirm = "it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it."
+const howToConfirm = "If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. " +
+	"To apply it, repeat the request with `confirm` set to `confirmation.token`."
 
 // Confirm is in the body of each write that can change the charges of begun billing periods.
 type Confirm struct {
-	Token string `json:"confirm,omitempty" maxLength:"64" doc:"confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way"`
+	Token string `json:"confirm,omitempty" maxLength:"64" doc:"Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently"`
 }
 
 // Confirmation describes a write that changes how begun billing periods are charged.
 type Confirmation struct {
-	Token     string           `json:"token" doc:"Send it as confirm with the same request to apply the write. It holds until another write of a price, plan assignment, meter definition or timezone, or until billing periods with another start or end begin or close. Another customer's period with the same start and end does not invalidate it"`
-	Customers int              `json:"customers" doc:"How many customers have a begun billing period that is charged in another way"`
-	Periods   []ChangedPeriods `json:"periods" doc:"Those billing periods, by the calendar month in which they begin"`
-	Changes   []priceImpact    `json:"changes" doc:"The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way"`
-	Uncounted []string         `json:"uncounted" doc:"The ids of meters with earlier events that are not counted yet: they are missing in changes"`
-	AsOf      time.Time        `json:"as_of" doc:"When changes were computed. Usage that arrives later changes the amounts, and not the token"`
+	Token     string           `json:"token" doc:"Value of confirm in the repeated request. Valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes"`
+	Customers int              `json:"customers" doc:"Number of customers with a begun billing period that would be charged differently"`
+	Periods   []ChangedPeriods `json:"periods" doc:"The affected billing periods, by the calendar month in which they begin"`
+	Changes   []priceImpact    `json:"changes" doc:"Changes of the customers' charges by currency, from the usage so far. If empty, only future usage is charged differently"`
+	Uncounted []string         `json:"uncounted" doc:"Ids of meters that are missing from changes because their earlier events are not counted yet"`
+	AsOf      time.Time        `json:"as_of" doc:"Time at which changes was computed. Later usage changes the amounts but not the token"`
 }
 
 // ChangedPeriods are the billing periods of a confirmation that begin in one calendar month.
 type ChangedPeriods struct {
-	Start     time.Time `json:"start" doc:"The first start of these periods"`
-	End       time.Time `json:"end" doc:"The last end of these periods, exclusive"`
+	Start     time.Time `json:"start" doc:"Earliest start of these periods"`
+	End       time.Time `json:"end" doc:"Latest end of these periods, exclusive"`
 	Customers int       `json:"customers"`
 }
 
@@ -84,7 +85,7 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 				return nil
 			}
 			if who := principalOf(ctx); !PricingRead.allows(who) {
-				return metering.Errorf(metering.CodeForbidden, "%s changes how billing periods that have begun are charged: %s lacks permission %s, which that needs", w.subject, who, PricingRead)
+				return metering.Errorf(metering.CodeForbidden, "%s changes how begun billing periods are charged. %s lacks permission %s, which this requires", w.subject, who, PricingRead)
 			}
 			if !hmac.Equal([]byte(w.confirm), []byte(token)) {
 				return confirmationRequired(w.subject, token, impact)
@@ -95,7 +96,7 @@ func (s *server) writeCatalog(ctx context.Context, w catalogWrite) error {
 			return err
 		}
 	}
-	return metering.Errorf(metering.CodeOverloaded, "other changes of prices, plans or meters came first; try again")
+	return metering.Errorf(metering.CodeOverloaded, "other changes to prices, plans or meters were saved first; try again")
 }
 
 // confirmationToken signs a change for the tenant, the catalog's revision and the begun
@@ -130,7 +131,7 @@ func confirmationRequired(subject, token string, impact db.Impact) error {
 	for _, m := range impact.Months {
 		c.Periods = append(c.Periods, ChangedPeriods{m.Start.UTC(), m.End.UTC(), m.Customers})
 	}
-	message := fmt.Sprintf("%s changes how billing periods that have begun are charged, of %d customer(s): %s. Nothing was changed. To apply it, send the same request with confirm set to confirmation.token",
+	message := fmt.Sprintf("%s changes how begun billing periods of %d customer(s) are charged: %s. Nothing was changed. To apply it, repeat the request with confirm set to confirmation.token",
 		subject, c.Customers, changesOf(c))
 	return &confirmationError{metering.Errorf(codeConfirmation, "%s", message), c}
 }
@@ -139,13 +140,13 @@ func confirmationRequired(subject, token string, impact db.Impact) error {
 func changesOf(c Confirmation) string {
 	var each []string
 	for _, i := range c.Changes {
-		each = append(each, fmt.Sprintf("%s %s now, %s then, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
+		each = append(each, fmt.Sprintf("%s %s now, %s after the change, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
 	}
 	if len(each) == 0 {
-		each = []string{"as of now no charge differs, and usage that follows is charged in the new way"}
+		each = []string{"no charge differs so far, only future usage is charged differently"}
 	}
 	if len(c.Uncounted) > 0 {
-		each = append(each, "without the earlier events of "+strings.Join(c.Uncounted, ", ")+", which are not counted yet")
+		each = append(each, "not including the earlier events of "+strings.Join(c.Uncounted, ", ")+", which are not counted yet")
 	}
 	return strings.Join(each, "; ")
 }

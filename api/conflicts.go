@@ -30,7 +30,7 @@ func (s *server) conflicts() {
 type eventConflict struct {
 	ExportedEvent
 
-	ReceivedAt time.Time `json:"received_at" doc:"When it was sent first"`
+	ReceivedAt time.Time `json:"received_at" doc:"Time at which the event was first received"`
 }
 
 type listConflictsInput struct{ Paging }

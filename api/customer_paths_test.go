@@ -133,7 +133,7 @@ func TestAPathNamesACustomerOnce(t *testing.T) {
 	b := setup(t)
 	b.send(t, "POST", "/v1/customers", `{"external_id":"acme"}`)
 	p := b.send(t, "GET", "/v1/customers/acme/plan?external_id=acme", "").problem(t, 422, "invalid")
-	require.Equal(t, []api.FieldProblem{{Location: "query.external_id", Message: "must be absent, or stand with by-external-id in the path"}}, p.Errors)
+	require.Equal(t, []api.FieldProblem{{Location: "query.external_id", Message: "must be absent unless the path contains by-external-id"}}, p.Errors)
 	for _, path := range []string{"/v1/customers/by-external-id/archive", "/v1/customers/by-external-id/archive?external_id="} {
 		p = b.send(t, "POST", path, "").problem(t, 422, "invalid")
 		require.Equal(t, "query.external_id", p.Errors[0].Location)

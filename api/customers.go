@@ -15,11 +15,11 @@ type customer struct {
 	TenantID          string          `json:"tenant_id" example:"ten_1"`
 	ExternalID        string          `json:"external_id"`
 	Name              string          `json:"name"`
-	BillingProviderID *string         `json:"billing_provider_id" doc:"The customer at the billing provider"`
+	BillingProviderID *string         `json:"billing_provider_id" doc:"Id of the customer at the billing provider"`
 	Metadata          json.RawMessage `json:"metadata"`
 	CreatedAt         time.Time       `json:"created_at"`
-	ErasedAt          *time.Time      `json:"erased_at" doc:"When what is personal was erased: only numbers and ids are left; null: it was not"`
-	ArchivedAt        *time.Time      `json:"archived_at" doc:"Since when lists leave it out; null: it is not archived"`
+	ErasedAt          *time.Time      `json:"erased_at" doc:"Time at which personal data was erased. Null if it was not"`
+	ArchivedAt        *time.Time      `json:"archived_at" doc:"Time since which the customer is archived. Null if it is not"`
 
 	// PriceComparison is of who is linked to a provider that has prices of its own.
 	PriceComparison *priceComparison `json:"price_comparison,omitempty"`
@@ -42,7 +42,7 @@ type listCustomersOutput struct{ Body List[customer] }
 func (s *server) listCustomers(ctx context.Context, in *struct {
 	Paging
 	Archivable
-	Search string `query:"search" maxLength:"255" doc:"A part of the name or the external ID, in upper or lower case, or the whole id here or at the billing provider"`
+	Search string `query:"search" maxLength:"255" doc:"Part of the name or external ID, case-insensitive, or the complete id here or at the billing provider"`
 }) (*listCustomersOutput, error) {
 	if !storable(in.Search) {
 		return nil, metering.Invalid("query.search", "must be UTF-8 without NUL")
@@ -62,9 +62,9 @@ func (s *server) listCustomers(ctx context.Context, in *struct {
 type createCustomerInput struct {
 	Repeatable
 	Body struct {
-		ExternalID        string          `json:"external_id" minLength:"1" maxLength:"255" doc:"Your name for the customer"`
+		ExternalID        string          `json:"external_id" minLength:"1" maxLength:"255" doc:"Your own identifier of the customer"`
 		Name              string          `json:"name,omitempty" maxLength:"255"`
-		BillingProviderID *string         `json:"billing_provider_id,omitempty" maxLength:"255" doc:"The customer at the billing provider"`
+		BillingProviderID *string         `json:"billing_provider_id,omitempty" maxLength:"255" doc:"Id of the customer at the billing provider"`
 		Metadata          json.RawMessage `json:"metadata,omitempty"`
 	}
 }
@@ -72,7 +72,7 @@ type createCustomerInput struct {
 func (s *server) createCustomer(ctx context.Context, in *createCustomerInput) (*customerOutput, error) {
 	who := principalOf(ctx)
 	if in.Body.BillingProviderID != nil && !BillingWrite.allows(who) {
-		return nil, metering.Errorf(metering.CodeForbidden, "%s lacks permission %s, which body.billing_provider_id needs: it says whom the provider charges", who, BillingWrite)
+		return nil, metering.Errorf(metering.CodeForbidden, "%s lacks permission %s, which body.billing_provider_id requires because it decides which customer is charged", who, BillingWrite)
 	}
 	linking, err := s.compareBefore(ctx, in.Body.ExternalID, in.Body.BillingProviderID)
 	if err != nil {
@@ -105,19 +105,19 @@ const byExternalID = "by-external-id"
 
 // CustomerPath names a customer in a path.
 type CustomerPath struct {
-	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID. by-external-id: the query parameter external_id has it"`
-	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .."`
+	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID, or by-external-id to send it in the query parameter external_id"`
+	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .."`
 }
 
 // externalID returns the external ID that the path or the query has.
 func (p CustomerPath) externalID() (string, error) {
 	switch {
 	case p.InPath != byExternalID && p.InQuery != "":
-		return "", metering.Invalid("query.external_id", "must be absent, or stand with "+byExternalID+" in the path")
+		return "", metering.Invalid("query.external_id", "must be absent unless the path contains "+byExternalID)
 	case p.InPath != byExternalID:
 		return p.InPath, nil
 	case p.InQuery == "":
-		return "", metering.Invalid("query.external_id", "is required: "+byExternalID+" in the path stands for it")
+		return "", metering.Invalid("query.external_id", "is required, because the path contains "+byExternalID)
 	}
 	return p.InQuery, nil
 }
@@ -137,7 +137,7 @@ func (s *server) customerByExternalID(ctx context.Context, in *customerByExterna
 }
 
 type customerByIDInput struct {
-	ID string `query:"id" required:"true" maxLength:"64" example:"cus_42" doc:"Its id, as runs in Temporal, messages and the audit log name it"`
+	ID string `query:"id" required:"true" maxLength:"64" example:"cus_42" doc:"Id of the customer, as in other responses, messages and the audit log"`
 }
 
 func (s *server) customerByID(ctx context.Context, in *customerByIDInput) (*customerOutput, error) {
@@ -182,10 +182,10 @@ type upsertCustomerInput struct {
 
 // CustomerFields are what an upsert may say; what is absent stays as it is.
 type CustomerFields struct {
-	ExternalID        *string         `json:"external_id,omitempty" maxLength:"255" doc:"May repeat that of the path"`
+	ExternalID        *string         `json:"external_id,omitempty" maxLength:"255" doc:"If present, must equal the external ID of the path"`
 	Name              *string         `json:"name,omitempty" maxLength:"255"`
-	BillingProviderID SentText        `json:"billing_provider_id" required:"false" doc:"The customer at the billing provider; null: none"`
-	Metadata          json.RawMessage `json:"metadata,omitempty" doc:"Takes the place of what was there"`
+	BillingProviderID SentText        `json:"billing_provider_id" required:"false" doc:"Id of the customer at the billing provider. Null removes it"`
+	Metadata          json.RawMessage `json:"metadata,omitempty" doc:"Replaces the saved metadata"`
 }
 
 func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*customerOutput, error) {
@@ -195,7 +195,7 @@ func (s *server) upsertCustomer(ctx context.Context, in *upsertCustomerInput) (*
 		return nil, err
 	}
 	if in.Body.ExternalID != nil && *in.Body.ExternalID != externalID {
-		return nil, metering.Invalid("body.external_id", "must be that of the path, or absent")
+		return nil, metering.Invalid("body.external_id", "must equal the external_id of the path, or be absent")
 	}
 	mayLink, linking := BillingWrite.allows(who), linking{}
 	if mayLink {

@@ -85,7 +85,7 @@ func TestUpsertLeavesWhatItDoesNotName(t *testing.T) {
 	require.Equal(t, " cus_1 map[seats:5]", upsert(`{"name":""}`))
 	require.Equal(t, " none map[]", upsert(`{"billing_provider_id":null,"metadata":{}}`))
 	p := b.send(t, "PUT", "/v1/customers/acme/upsert", `{"external_id":"other"}`).problem(t, 422, "invalid")
-	require.Equal(t, []api.FieldProblem{{Location: "body.external_id", Message: "must be that of the path, or absent"}}, p.Errors)
+	require.Equal(t, []api.FieldProblem{{Location: "body.external_id", Message: "must equal the external_id of the path, or be absent"}}, p.Errors)
 	b.send(t, "PUT", "/v1/customers/acme/upsert", `{"billing_provider_id":""}`).problem(t, 422, "invalid")
 }
 

@@ -11,15 +11,15 @@ import (
 type listDiscrepanciesOutput struct{ Body List[usageDiscrepancy] }
 
 type usageDiscrepancy struct {
-	CustomerID         *string          `json:"customer_id" doc:"null: the sum of all customers"`
+	CustomerID         *string          `json:"customer_id" doc:"Null for the sum of all customers"`
 	CustomerExternalID *string          `json:"customer_external_id"`
-	CustomerName       *string          `json:"customer_name" doc:"Empty where it has none"`
+	CustomerName       *string          `json:"customer_name" doc:"Empty if the customer has no name"`
 	MeterID            string           `json:"meter_id"`
 	MeterSlug          string           `json:"meter_slug"`
-	Day                string           `json:"day" format:"date" doc:"UTC"`
-	Total              metering.Decimal `json:"total" doc:"What totals are made of"`
+	Day                string           `json:"day" format:"date" doc:"Day in UTC"`
+	Total              metering.Decimal `json:"total" doc:"Usage in the totals"`
 	TotalCount         int64            `json:"total_count"`
-	Events             metering.Decimal `json:"events" doc:"What the events add up to"`
+	Events             metering.Decimal `json:"events" doc:"Usage in the stored events"`
 	EventCount         int64            `json:"event_count"`
 	FoundAt            time.Time        `json:"found_at"`
 }

@@ -15,9 +15,9 @@ import (
 // document is the OpenAPI document before any operation is in it.
 func document() huma.Config {
 	config := huma.DefaultConfig("Odometer", "1")
-	config.Info.Description = "Usage metering and billing sync. Amounts and quantities are exact decimals; instants are UTC.\n\n" + numbersDescription + "\n\n" + limitsDescription
+	config.Info.Description = "Usage metering and billing. Amounts and quantities are exact decimals. Times in responses are UTC.\n\n" + numbersDescription + "\n\n" + limitsDescription
 	config.Info.License = &huma.License{Name: "Apache-2.0", URL: "https://www.apache.org/licenses/LICENSE-2.0"}
-	config.Servers = []*huma.Server{{URL: "/", Description: "Where this document is served"}}
+	config.Servers = []*huma.Server{{URL: "/", Description: "The server of this document"}}
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.CreateHooks = nil // no $schema in answers
 	config.DocsPath = ""
@@ -31,7 +31,7 @@ func document() huma.Config {
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Code](), reflect.TypeFor[codeSchema]())
 	describeSets(config.Components.Schemas)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key, such as svc_adm_ and 32 letters and digits"},
+		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key: the prefix of its scope and 32 letters and digits, such as svc_adm_ followed by them"},
 		"hmac":    {Type: "apiKey", In: "header", Name: "Authorization", Description: hmacDescription},
 		"session": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The token of POST /v1/auth/login"},
 		"cookie":  {Type: "apiKey", In: "cookie", Name: sessionCookie, Description: cookieDescription},
@@ -48,13 +48,13 @@ var noCredential = []map[string][]string{}
 func (s *server) describeRefusals() {
 	for _, op := range operationsIn(s.api.OpenAPI()) {
 		if failure := op.Responses["default"]; failure != nil {
-			op.Responses["4XX"] = &huma.Response{Description: "Why the request is refused", Content: failure.Content, Headers: failure.Headers}
+			op.Responses["4XX"] = &huma.Response{Description: "The request is refused", Content: failure.Content, Headers: failure.Headers}
 		}
 	}
 }
 
-const numbersDescription = "Decimals are JSON numbers of any length. A client that would read them into floats sends `" + numbersHeader + ": " + asStrings +
-	"`: the decimals of the answer are then strings with every digit, as /openapi-strings.json describes them"
+const numbersDescription = "Decimals are JSON numbers of any length. If your JSON reader has only floats, send the header `" + numbersHeader + ": " + asStrings +
+	"`. The decimals of the response are then strings with every digit, as `/openapi-strings.json` describes."
 
 // describeEmptyParameters documents that refuseUnknownQuery refuses an empty text.
 // An empty group_by has a meaning.
@@ -72,18 +72,26 @@ func (s *server) describeEmptyParameters() {
 	}
 }
 
-const limitsDescription = "Requests are limited by the minute, which begins with the first one: those with events (`x-rate-limit: events`) by tenant, " +
-	"all others that need a credential (`x-rate-limit: calls`) by credential and by tenant. Every answer after authentication says in " +
-	"X-RateLimit-Limit and X-RateLimit-Remaining how the limit stands that is nearest; beyond, the answer is 429 with Retry-After"
+const limitsDescription = "Requests are limited per minute. The minute begins with the first request.\n\n" +
+	"- `x-rate-limit: events`: requests with events, by tenant.\n" +
+	"- `x-rate-limit: calls`: all other requests with a credential, by credential and by tenant.\n\n" +
+	"`X-RateLimit-Limit` and `X-RateLimit-Remaining` of each authenticated response show the limit with the fewest requests left. " +
+	"Beyond the limit, the request returns 429 with `Retry-After`."
 
-const hmacDescription = "`HMAC v2:` and the base64 of HMAC-SHA256, keyed with the bytes of the secret as it was shown, over seven lines " +
-	"without an end of line after the last: `v2`, X-Timestamp, X-Request-Id, X-Tenant-Id, the method, the path with its query as it is sent, " +
-	"and the SHA-256 of the body in lower-case hexadecimals, of an empty one for GET. Or `HMAC v1:` and the same over " +
-	"`<X-Timestamp>:<X-Request-Id>:<body>`; without a body it may only read, unless the tenant has set `v1_bodyless_writes`. Also needed: X-Timestamp (Unix seconds, within " +
-	"300 s of the server's clock), X-Request-Id (1 to 128 of `A-Za-z0-9._-`, another for every attempt) and X-Tenant-Id (`ten_42`)"
+const hmacDescription = "`HMAC v2:` followed by a signature in base64. The signature is the HMAC-SHA256 of seven lines. " +
+	"The key is the secret as it was shown. The last line has no line end:\n\n" +
+	"1. `v2`\n2. X-Timestamp\n3. X-Request-Id\n4. X-Tenant-Id\n5. the method\n6. the path and query as sent\n" +
+	"7. the SHA-256 of the body in lower-case hexadecimal; for GET, of an empty body\n\n" +
+	"These headers are required:\n\n" +
+	"- X-Timestamp: Unix seconds, within 300 seconds of the server's clock\n" +
+	"- X-Request-Id: 1 to 128 of `A-Za-z0-9._-`, new for every attempt\n" +
+	"- X-Tenant-Id: such as `ten_42`\n\n" +
+	"`HMAC v1:` signs `<X-Timestamp>:<X-Request-Id>:<body>` instead. Without a body, a v1 request can only read, " +
+	"unless the tenant has set `v1_bodyless_writes`."
 
-const cookieDescription = "What POST /v1/auth/login sets in browsers; over https its name begins with __Host-. Where the method is not " +
-	"GET, X-CSRF-Token must be the session's csrf_token, as POST /v1/auth/login and GET /v1/auth/session say it"
+const cookieDescription = "The session cookie that `POST /v1/auth/login` sets in browsers. With https its name begins with `__Host-`. " +
+	"For every method except GET, send the session's `csrf_token` in X-CSRF-Token. " +
+	"`POST /v1/auth/login` and `GET /v1/auth/session` return it."
 
 // schemaName names the body of createMeterInput CreateMeter, and that of
 // totalOutput Total.
@@ -114,7 +122,7 @@ func (codeSchema) Schema(huma.Registry) *huma.Schema {
 	}
 	return &huma.Schema{
 		Type: huma.TypeString, Extensions: map[string]any{"x-extensible-enum": names},
-		Description: "The kind of problem, for programs: " + strings.Join(names, ", ") + ". More may be added",
+		Description: "Error code for programs: " + strings.Join(names, ", ") + ". Future versions can add codes",
 	}
 }
 

@@ -47,7 +47,7 @@ func (s *server) earlyWarnings(ctx context.Context, events []metering.Event, ind
 		for _, slug := range outcome.Early {
 			if !warned[slug] {
 				warned[slug] = true
-				warnings = append(warnings, fmt.Sprintf("events[%d] is older than its customer's first billing period: meter %q counts it, and it is never billed; "+
+				warnings = append(warnings, fmt.Sprintf("events[%d] is older than its customer's first billing period: meter %q counts it, but it is never billed; "+
 					"GET /v1/billing/unrated lists such usage", indexes[i], slug))
 			}
 		}
@@ -77,7 +77,7 @@ func (s *server) firstStarts(ctx context.Context, externalIDs []string) map[stri
 	defer cancel()
 	read, err := s.Store.Unrated.FirstStarts(ctx, tenant, missing, now)
 	if err != nil {
-		s.Log.WarnContext(ctx, "events are not compared with their customers' first billing periods", "error", err)
+		s.Log.WarnContext(ctx, "cannot compare events with the first billing periods of their customers", "error", err)
 	}
 	for id, start := range read {
 		starts[id] = start

@@ -10,7 +10,7 @@ import (
 type eraseCustomerInput struct {
 	CustomerPath
 	Body struct {
-		Confirm string `json:"confirm" maxLength:"255" doc:"The external_id again: what is erased cannot be had back" example:"acme"`
+		Confirm string `json:"confirm" maxLength:"255" doc:"The customer's external_id, to confirm the erasure. It cannot be undone" example:"acme"`
 		Because
 	}
 }
@@ -29,7 +29,7 @@ func (s *server) eraseCustomer(ctx context.Context, in *eraseCustomerInput) (*er
 		return nil, err
 	}
 	if in.Body.Confirm != externalID {
-		return nil, metering.Invalid("body.confirm", "must repeat the external_id of the customer")
+		return nil, metering.Invalid("body.confirm", "must equal the customer's external_id")
 	}
 	if _, err := s.customer(ctx, externalID); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (s *server) eraseCustomer(ctx context.Context, in *eraseCustomerInput) (*er
 		return nil, err
 	}
 	if err := workflows.StartEraseCustomer(context.WithoutCancel(ctx), s.Temporal, who.Tenant.ID, erased.ID); err != nil {
-		s.Log.WarnContext(ctx, "begin an erasure: the worker will", "customer", erased.ID, "error", err)
+		s.Log.WarnContext(ctx, "start the erasure: Temporal did not answer, a worker starts it", "customer", erased.ID, "error", err)
 	}
 	return &eraseCustomerOutput{showCustomer(erased)}, nil
 }

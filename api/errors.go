@@ -37,27 +37,27 @@ type kind struct {
 
 // kinds is the one table from code to HTTP status.
 var kinds = map[metering.Code]kind{
-	metering.CodeInvalid:        {422, "Validation failed", "Each item of errors names a field of the request and the rule that it breaks.", 0},
-	codeMalformed:               {400, "Malformed request", "The body is not the JSON that its Content-Type promises; detail names the place.", 0},
-	metering.CodeUnauthorized:   {401, "Unauthorized", "Send Authorization: Bearer with a live API key, or with the token of POST /v1/auth/login, or sign the request with a live HMAC secret. What is revoked, expired or logged out is not valid.", 0},
-	metering.CodeForbidden:      {403, "Insufficient permissions", "The credentials are valid, but their scope or role does not include this operation.", 0},
-	metering.CodeNotFound:       {404, "Not found", "Nothing with this name exists in your tenant, or the path does not exist.", 0},
+	metering.CodeInvalid:        {422, "Validation failed", "Each item of errors names a field and the rule that it breaks. Correct the fields and send the request again.", 0},
+	codeMalformed:               {400, "Malformed request", "The body must be valid JSON. detail names the position of the error.", 0},
+	metering.CodeUnauthorized:   {401, "Unauthorized", "Send a valid credential: an API key or a login token in Authorization: Bearer, or a request signed with an HMAC secret. Revoked and expired credentials and ended sessions are invalid.", 0},
+	metering.CodeForbidden:      {403, "Insufficient permissions", "The credentials are valid, but their scope or role does not permit this operation. Use a credential with the permission that detail names.", 0},
+	metering.CodeNotFound:       {404, "Not found", "The resource does not exist in your tenant, or the path does not exist.", 0},
 	codeMethod:                  {405, "Method not allowed", "The Allow header lists the methods of this path.", 0},
-	codeNotAcceptable:           {406, "Not acceptable", "This service answers with application/json.", 0},
-	codeTimeout:                 {408, "Request timeout", "Send the whole body within the time limit.", 0},
-	metering.CodeConflict:       {409, "Conflict", "It exists already, or its state does not allow the change.", 0},
-	codeConfirmation:            {409, "Confirmation required", "The change affects billing periods that have begun. Nothing was changed. confirmation says for how many customers, in which periods and by how much; send the same request with confirm set to confirmation.token to apply it. If another change came first, or another period has begun, the answer is 409 again, with what it changes by then.", 0},
-	metering.CodePaused:         {409, "Paused", "An operator has paused the customer. Resume it with POST /v1/billing/syncs/{id}/resume first.", 0},
-	metering.CodeNoProvider:     {409, "No billing provider", "Save a billing provider with PUT /v1/billing/provider first.", 0},
-	metering.CodeTooLarge:       {413, "Request too large", "Send less at once. Nothing was stored.", 0},
-	codeMediaType:               {415, "Unsupported media type", "Send Content-Type: application/json, and no Content-Encoding.", 0},
-	metering.CodeProviderRefuse: {422, "Rejected by the billing provider", "Nothing was saved; detail says why.", 0},
-	metering.CodeRateLimited:    {429, "Too many requests", "Wait for the seconds in Retry-After before the next attempt.", 1},
-	metering.CodeInternal:       {500, "Internal error", "Something went wrong on our side. Tell the operator the request_id.", 0},
-	metering.CodeOverloaded:     {503, "Overloaded", "Nothing was stored. Send the same request again after the seconds in Retry-After.", 1},
-	metering.CodeUnavailable:    {503, "Unavailable", "A part of the service does not answer. Try again after the seconds in Retry-After.", 5},
-	metering.CodeBackfilling:    {503, "Meter is backfilling", "The meter is new and its earlier events are being counted. Try again after the seconds in Retry-After.", 5},
-	metering.CodeProviderDown:   {503, "Billing provider unavailable", "The provider did not answer, or asked to wait. Try again after the seconds in Retry-After.", 10},
+	codeNotAcceptable:           {406, "Not acceptable", "The only response format is application/json. Correct the Accept header.", 0},
+	codeTimeout:                 {408, "Request timeout", "The body arrived too slowly. Send the whole body within the time limit.", 0},
+	metering.CodeConflict:       {409, "Conflict", "The resource already exists, or its state does not permit the change. detail names the reason.", 0},
+	codeConfirmation:            {409, "Confirmation required", "The request changes the charges of billing periods that have begun. Nothing was changed. confirmation lists the customers, periods and amounts. To apply the change, repeat the request with confirm set to confirmation.token. If anything else changed first, the request returns 409 with a new confirmation.", 0},
+	metering.CodePaused:         {409, "Paused", "The customer's syncs are paused. Resume them with POST /v1/billing/syncs/{id}/resume.", 0},
+	metering.CodeNoProvider:     {409, "No billing provider", "No billing provider is configured. Save one with PUT /v1/billing/provider.", 0},
+	metering.CodeTooLarge:       {413, "Request too large", "Nothing was stored. Send a smaller request.", 0},
+	codeMediaType:               {415, "Unsupported media type", "Send Content-Type: application/json and no Content-Encoding.", 0},
+	metering.CodeProviderRefuse: {422, "Rejected by the billing provider", "Nothing was saved. detail contains the provider's reason.", 0},
+	metering.CodeRateLimited:    {429, "Too many requests", "Wait for the number of seconds in Retry-After before the next request.", 1},
+	metering.CodeInternal:       {500, "Internal error", "The service failed. Report the request_id to the operator.", 0},
+	metering.CodeOverloaded:     {503, "Overloaded", "Nothing was stored. Repeat the request after the number of seconds in Retry-After.", 1},
+	metering.CodeUnavailable:    {503, "Unavailable", "A part of the service does not respond. Repeat the request after the number of seconds in Retry-After.", 5},
+	metering.CodeBackfilling:    {503, "Meter is backfilling", "The meter's earlier events are still being counted. Repeat the request after the number of seconds in Retry-After.", 5},
+	metering.CodeProviderDown:   {503, "Billing provider unavailable", "The provider did not respond, or asked to wait. Repeat the request after the number of seconds in Retry-After.", 10},
 }
 
 // ErrorCode describes an error code.
@@ -95,13 +95,13 @@ var codes = map[int]metering.Code{
 
 // Problem is an error as RFC 9457 (formerly 7807) describes it.
 type Problem struct {
-	Type      string         `json:"type" format:"uri" doc:"Where this kind of problem is explained"`
-	Title     string         `json:"title" doc:"The kind of problem in words"`
-	Status    int            `json:"status" doc:"The HTTP status"`
-	Detail    string         `json:"detail" doc:"What went wrong this time"`
+	Type      string         `json:"type" format:"uri" doc:"URL of the page that explains the code"`
+	Title     string         `json:"title" doc:"Short description of the code"`
+	Status    int            `json:"status" doc:"HTTP status"`
+	Detail    string         `json:"detail" doc:"Description of this error"`
 	Code      metering.Code  `json:"code"`
-	RequestID string         `json:"request_id" doc:"What to tell the operator; also in X-Request-Id"`
-	Errors    []FieldProblem `json:"errors" doc:"The rules that were broken, one by one"`
+	RequestID string         `json:"request_id" doc:"Id to report to the operator. Also in the X-Request-Id header"`
+	Errors    []FieldProblem `json:"errors" doc:"The fields that break a rule"`
 
 	// Confirmation comes with the code confirmation_required.
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
@@ -111,10 +111,10 @@ type Problem struct {
 
 // FieldProblem is one broken rule. It never repeats the offending value.
 type FieldProblem struct {
-	Location string `json:"location" doc:"Such as body.slug or query.start"`
+	Location string `json:"location" doc:"Field of the request, such as body.slug or query.start"`
 	Message  string `json:"message"`
 
-	Code metering.FieldCode `json:"code,omitempty" example:"timestamp_too_old" doc:"The rule, for programs that act on it: of an event it is the code that errors of a batch have"`
+	Code metering.FieldCode `json:"code,omitempty" example:"timestamp_too_old" doc:"Code of the rule. For an event, the same code as in the errors of a batch"`
 }
 
 func (p *Problem) Error() string             { return p.Detail }
@@ -201,7 +201,7 @@ var adaptHuma = sync.OnceFunc(func() {
 	}
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		x := exchangeOf(ctx.Context())
-		if message == "cannot read request body" {
+		if message == "cannot read the request body" {
 			if x.err = bodyProblem(errors.Join(errs...), 0); x.err != nil {
 				return x.problem(ctx, problemOf(x.err))
 			}
@@ -270,7 +270,7 @@ func (s *server) explainError(w http.ResponseWriter, r *http.Request) {
 	code := metering.Code(r.PathValue("code"))
 	k, ok := kinds[code]
 	if !ok {
-		s.refuse(w, r, metering.Errorf(metering.CodeNotFound, "there is no such kind of problem"))
+		s.refuse(w, r, metering.Errorf(metering.CodeNotFound, "there is no error page with this code"))
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -31,9 +31,9 @@ func (s *server) countEvents(ctx context.Context, result ingestResult) {
 }
 
 type countsInput struct {
-	Start       SentTime             `query:"start" doc:"The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end"`
-	End         SentTime             `query:"end" doc:"The instant after the last; now when absent"`
-	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days, weeks and months are those of the tenant's time zone; weeks begin on Monday"`
+	Start       SentTime             `query:"start" doc:"Start of the range, inclusive. Default: 24 hours before end. At most 92 days before end"`
+	End         SentTime             `query:"end" doc:"End of the range, exclusive. Default: now"`
+	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday"`
 }
 
 type countsOutput struct{ Body eventCounts }
@@ -44,7 +44,7 @@ type eventCounts struct {
 
 	CountedEvents
 
-	Windows []countedWindow `json:"windows" doc:"In order of time, of the hours that begin in the period; windows without events are left out"`
+	Windows []countedWindow `json:"windows" doc:"Windows in order of time, from the hours that begin in the range. Windows without events are omitted"`
 }
 
 type countedWindow struct {
@@ -56,11 +56,11 @@ type countedWindow struct {
 
 // CountedEvents are numbers of events by what became of them.
 type CountedEvents struct {
-	Accepted   int64             `json:"accepted" doc:"Events stored now or earlier under the same key"`
-	Duplicates int64             `json:"duplicates" doc:"Accepted events whose idempotency_key was known; they add nothing"`
-	Conflicts  int64             `json:"conflicts" doc:"Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them"`
+	Accepted   int64             `json:"accepted" doc:"Accepted events, including duplicates"`
+	Duplicates int64             `json:"duplicates" doc:"Accepted events whose idempotency_key was already used. They add nothing"`
+	Conflicts  int64             `json:"conflicts" doc:"Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them"`
 	Rejected   int64             `json:"rejected" doc:"Events that break a rule"`
-	Rejections []eventRejections `json:"rejections" doc:"The rejected ones by the rule, the most first"`
+	Rejections []eventRejections `json:"rejections" doc:"Rejected events by rule, most frequent first"`
 }
 
 type eventRejections struct {
@@ -74,7 +74,7 @@ func (s *server) eventCounts(ctx context.Context, in *countsInput) (*countsOutpu
 		return nil, err
 	}
 	if r.End.Sub(r.Start) > maxCounted {
-		return nil, metering.Invalid("query.start", "must not be more than 92 days before the end")
+		return nil, metering.Invalid("query.start", "must be at most 92 days before the end")
 	}
 	tenant := principalOf(ctx).Tenant
 	counts, err := s.Store.EventCounts.Within(ctx, tenant.ID, r)

@@ -86,7 +86,7 @@ func (d *eventDecoder) field(e *sentEvent, name jsontext.Value) (err error) {
 	written, ok := unquote(name)
 	switch {
 	case !ok:
-		e.reject("invalid_event", "event", "must have names that are "+validUTF8)
+		e.reject("invalid_event", "event", "must have field names that are "+validUTF8)
 	case slices.Contains(eventFields, written): // with escapes
 		return d.field(e, jsontext.Value(`"`+written+`"`))
 	case slices.Contains(e.ignored, written):
@@ -198,7 +198,7 @@ func (d *eventDecoder) batch() (batch sentEvents, err error) {
 	if token, err := d.ReadToken(); err != nil {
 		return batch, d.malformed(err)
 	} else if token.Kind() != '{' {
-		return batch, metering.Invalid("body", "must be an object with events")
+		return batch, metering.Invalid("body", "must be an object with the field events")
 	}
 	seen := make(map[string]bool)
 	for d.PeekKind() != '}' {
@@ -209,7 +209,7 @@ func (d *eventDecoder) batch() (batch sentEvents, err error) {
 		field, ok := unquote(name)
 		switch {
 		case !ok:
-			return batch, metering.Invalid("body", "must have names that are "+validUTF8)
+			return batch, metering.Invalid("body", "must have field names that are "+validUTF8)
 		case seen[field]:
 			return batch, metering.Invalid("body."+metering.ShortName(field), givenTwice)
 		case len(seen) > maxSkippedFields:
@@ -242,7 +242,7 @@ func (d *eventDecoder) events() ([]sentEvent, error) {
 	var events []sentEvent
 	for d.PeekKind() != ']' {
 		if len(events) == maxBatch {
-			return nil, metering.Invalid("body.events", "must hold at most %d events", maxBatch)
+			return nil, metering.Invalid("body.events", "must contain at most %d events", maxBatch)
 		}
 		e, err := d.event()
 		if err != nil {
@@ -273,5 +273,5 @@ func (d *eventDecoder) malformed(err error) error {
 	if problem := bodyProblem(err, maxEventsBody); problem != nil {
 		return problem
 	}
-	return metering.Errorf(codeMalformed, "the body is not JSON: it ends or breaks after byte %d", d.InputOffset())
+	return metering.Errorf(codeMalformed, "the body is not valid JSON: it is incomplete or has an error after byte %d", d.InputOffset())
 }

@@ -21,9 +21,9 @@ type listEventsInput struct {
 
 	Customer       string   `query:"customer" maxLength:"255" doc:"The customer's external ID"`
 	EventType      string   `query:"event_type" maxLength:"255"`
-	IdempotencyKey string   `query:"idempotency_key" maxLength:"255" doc:"The whole key"`
-	Start          SentTime `query:"start" doc:"The first instant; when absent, with idempotency_key the first from which events are kept, otherwise 24 hours before the end, or before now"`
-	End            SentTime `query:"end" doc:"The instant after the last; when absent, an hour from now, which no event is after"`
+	IdempotencyKey string   `query:"idempotency_key" maxLength:"255" doc:"The complete idempotency key"`
+	Start          SentTime `query:"start" doc:"Start of the range, inclusive. Default: 24 hours before end. With idempotency_key, the default is the oldest stored event"`
+	End            SentTime `query:"end" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
 }
 
 // searchesAllKept reports whether the search begins with the first event that is kept.
@@ -33,13 +33,13 @@ func (in *listEventsInput) searchesAllKept() bool { return in.IdempotencyKey != 
 type storedEvent struct {
 	ExportedEvent
 
-	IngestedAt time.Time      `json:"ingested_at" doc:"When it came"`
-	CountedBy  []eventCounter `json:"counted_by" doc:"The meters in whose usage it is. A meter whose past is being counted is not here yet"`
+	IngestedAt time.Time      `json:"ingested_at" doc:"Time at which the event was received"`
+	CountedBy  []eventCounter `json:"counted_by" doc:"Meters that count the event. A meter that is backfilling is listed once that is complete"`
 }
 
 type eventCounter struct {
 	MeterSlug string `json:"meter_slug"`
-	Late      bool   `json:"late" doc:"It came when its billing period was closed: its usage is billed as an adjustment"`
+	Late      bool   `json:"late" doc:"Whether the event arrived after its billing period was closed. Its usage is then billed as an adjustment"`
 
 	Period *eventPeriod `json:"period,omitempty"`
 }
@@ -67,7 +67,7 @@ func showStored(e db.ListedEvent) storedEvent {
 type eventPage struct {
 	List[storedEvent]
 
-	SearchedUntil *time.Time `json:"searched_until" doc:"The part of the range that is later was searched. null: all kept events were searched"`
+	SearchedUntil *time.Time `json:"searched_until" doc:"The search has covered the range from here to its end. Null: it has covered all stored events"`
 }
 
 type listEventsOutput struct{ Body eventPage }

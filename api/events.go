@@ -23,18 +23,18 @@ const (
 )
 
 type ingestResult struct {
-	Accepted   int           `json:"accepted" doc:"Events stored now or earlier under the same key"`
-	Rejected   int           `json:"rejected" doc:"Events that break a rule; errors names each"`
-	Duplicates int           `json:"duplicates" doc:"Accepted events whose idempotency_key was known; they add nothing"`
-	Conflicts  int           `json:"conflicts" doc:"Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted"`
-	Warnings   []string      `json:"warnings" doc:"What is worth knowing but stops nothing"`
+	Accepted   int           `json:"accepted" doc:"Accepted events, including duplicates"`
+	Rejected   int           `json:"rejected" doc:"Events that break a rule. errors lists them"`
+	Duplicates int           `json:"duplicates" doc:"Accepted events whose idempotency_key was already used. They add nothing"`
+	Conflicts  int           `json:"conflicts" doc:"Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted"`
+	Warnings   []string      `json:"warnings" doc:"Hints about accepted and rejected events, such as unknown fields or event types without a meter"`
 	Errors     []ingestError `json:"errors"`
 
 	rejections []metering.Rejection // behind errors
 }
 
 type ingestError struct {
-	Index   int    `json:"index" doc:"The event's place in the request, from 0"`
+	Index   int    `json:"index" doc:"Index of the event in the request, from 0"`
 	Code    string `json:"code" example:"timestamp_too_old"`
 	Message string `json:"message"`
 }
@@ -50,7 +50,7 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 			return ingestResult{}, decoder.malformed(err)
 		}
 		if sent.rejection != nil && *sent.rejection == notAnObject {
-			err := metering.Invalid("body", "expected one event; send arrays to "+eventsPath+"/batch")
+			err := metering.Invalid("body", "must be a single event; send an array of events to "+eventsPath+"/batch")
 			err.Fields[0].Code = metering.FieldCode(sent.rejection.Code)
 			return ingestResult{}, err
 		}
@@ -105,10 +105,10 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 			return ingestResult{}, err
 		}
 		if principalOf(ctx).Tenant.Strict && len(batch.ignored) > 0 {
-			return ingestResult{}, metering.Invalid(shortened("body."+batch.ignored[0]), "unknown field, and the tenant is strict; a batch has events alone")
+			return ingestResult{}, metering.Invalid(shortened("body."+batch.ignored[0]), "is not a field of a batch: this strict tenant accepts only the field events")
 		}
 		if len(batch.events) == 0 {
-			return ingestResult{}, metering.Invalid("body.events", "must hold at least one event")
+			return ingestResult{}, metering.Invalid("body.events", "must contain at least one event")
 		}
 		now := s.Now()
 		events, indexes := make([]metering.Event, 0, len(batch.events)), make([]int, 0, len(batch.events))
@@ -154,7 +154,7 @@ func eventsMediaType(header string) error {
 	if media == "" || media == "application/json" || strings.HasSuffix(media, "+json") {
 		return nil
 	}
-	return metering.Errorf(codeMediaType, "events are sent as application/json")
+	return metering.Errorf(codeMediaType, "the content type of events must be application/json")
 }
 
 // ingest stores what was judged good and reports on everything. indexes are
@@ -223,15 +223,15 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		eventType := events[i].EventType
 		switch {
 		case outcome.Archived != "":
-			once(eventType, "the meter of event type %q is archived: the event is stored, and will be counted when meter %q is unarchived or another meter for the type exists", eventType, outcome.Archived)
+			once(eventType, "the meter of event type %q is archived: the event is stored but not counted until meter %q is unarchived or another meter for the type is created", eventType, outcome.Archived)
 		case outcome.Unmetered:
-			once(eventType, "unrecognized event type %q: it is stored, and will be counted when a meter for it exists", eventType)
+			once(eventType, "no meter counts event type %q: the event is stored and is counted when a meter for the type is created", eventType)
 		}
 		for _, property := range outcome.Ungrouped {
-			once(eventType+"\x00"+property, "events[%d] has no property %q, which a meter of event type %q groups by: it counts in the group null", indexes[i], property, eventType)
+			once(eventType+"\x00"+property, "events[%d] has no property %q, by which a meter of event type %q groups: it counts in the group null", indexes[i], property, eventType)
 		}
 		for _, slug := range outcome.LongKeys {
-			once("long\x00"+slug, "events[%d] counts in the group $other of meter %q: the properties that the meter groups by exceed %d bytes as JSON; send shorter values to keep groups apart",
+			once("long\x00"+slug, "events[%d] counts in the group $other of meter %q: its group_by properties exceed %d bytes as JSON; send shorter values to keep groups apart",
 				indexes[i], slug, metering.MaxGroupKeyBytes)
 		}
 		for _, slug := range outcome.Negative {
@@ -242,11 +242,11 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 }
 
 func conflictWarning(index int, unkept bool) string {
-	const warning = "events[%d] repeats an idempotency_key with other content; the first event stands, and this one is not counted"
+	const warning = "events[%d] repeats an idempotency_key with other content: it is not counted, because the first event of the key stands"
 	if unkept {
-		return fmt.Sprintf(warning+" nor stored, because too many conflicts are stored already: dismiss some, and send this event with another key", index)
+		return fmt.Sprintf(warning+"; it is not stored either, because the tenant has too many conflicts: dismiss some, then send this event with another key", index)
 	}
-	return fmt.Sprintf(warning+": GET /v1/events/conflicts shows it", index)
+	return fmt.Sprintf(warning+"; GET /v1/events/conflicts lists it", index)
 }
 
 // sentEvent is an event as it was decoded, or the rule that its form breaks.
@@ -328,21 +328,21 @@ func eventSchema() *huma.Schema {
 		return &huma.Schema{Type: huma.TypeString, MinLength: &least, MaxLength: &most, Description: doc}
 	}
 	decimal := decimalSchema{}.Schema(nil)
-	decimal.Description = "Less than 10^18 in absolute value, with at most 12 decimals"
+	decimal.Description = "Quantity that a sum meter adds. Absolute value below 10^18, at most 12 decimals"
 	decimal.Default = 1
 	properties := objectSchema{}.Schema(nil)
-	properties.Description = "Anything, in at most 16 KiB; its keys can be a meter's group_by"
+	properties.Description = "Any JSON object of at most 16 KiB. A meter can group usage by its keys"
 	return &huma.Schema{
 		Type:                 huma.TypeObject,
 		Required:             []string{"event_type", "customer_id"},
 		AdditionalProperties: true,
 		Properties: map[string]*huma.Schema{
-			"event_type":      short("What happened; meters count events by it"),
-			"customer_id":     short("The customer's external ID; an unknown one makes a new customer"),
-			"timestamp":       {Type: huma.TypeString, Format: "date-time", Description: "When it happened; now when absent. At most five years back and one hour ahead; with an idempotency_key, no further back than events are kept"},
+			"event_type":      short("Kind of event, such as api_call. Each meter counts the events of one type"),
+			"customer_id":     short("The customer's external ID. An unknown ID creates a customer, unless the tenant is strict"),
+			"timestamp":       {Type: huma.TypeString, Format: "date-time", Description: "Time of the event. Default: now. At most five years in the past and one hour in the future. With an idempotency_key, not older than the retention of events"},
 			"value":           decimal,
 			"properties":      properties,
-			"idempotency_key": short("A repeat of the key is accepted and adds nothing"),
+			"idempotency_key": short("Key that makes repeats safe. A repeat with the same key is accepted and adds nothing"),
 		},
 	}
 }

@@ -124,7 +124,7 @@ func TestAGroupWithALongKeyIsWarnedAboutOncePerMeterAndCounted(t *testing.T) {
 	least := metering.MaxGroupKeyBytes - len(`{"model":""}`)
 	answer := b.ingest(t, "/v1/events/batch", `{"events":[`+event(least)+`,`+event(least+1)+`,`+event(16_000)+`]}`)
 	require.Equal(t, []string{
-		`events[1] counts in the group $other of meter "calls": the properties that the meter groups by exceed 1024 bytes as JSON; send shorter values to keep groups apart`,
+		`events[1] counts in the group $other of meter "calls": its group_by properties exceed 1024 bytes as JSON; send shorter values to keep groups apart`,
 	}, answer.Warnings)
 	require.Equal(t, `{"total":3}`, b.total(t, "acme"))
 	other := b.usage(t, "group.$other=true")
@@ -160,8 +160,8 @@ func TestATypoInAnEventIsWarnedAbout(t *testing.T) {
 	require.Equal(t, []string{`unknown field "idempotencyKey" of events[0] is ignored`},
 		b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","idempotencyKey":"k","properties":{"model":"a","region":null}}`).Warnings)
 	require.Equal(t, []string{
-		`events[0] has no property "region", which a meter of event type "call" groups by: it counts in the group null`,
-		`events[2] has no property "model", which a meter of event type "call" groups by: it counts in the group null`,
+		`events[0] has no property "region", by which a meter of event type "call" groups: it counts in the group null`,
+		`events[2] has no property "model", by which a meter of event type "call" groups: it counts in the group null`,
 		`unknown field "a" of the request is ignored`,
 		`unknown field "customer" of events[1] is ignored`,
 		`unknown field "é\x00" of events[3] is ignored`,
@@ -188,7 +188,7 @@ func TestAnEventTypeWithoutMeterIsStoredAndWarnedAboutOnce(t *testing.T) {
 	result := b.ingest(t, "/v1/events/batch", `{"events":[{"event_type":"x","customer_id":"a"},{"event_type":"x","customer_id":"a"}]}`)
 	require.Equal(t, 2, int(result.Accepted))
 	require.Len(t, result.Warnings, 1)
-	require.Contains(t, result.Warnings[0], `unrecognized event type "x"`)
+	require.Contains(t, result.Warnings[0], `no meter counts event type "x"`)
 
 	b.meter(t, "late", "x")
 	require.Equal(t, fmt.Sprintf("backfill-meter/%d/", b.tenant.ID), strings.TrimRight(<-b.temporal.started, "0123456789"))

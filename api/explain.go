@@ -12,18 +12,18 @@ import (
 // step is one step of the working of an amount.
 type step struct {
 	Name          stepName         `json:"name"`
-	Description   string           `json:"description" doc:"What the amount is, in plain English" example:"The units that the base price covers."`
-	Amount        metering.Decimal `json:"amount" doc:"Exact, in the unit"`
-	Unit          string           `json:"unit" doc:"units, or the code of a currency" example:"USD"`
-	RoundedTo     *int32           `json:"rounded_to,omitempty" doc:"The decimals that it is rounded to, half to even; absent: it is not rounded"`
-	MeterVersion  *int64           `json:"meter_version,omitempty" doc:"The version of the meter that has counted it; absent: it is not counted"`
-	EventCount    *int64           `json:"event_count,omitempty" doc:"Of usage: the events that it is counted from"`
-	PriceVersion  int              `json:"price_version,omitempty" doc:"The version of the price that it stands in; absent: it stands in none"`
-	ProviderPrice string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where it is of that" example:"price_1Q2"`
+	Description   string           `json:"description" doc:"Explanation of the amount in one sentence" example:"The units that the base price covers."`
+	Amount        metering.Decimal `json:"amount" doc:"Exact amount in unit"`
+	Unit          string           `json:"unit" doc:"units, or a currency code" example:"USD"`
+	RoundedTo     *int32           `json:"rounded_to,omitempty" doc:"Decimals to which the amount is rounded, half to even. Absent if it is not rounded"`
+	MeterVersion  *int64           `json:"meter_version,omitempty" doc:"Version of the meter that counted the usage. Absent for other steps"`
+	EventCount    *int64           `json:"event_count,omitempty" doc:"Number of counted events. Only for usage"`
+	PriceVersion  int              `json:"price_version,omitempty" doc:"Version of the price with this value. Absent for other steps"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price with this value. Absent for other steps" example:"price_1Q2"`
 	ClosedPeriod  *usagePeriod     `json:"closed_period,omitempty"`
-	Reason        string           `json:"reason,omitempty" doc:"Why a closed period is adjusted" example:"late usage"`
+	Reason        string           `json:"reason,omitempty" doc:"Reason of the adjustment of the closed period" example:"late usage"`
 	Series        *stepSeries      `json:"series,omitempty"`
-	Steps         []step           `json:"steps,omitempty" doc:"What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the plan of"`
+	Steps         []step           `json:"steps,omitempty" doc:"Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation"`
 }
 
 // stepSeries is where an amount was reported.
@@ -70,14 +70,14 @@ func showStep(s billing.Step) step {
 type explainInput struct {
 	Customer string   `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Meter    string   `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
-	Period   string   `query:"period" maxLength:"64" doc:"The id of one of the customer's billing periods"`
-	At       SentTime `query:"at" doc:"Instead of period: an instant of it. When both are absent: now, so that the running period is explained"`
+	Period   string   `query:"period" maxLength:"64" doc:"Id of one of the customer's billing periods"`
+	At       SentTime `query:"at" doc:"A time in the billing period, instead of period. Default: now"`
 }
 
 type explainOutput struct {
 	Body struct {
 		CustomerID string     `json:"customer_id" example:"cus_42"`
-		ExternalID string     `json:"external_id" doc:"The customer's"`
+		ExternalID string     `json:"external_id" doc:"External ID of the customer"`
 		Period     PeriodHead `json:"period"`
 		StatementLine
 	}
@@ -122,8 +122,8 @@ func (s *server) explain(ctx context.Context, in *explainInput) (*explainOutput,
 }
 
 var (
-	errMadeLater   = metering.Errorf(metering.CodeNotFound, "the period was closed before the meter was made, or the meter is billed in other periods of the customer's")
-	errOtherStream = metering.Errorf(metering.CodeNotFound, "the meter is billed in other periods of the customer's")
+	errMadeLater   = metering.Errorf(metering.CodeNotFound, "the period closed before the meter was created, or the meter is billed in the customer's other billing periods")
+	errOtherStream = metering.Errorf(metering.CodeNotFound, "the meter is billed in the customer's other billing periods")
 )
 
 // askedPeriod is the period that a request is about, and where the request says it.
@@ -134,7 +134,7 @@ type askedPeriod struct {
 
 func (in *explainInput) period(now time.Time) (askedPeriod, error) {
 	if in.Period != "" && in.At.sent {
-		return askedPeriod{}, metering.Invalid("query.at", "must be absent where period is given")
+		return askedPeriod{}, metering.Invalid("query.at", "must be absent if period is given")
 	}
 	if in.Period != "" {
 		id, _ := metering.ParsePeriodID(in.Period)

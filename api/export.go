@@ -31,10 +31,10 @@ const (
 type exportInput struct {
 	Customer  string   `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Format    string   `query:"format" enum:"json,csv" default:"json"`
-	Start     SentTime `query:"start" doc:"The first instant; when absent, 30 days before the end, or before now"`
-	End       SentTime `query:"end" doc:"The instant after the last; when absent, an hour from now, which no event is after"`
-	PageSize  int      `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Events per page"`
-	PageToken string   `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
+	Start     SentTime `query:"start" doc:"Start of the range, inclusive. Default: 30 days before end"`
+	End       SentTime `query:"end" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
+	PageSize  int      `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Maximum number of events per page"`
+	PageToken string   `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
 }
 
 type exportCursor struct {
@@ -178,7 +178,7 @@ func (e *export) stream(ctx context.Context, hc huma.Context, write func(context
 // beginExport lets an export of the tenant's begin where its share has room for it.
 func (s *server) beginExport(ctx context.Context, tenant metering.TenantID) error {
 	if !s.exports.Take(tenant, 1) {
-		err := metering.Errorf(metering.CodeRateLimited, "as many exports of the tenant are under way as there may be; try again when one has ended")
+		err := metering.Errorf(metering.CodeRateLimited, "the tenant has too many exports in progress; try again when one has ended")
 		err.RetryAfter = exportRetry
 		return err
 	}
@@ -288,10 +288,10 @@ func (s *server) describeExport() {
 	op := s.api.OpenAPI().Paths[exportPath].Get
 	page := schemas.Schema(reflect.TypeFor[List[ExportedEvent]](), true, "")
 	op.Responses["200"] = &huma.Response{
-		Description: "A page of events",
+		Description: "One page of events",
 		Headers: map[string]*huma.Param{
-			"Link":                {Description: "The next page of a CSV export", Schema: &huma.Schema{Type: huma.TypeString}},
-			"Content-Disposition": {Description: "Set on a CSV export", Schema: &huma.Schema{Type: huma.TypeString}},
+			"Link":                {Description: "Link to the next page of a CSV export", Schema: &huma.Schema{Type: huma.TypeString}},
+			"Content-Disposition": {Description: "Name of the file of a CSV export", Schema: &huma.Schema{Type: huma.TypeString}},
 		},
 		Content: map[string]*huma.MediaType{
 			"application/json": {Schema: page},

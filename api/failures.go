@@ -81,7 +81,7 @@ func (f *failures) note(ctx context.Context, address string, name credentialName
 func failuresOf(address string) string { return "failures:" + address }
 
 func tooManyFailures(a allowance) error {
-	return tooMany(a, "too many invalid credentials came from this address")
+	return tooMany(a, "too many invalid credentials from this address")
 }
 
 // nameOf names a credential at an address. A signature is another each time;

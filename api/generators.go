@@ -54,7 +54,7 @@ func describeDefaults(document *huma.OpenAPI) {
 					separator = ". "
 				}
 				value, _ := json.Marshal(field.Default) // the document is marshalled too
-				field.Description += separator + "The default is " + strings.Trim(string(value), `"`)
+				field.Description += separator + "Default: " + strings.Trim(string(value), `"`)
 				field.Default = nil
 			}
 		})

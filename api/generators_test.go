@@ -107,7 +107,7 @@ func TestNoFieldHasADefault(t *testing.T) {
 				require.Nil(t, of.Value.Default, "%s: %s.%s", version, name, field)
 			}
 		}
-		require.Contains(t, document.Components.Schemas["Event"].Value.Properties["value"].Value.Description, "The default is 1")
+		require.Contains(t, document.Components.Schemas["Event"].Value.Properties["value"].Value.Description, "Default: 1")
 	}
 }
 

@@ -28,10 +28,10 @@ func (s *server) health(context.Context, *struct{}) (*healthOutput, error) {
 // Readiness has the state of every check: healthy, or what is wrong.
 type Readiness struct {
 	Status   string `json:"status" enum:"ok,unavailable"`
-	Database string `json:"database" enum:"ok,unavailable,not_migrated,read_only,full" doc:"Whether a small write is stored"`
-	Clock    string `json:"clock" enum:"ok,unknown,wrong" doc:"Whether the process's clock agrees with the database's within 5 seconds"`
-	Temporal string `json:"temporal" enum:"ok,unavailable" doc:"Ingest and queries go on without it"`
-	Bodies   string `json:"bodies" enum:"ok,exhausted" doc:"exhausted: within the last 10 seconds a request body found no memory and was answered with 503. The status stays ok: other requests are served, and strangers could take a replica out of service otherwise"`
+	Database string `json:"database" enum:"ok,unavailable,not_migrated,read_only,full" doc:"Whether a small write succeeds"`
+	Clock    string `json:"clock" enum:"ok,unknown,wrong" doc:"Whether the clocks of the process and the database agree within 5 seconds"`
+	Temporal string `json:"temporal" enum:"ok,unavailable" doc:"Whether Temporal responds. Ingestion and queries work without it"`
+	Bodies   string `json:"bodies" enum:"ok,exhausted" doc:"exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests"`
 }
 
 const healthy = "ok"
@@ -117,7 +117,7 @@ func (s *server) check() Readiness {
 			now.Status = "unavailable"
 		}
 		if *c.state != *states[i].state && (err != nil || *states[i].state != "") {
-			s.Log.WarnContext(ctx, "a check of readiness has changed", "check", c.name, "state", *c.state, "error", err)
+			s.Log.WarnContext(ctx, "a readiness check changed its result", "check", c.name, "state", *c.state, "error", err)
 		}
 	}
 	s.checked.result, s.checked.at = now, time.Now()

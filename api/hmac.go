@@ -67,15 +67,15 @@ func readSignature(r *http.Request, credential string, now time.Time) (s signatu
 	s.mac, err = base64.StdEncoding.Strict().DecodeString(encoded)
 	known := s.version == v1 || s.version == v2
 	if err != nil || !known || len(s.mac) != sha256.Size || len(encoded) != base64.StdEncoding.EncodedLen(sha256.Size) {
-		return s, unauthorizedf("Authorization must be HMAC v2: or HMAC v1: and an HMAC-SHA256 in base64")
+		return s, unauthorizedf("Authorization must be HMAC v2: or HMAC v1: followed by the HMAC-SHA256 in base64")
 	}
 	s.timestamp = header.Get("X-Timestamp")
 	if !timestampPattern.MatchString(s.timestamp) {
-		return s, unauthorizedf("X-Timestamp must be the time in Unix seconds")
+		return s, unauthorizedf("X-Timestamp must be Unix time in seconds")
 	}
 	seconds, err := strconv.ParseInt(s.timestamp, 10, 64)
 	if err != nil {
-		return s, unauthorizedf("X-Timestamp must be the time in Unix seconds")
+		return s, unauthorizedf("X-Timestamp must be Unix time in seconds")
 	}
 	if s.at = time.Unix(seconds, 0); now.Sub(s.at).Abs() > maxSkew {
 		return s, unauthorizedf("X-Timestamp must be within %.0f seconds of the server's clock", maxSkew.Seconds())
@@ -120,10 +120,10 @@ func (s signature) linesOver(body pieces) []byte {
 var (
 	// Of an unknown tenant, one without secrets, a wrong secret and an altered
 	// request alike: a stranger learns nothing about which it was.
-	errSignature = metering.Errorf(metering.CodeUnauthorized, "the signature is not one by a live secret of this tenant over this request")
-	errOnlyV2    = metering.Errorf(metering.CodeUnauthorized, "this secret is for signatures of version v2 only")
-	errBodyless  = metering.Errorf(metering.CodeForbidden, "a request without a body that is signed in v1 may only read: sign it in v2, which covers method and path")
-	errRepeated  = metering.Errorf(metering.CodeUnauthorized, "this X-Request-Id was used before: every attempt needs one of its own")
+	errSignature = metering.Errorf(metering.CodeUnauthorized, "the signature does not match this request and a valid secret of this tenant")
+	errOnlyV2    = metering.Errorf(metering.CodeUnauthorized, "this secret accepts only signatures of version v2")
+	errBodyless  = metering.Errorf(metering.CodeForbidden, "a request without a body that is signed in v1 can only read: sign it in v2, which covers the method and the path")
+	errRepeated  = metering.Errorf(metering.CodeUnauthorized, "this X-Request-Id was already used: send a new one with every attempt")
 )
 
 // bySignature finds out who signed a request. It reads the body and puts it back.
@@ -169,7 +169,7 @@ func (s *server) bySignature(ctx context.Context, credential string) (Principal,
 func (s *server) sweepRequestIDs(ctx context.Context, _ []struct{}) (map[struct{}]struct{}, error) {
 	_, err := s.Credentials.RequestIDs.Sweep(ctx, s.Now().Add(-sweepDelay), idsPerSweep)
 	if err != nil {
-		s.Log.WarnContext(ctx, "expired request ids stay for now", "error", err)
+		s.Log.WarnContext(ctx, "cannot delete expired request ids", "error", err)
 	}
 	return nil, err
 }
@@ -219,7 +219,7 @@ func (s *server) readAhead(x *exchange) (pieces, error) {
 		if problem := bodyProblem(err, most); problem != nil {
 			return nil, problem
 		}
-		return nil, metering.Errorf(codeMalformed, "the body ended before it was complete").Because(err)
+		return nil, metering.Errorf(codeMalformed, "the body ended too early").Because(err)
 	}
 	r.Body = io.NopCloser(body.reader())
 	return body, nil

@@ -19,17 +19,17 @@ type HMACSecret struct {
 	ID         string              `json:"id" example:"sec_3"`
 	Name       string              `json:"name"`
 	Scope      metering.Scope      `json:"scope"`
-	Signatures metering.Signatures `json:"signatures" doc:"The versions of signatures that are accepted of it"`
+	Signatures metering.Signatures `json:"signatures" doc:"Signature versions that the secret accepts"`
 	LastFour   string              `json:"last_four"`
 	CreatedAt  time.Time           `json:"created_at"`
-	CreatedBy  metering.Actor      `json:"created_by" example:"member_3" doc:"Who has made it: a member or a credential, or operator for the command line"`
-	HandedTo   *metering.Actor     `json:"handed_to" doc:"Who answers for it since its maker was removed"`
+	CreatedBy  metering.Actor      `json:"created_by" example:"member_3" doc:"Creator of the secret: a member, another credential, or operator for the command line"`
+	HandedTo   *metering.Actor     `json:"handed_to" doc:"Member who is responsible for the secret since its creator was removed"`
 	ExpiresAt  *time.Time          `json:"expires_at"`
 	RevokedAt  *time.Time          `json:"revoked_at"`
 
 	LastUsedAt    *time.Time `json:"last_used_at"`
-	Successor     *string    `json:"successor_id" doc:"The secret that replaces this one, which is valid beside it until expires_at"`
-	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"When the secret that this one replaces was last used, while both are valid"`
+	Successor     *string    `json:"successor_id" doc:"Id of the secret that replaces this one. Both are valid until expires_at"`
+	OldLastUsedAt *time.Time `json:"old_last_used_at" doc:"Last use of the replaced secret, while both secrets are valid"`
 }
 
 func showHMACSecret(h metering.HMACSecret) HMACSecret {
@@ -49,14 +49,14 @@ type createHMACSecretInput struct {
 	Body struct {
 		NewCredential
 
-		Signatures metering.Signatures `json:"signatures,omitempty" default:"v1_and_v2" doc:"v2: signatures that do not cover method and path are refused. Recommended"`
+		Signatures metering.Signatures `json:"signatures,omitempty" default:"v1_and_v2" doc:"Accepted signature versions. Recommended: v2, which covers the method and the path"`
 	}
 }
 
 type createHMACSecretOutput struct{ Body createdHMACSecret }
 
 type createdHMACSecret struct {
-	Secret string `json:"secret" doc:"What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again"`
+	Secret string `json:"secret" doc:"The complete secret, whose bytes are the signing key. It is shown only in this response"`
 	HMACSecret
 }
 

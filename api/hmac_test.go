@@ -61,14 +61,14 @@ func (s signer) signAt(at time.Time, id, body string) []string {
 
 const (
 	hello        = `{"event_type":"call","customer_id":"acme","value":2}`
-	notTheirs    = "the signature is not one by a live secret of this tenant over this request"
-	usedBefore   = "this X-Request-Id was used before: every attempt needs one of its own"
-	wrongHeader  = "Authorization must be HMAC v2: or HMAC v1: and an HMAC-SHA256 in base64"
-	wrongTime    = "X-Timestamp must be the time in Unix seconds"
+	notTheirs    = "the signature does not match this request and a valid secret of this tenant"
+	usedBefore   = "this X-Request-Id was already used: send a new one with every attempt"
+	wrongHeader  = "Authorization must be HMAC v2: or HMAC v1: followed by the HMAC-SHA256 in base64"
+	wrongTime    = "X-Timestamp must be Unix time in seconds"
 	lateOrEarly  = "X-Timestamp must be within 300 seconds of the server's clock"
 	wrongID      = "X-Request-Id must be 1 to 128 letters, digits, dots, underscores and hyphens"
 	wrongTenant  = "X-Tenant-Id must be a tenant's id, such as ten_42"
-	noCredential = "the credentials are missing or not valid"
+	noCredential = "the credentials are missing or invalid"
 )
 
 func TestASignedRequestIsItsTenants(t *testing.T) {

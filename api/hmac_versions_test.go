@@ -116,7 +116,7 @@ func TestASecretForV2TakesNoOther(t *testing.T) {
 	s := b.newSignerV2(t, metering.ScopeAdmin)
 	require.Equal(t, 200, b.send(t, "GET", "/v1/meters", "", s.signV2("GET", "/v1/meters", "")...).status)
 	p := b.send(t, "GET", "/v1/meters", "", s.sign("")...).problem(t, 401, "unauthorized")
-	require.Equal(t, "this secret is for signatures of version v2 only", p.Detail)
+	require.Equal(t, "this secret accepts only signatures of version v2", p.Detail)
 	b.send(t, "POST", "/v1/events", hello, s.sign(hello)...).problem(t, 401, "unauthorized")
 
 	fresh, made := s.rotate(t, b, "")

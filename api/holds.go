@@ -30,22 +30,22 @@ const releaseAction = "release"
 type invoiceHold struct {
 	ID           string            `json:"id" example:"hld_42"`
 	CustomerID   string            `json:"customer_id" example:"cus_42"`
-	ExternalID   string            `json:"external_id" doc:"The customer's"`
-	CustomerName string            `json:"customer_name" doc:"Empty where it has none"`
+	ExternalID   string            `json:"external_id" doc:"External ID of the customer"`
+	CustomerName string            `json:"customer_name" doc:"Empty if the customer has no name"`
 	ConnectionID string            `json:"connection_id" example:"con_1"`
-	InvoiceID    string            `json:"invoice_id" doc:"At the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
+	InvoiceID    string            `json:"invoice_id" doc:"Id of the invoice at the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
 	Period       heldPeriod        `json:"period"`
-	State        billing.HoldState `json:"state" doc:"planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held"`
-	Reasons      []holdReason      `json:"reasons" doc:"What was found when it was looked at last; of an invoice that an operator has released, what was found before"`
-	GraceUntil   time.Time         `json:"grace_until" doc:"Nothing is compared before"`
-	Deadline     time.Time         `json:"deadline" doc:"Then the provider makes it final, whoever is alive"`
-	Actions      []string          `json:"actions" doc:"What an operator can ask for: each is a path of its own" example:"[\"release\"]"`
+	State        billing.HoldState `json:"state" doc:"planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold"`
+	Reasons      []holdReason      `json:"reasons" doc:"Differences of the last comparison. If an operator released the invoice, the differences before the release"`
+	GraceUntil   time.Time         `json:"grace_until" doc:"Time before which nothing is compared"`
+	Deadline     time.Time         `json:"deadline" doc:"Time at which the provider finalizes the invoice in any case"`
+	Actions      []string          `json:"actions" doc:"Available actions. Each is a path below the hold" example:"[\"release\"]"`
 	Hold         *holdReport       `json:"hold,omitempty"`
 	Release      *holdReport       `json:"release,omitempty"`
-	ReleasedBy   string            `json:"released_by" doc:"Who has asked for its release; empty: nobody" example:"key_12"`
-	Note         string            `json:"note" doc:"The reason that the operator gave"`
+	ReleasedBy   string            `json:"released_by" doc:"Operator who requested the release. Empty if none did" example:"key_12"`
+	Note         string            `json:"note" doc:"Reason given by the operator"`
 	LookedAt     *time.Time        `json:"looked_at"`
-	EndedAt      *time.Time        `json:"ended_at" doc:"null: there is something left to do"`
+	EndedAt      *time.Time        `json:"ended_at" doc:"Null while the hold is active"`
 	CreatedAt    time.Time         `json:"created_at"`
 }
 
@@ -60,15 +60,15 @@ type holdReason struct {
 	Message   string            `json:"message" example:"api-calls: the provider has counted 90 of the 100 that it has accepted"`
 	MeterID   string            `json:"meter_id,omitempty" example:"mtr_7"`
 	MeterSlug string            `json:"meter_slug,omitempty" example:"api-calls"`
-	Ours      *metering.Decimal `json:"ours,omitempty" doc:"Units that were reported; of charge_differs, money"`
-	Theirs    *metering.Decimal `json:"theirs,omitempty" doc:"Units that the provider has counted; of price_differs and charge_differs, money"`
+	Ours      *metering.Decimal `json:"ours,omitempty" doc:"Reported units. For charge_differs, our amount"`
+	Theirs    *metering.Decimal `json:"theirs,omitempty" doc:"Units that the provider has counted. For price_differs and charge_differs, the provider's amount"`
 }
 
 // holdReport is what holds or releases the invoice; there is none where nothing was sent.
 type holdReport struct {
 	ID       string        `json:"id" format:"uuid"`
 	State    billing.State `json:"state"`
-	Response string        `json:"response" doc:"What came of the last attempt"`
+	Response string        `json:"response" doc:"Result of the last attempt"`
 }
 
 func showHold(h db.Hold) invoiceHold {

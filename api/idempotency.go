@@ -15,7 +15,7 @@ const idempotencyHeader = "Idempotency-Key"
 
 // Repeatable is what a request that creates something may come with.
 type Repeatable struct {
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret"`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"255" doc:"Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret"`
 }
 
 // once creates something, and returns what is shown of it. A repeat under the
@@ -45,12 +45,12 @@ func once[Shown any](ctx context.Context, s *server, in Repeatable, operation st
 		return shown, false, err
 	}
 	if err := json.Unmarshal(former, &shown); err != nil {
-		return shown, true, fmt.Errorf("read former answer: %w", err)
+		return shown, true, fmt.Errorf("read previous answer: %w", err)
 	}
 	return shown, true, nil
 }
 
 // alreadyMade says what a repeat would have made: everything but the secret.
 func alreadyMade(id, lastFour string) error {
-	return metering.Errorf(metering.CodeConflict, "this Idempotency-Key has made %s, which ends in %s; it cannot be shown again", id, lastFour)
+	return metering.Errorf(metering.CodeConflict, "this Idempotency-Key has already created %s, which ends in %s; its secret cannot be shown again", id, lastFour)
 }

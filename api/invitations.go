@@ -14,14 +14,14 @@ import (
 type Invitation struct {
 	ID        string         `json:"id" example:"inv_5"`
 	TenantID  string         `json:"tenant_id" example:"ten_1"`
-	MemberID  *string        `json:"member_id" example:"member_12" doc:"The member who gets another way to sign in; null: who accepts becomes a member"`
+	MemberID  *string        `json:"member_id" example:"member_12" doc:"Member whose sign-in is reset. Null if accepting creates a member"`
 	Email     string         `json:"email"`
 	Name      string         `json:"name"`
 	Role      metering.Role  `json:"role"`
 	LastFour  string         `json:"token_last_four"`
 	CreatedAt time.Time      `json:"created_at"`
-	CreatedBy metering.Actor `json:"created_by" example:"member_3" doc:"Who has invited: a member or a credential"`
-	ExpiresAt time.Time      `json:"expires_at" doc:"From then on it cannot be accepted"`
+	CreatedBy metering.Actor `json:"created_by" example:"member_3" doc:"Creator of the invitation: a member or a credential"`
+	ExpiresAt time.Time      `json:"expires_at" doc:"Time from which the invitation is invalid"`
 }
 
 func showInvitation(i metering.Invitation) Invitation {
@@ -36,8 +36,8 @@ func showInvitation(i metering.Invitation) Invitation {
 }
 
 type createdInvitation struct {
-	Token string `json:"token" doc:"What accepts it. It is shown this once and cannot be shown again"`
-	URL   string `json:"url" example:"https://odometer.example.com/invitation#…" doc:"The link to send: the page where it is accepted. The token stands behind #, so that no server is sent it"`
+	Token string `json:"token" doc:"Token that accepts the invitation. It is shown only in this response"`
+	URL   string `json:"url" example:"https://odometer.example.com/invitation#…" doc:"Link for the invited person. The token follows the #, so that browsers do not send it to servers"`
 	Invitation
 }
 
@@ -71,9 +71,9 @@ func (t invitationTokens) hash(token string) []byte {
 type createMemberInput struct {
 	Repeatable
 	Body struct {
-		Email string        `json:"email" maxLength:"254" doc:"Once per tenant, whatever its case. An earlier invitation of this e-mail ends"`
+		Email string        `json:"email" maxLength:"254" doc:"E-mail of the member, unique in the tenant, case-insensitive. Replaces a pending invitation of the same e-mail"`
 		Name  string        `json:"name,omitempty" maxLength:"255"`
-		Role  metering.Role `json:"role" doc:"owner only while the tenant has none"`
+		Role  metering.Role `json:"role" doc:"Role of the member. owner only if the tenant has no owner"`
 	}
 }
 
@@ -84,7 +84,7 @@ const invitationsOfTenant = 20
 // countInvitation charges a token that is made to the tenant's limit.
 func (s *server) countInvitation(ctx context.Context) error {
 	if a := s.minutes.take(ctx, "invitations:"+principalOf(ctx).Tenant.ID.String(), invitationsOfTenant); !a.allowed {
-		return tooMany(a, "a tenant may make, renew and reset %d invitations a minute", invitationsOfTenant)
+		return tooMany(a, "a tenant can create, renew and reset at most %d invitations a minute", invitationsOfTenant)
 	}
 	return nil
 }
@@ -213,18 +213,18 @@ func (s *server) resetMember(ctx context.Context, in *MemberPath) (*createdInvit
 
 type findInvitationInput struct {
 	Body struct {
-		Token string `json:"token" maxLength:"64" doc:"Of the invitation"`
+		Token string `json:"token" maxLength:"64" doc:"Token of the invitation"`
 	}
 }
 
 type foundInvitation struct {
-	TenantName string        `json:"tenant_name" doc:"Of the tenant that has invited"`
+	TenantName string        `json:"tenant_name" doc:"Name of the inviting tenant"`
 	Email      string        `json:"email"`
 	Name       string        `json:"name"`
 	Role       metering.Role `json:"role"`
-	Reset      bool          `json:"reset" doc:"Whether it gives a member another way to sign in; if not, who accepts it becomes a member"`
-	Issuer     *string       `json:"issuer" doc:"The tenant's OIDC issuer, where it can be accepted too; null: there is none"`
-	ExpiresAt  time.Time     `json:"expires_at" doc:"From then on it cannot be accepted"`
+	Reset      bool          `json:"reset" doc:"Whether the invitation resets an existing member. If false, it creates a member"`
+	Issuer     *string       `json:"issuer" doc:"The tenant's OIDC issuer, which can accept the invitation too. Null if there is none"`
+	ExpiresAt  time.Time     `json:"expires_at" doc:"Time from which the invitation is invalid"`
 }
 
 type findInvitationOutput struct{ Body foundInvitation }
@@ -257,7 +257,7 @@ func (s *server) findInvitation(ctx context.Context, in *findInvitationInput) (*
 type acceptInvitationInput struct {
 	Body struct {
 		Token    string `json:"token" maxLength:"64" doc:"The token of the invitation"`
-		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. A member of other tenants gives the password for those, and signs in to all tenants with it"`
+		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. A member of other tenants gives the existing password and uses it for all of them"`
 	}
 }
 
@@ -300,7 +300,7 @@ type askForResetInput struct {
 
 type resetAskedOutput struct {
 	Body struct {
-		Accepted bool `json:"accepted" doc:"Always, whether or not anybody has this e-mail"`
+		Accepted bool `json:"accepted" doc:"Always true, even for an unknown e-mail"`
 	}
 }
 
@@ -323,7 +323,7 @@ func (s *server) askForReset(ctx context.Context, in *askForResetInput) (*resetA
 func (s *server) noteResets(ctx context.Context, emails []string) (map[string]struct{}, error) {
 	err := s.Store.Members.AskForReset(ctx, emails, s.Now())
 	if err != nil {
-		s.Log.ErrorContext(ctx, "that members have forgotten their passwords could not be passed on", "error", err)
+		s.Log.ErrorContext(ctx, "cannot publish requested password resets", "error", err)
 	}
 	return nil, err
 }

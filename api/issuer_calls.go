@@ -28,7 +28,7 @@ func (c issuerCalls) RoundTrip(r *http.Request) (*http.Response, error) {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, fmt.Errorf("too many calls to %s are under way", host)
+		return nil, fmt.Errorf("too many calls to %s are in progress", host)
 	}
 	end := sync.OnceFunc(func() { c.shares.Give(host, 1) })
 	response, err := c.RoundTripper.RoundTrip(r)

@@ -100,7 +100,7 @@ func TestTextThatIsNoUTF8IsRefusedEverywhere(t *testing.T) {
 			}
 			message := "must be UTF-8, without lone surrogates"
 			if r.path == "/v1/events" || r.path == "/v1/events/batch" {
-				message = "must have names that are UTF-8, without lone surrogates"
+				message = "must have field names that are UTF-8, without lone surrogates"
 			}
 			b.refused(t, r, strings.Replace(fmt.Sprintf(`{"\ud800":1,%q:%s,%s`, name, goodJSON(property.Value), good[1:]), ",}", "}", 1), "body", message)
 		}
@@ -136,7 +136,7 @@ func TestAnUnclearEventIsRejectedAlone(t *testing.T) {
 		{"{\"event_type\":\"call\",\"customer_id\":\"a\xff\"}", "invalid_customer_id", "customer_id must be UTF-8, without lone surrogates"},
 		{`{"event_type":"call","customer_id":"acme","idempotency_key":"\ude00"}`, "invalid_idempotency_key", "idempotency_key must be UTF-8, without lone surrogates"},
 		{`{"event_type":"call","customer_id":"acme","timestamp":"\ude00"}`, "invalid_timestamp", "timestamp must be UTF-8, without lone surrogates"},
-		{`{"event_type":"call","customer_id":"acme","\ud800":1}`, "invalid_event", "event must have names that are UTF-8, without lone surrogates"},
+		{`{"event_type":"call","customer_id":"acme","\ud800":1}`, "invalid_event", "event must have field names that are UTF-8, without lone surrogates"},
 		{`{"event_type":"call","customer_id":"acme","properties":{"p":` + strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000) + `}}`, "properties_too_large", "properties must have at most 16384 bytes"},
 		{`{"event_type":"call","customer_id":"acme","properties":{"p":` + strings.Repeat(`{"a":[1,"]}\"",`, 10_000) + `{}` + strings.Repeat(`]}`, 10_000) + `}}`, "properties_too_large", "properties must have at most 16384 bytes"},
 		{`{"event_type":"call","customer_id":"acme","value":` + strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000) + `}`, "invalid_value", "value must have at most 64 characters"},

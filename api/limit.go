@@ -172,17 +172,17 @@ func describeLimit(op *huma.Operation) {
 		return &huma.Param{Description: doc, Schema: &huma.Schema{Type: huma.TypeInteger}}
 	}
 	headers := map[string]*huma.Param{
-		"X-RateLimit-Limit":     number("Requests that the tenant may send in a minute"),
-		"X-RateLimit-Remaining": number("How many of them are left"),
+		"X-RateLimit-Limit":     number("Maximum number of requests per minute for the tenant"),
+		"X-RateLimit-Remaining": number("Number of remaining requests in this minute"),
 	}
 	for _, response := range op.Responses {
 		response.Headers = headers
 	}
 	op.Responses["429"] = &huma.Response{
-		Description: "The minute's requests are used up", Content: op.Responses["default"].Content,
+		Description: "The limit of requests per minute is reached", Content: op.Responses["default"].Content,
 		Headers: map[string]*huma.Param{
 			"X-RateLimit-Limit": headers["X-RateLimit-Limit"], "X-RateLimit-Remaining": headers["X-RateLimit-Remaining"],
-			"Retry-After": number("Seconds until the next minute begins"),
+			"Retry-After": number("Seconds until the limit is reset"),
 		},
 	}
 }

@@ -129,10 +129,10 @@ func (w *sharedWindows) learn(again bool, err error) {
 	switch {
 	case err != nil && !w.outage.down:
 		w.outage.down, w.outage.retryAt = true, w.local.now().Add(redisRetry)
-		w.log.Warn("Redis does not answer: rate limits are per replica until it does", "error", err)
+		w.log.Warn("Redis does not respond: rate limits apply per replica", "error", err)
 	case err == nil && again:
 		w.outage.down = false
-		w.log.Info("Redis answers again: replicas share rate limits")
+		w.log.Info("Redis responds again: replicas share rate limits")
 	}
 }
 
@@ -144,7 +144,7 @@ func (w *sharedWindows) ask(ctx context.Context, key string, limit int) (allowan
 		return allowance{}, fmt.Errorf("count request: %w", err)
 	}
 	if len(answer) != 3 {
-		return allowance{}, fmt.Errorf("count request: %d numbers instead of 3", len(answer))
+		return allowance{}, fmt.Errorf("count request: Redis returned %d numbers instead of 3", len(answer))
 	}
 	allowed, used, left := answer[0] == 1, int(answer[1]), time.Duration(answer[2])*time.Millisecond
 	return allowance{allowed, max(0, limit-used), left}, nil

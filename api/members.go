@@ -14,7 +14,7 @@ type member struct {
 	Email       string        `json:"email"`
 	Name        string        `json:"name"`
 	Role        metering.Role `json:"role"`
-	HasPassword bool          `json:"has_password" doc:"Whether the member signs in with a password; if not, only at the tenant's OIDC issuer"`
+	HasPassword bool          `json:"has_password" doc:"Whether the member signs in with a password. If false, only at the tenant's OIDC issuer"`
 	CreatedAt   time.Time     `json:"created_at"`
 }
 
@@ -46,7 +46,7 @@ func mayGive(who Principal, role metering.Role) error {
 	if within(Principal{Role: role}, who) {
 		return nil
 	}
-	return metering.Errorf(metering.CodeForbidden, "nobody can give a role that may do more than themselves")
+	return metering.Errorf(metering.CodeForbidden, "the role must not have more permissions than the caller")
 }
 
 // MemberPath names a member in a path.
@@ -66,7 +66,7 @@ type updateMemberInput struct {
 	MemberPath
 	Body struct {
 		Name *string    `json:"name,omitempty" maxLength:"255"`
-		Role *givenRole `json:"role,omitempty" doc:"The owner's changes only by make-owner"`
+		Role *givenRole `json:"role,omitempty" doc:"New role. Use make-owner to change the owner"`
 	}
 }
 
@@ -102,7 +102,7 @@ type removeMemberOutput struct {
 
 type removeMemberInput struct {
 	MemberPath
-	Keys metering.KeysChoice `query:"keys" doc:"What becomes of live API keys and HMAC secrets that the member has made, or that those have made: revoke, or hand_over to you. Needed where there are any"`
+	Keys metering.KeysChoice `query:"keys" doc:"Required if the member's valid API keys and HMAC secrets remain. revoke ends them, hand_over makes you responsible for them. Includes credentials that those created"`
 }
 
 func (s *server) removeMember(ctx context.Context, in *removeMemberInput) (*removeMemberOutput, error) {

@@ -15,22 +15,22 @@ import (
 func (s *server) messages() {
 	document := s.api.OpenAPI()
 	document.Webhooks = map[string]*huma.PathItem{}
-	sent[db.CustomerSynced](document, metering.BillingSynced, "All of a customer's usage is reported", toWebhooks)
-	sent[db.CustomerNotSynced](document, metering.BillingSyncFailed, "Somebody has to act before a customer can be synced", toWebhooks)
-	sent[db.PeriodClosed](document, metering.PeriodClosed, "A billing period's totals are final", toWebhooks)
-	sent[db.ReconciliationDisputed](document, metering.BillingDiscrepancy, "Invoices of a provider differ from what was reported",
-		toWebhooks+"\n\nEither final invoices bill something of a closed period that nobody has reported, once for each time that they say something else; "+
-			"or, with `hold_id`, a held invoice disagrees, once for each time that it begins to.")
+	sent[db.CustomerSynced](document, metering.BillingSynced, "All usage of a customer is reported", toWebhooks)
+	sent[db.CustomerNotSynced](document, metering.BillingSyncFailed, "The sync of a customer needs an operator", toWebhooks)
+	sent[db.PeriodClosed](document, metering.PeriodClosed, "The totals of a billing period are final", toWebhooks)
+	sent[db.ReconciliationDisputed](document, metering.BillingDiscrepancy, "The provider's invoices differ from the reports",
+		toWebhooks+"\n\n- Without `hold_id`: final invoices of a closed period differ from the reports. Sent again whenever the difference changes.\n"+
+			"- With `hold_id`: a held invoice differs from the reports. Sent once for each time that a difference appears.")
 	sent[db.InvoiceDisagrees](document, metering.BillingDiscrepancy, "", "")
-	sent[db.UsageDisagrees](document, metering.UsageDiscrepancy, "The daily audit found totals and events to disagree", toWebhooks+"\n\nOnce for each `day`.")
-	sent[db.MemberInvited](document, metering.MemberInvited, "An invitation waits to be sent to somebody", toWebhooks)
-	sent[db.MemberResetAsked](document, metering.MemberResetAsked, "Somebody asks for another password for a member",
-		toWebhooks+"\n\nWho asks may be anybody. At most every ten minutes.")
-	sent[db.WebhookTested](document, metering.WebhookTest, "Somebody tests a webhook", "`POST /v1/webhooks/{id}/test` asked for it.")
-	sent[webhook.Statement](document, webhook.UsageStatement, "The bill of one billing period so far",
-		"To the receiver of statements, where the billing provider is a webhook. Of a customer's statements of one stream and period keep the one with the "+
-			"highest `sequence`: it replaces those before. A 2xx says that you have it.")
-	sent[webhook.Tried](document, webhook.Ping, "A receiver of statements is tried before it is saved", "Answer with 2xx.")
+	sent[db.UsageDisagrees](document, metering.UsageDiscrepancy, "The daily audit found a discrepancy between totals and events", toWebhooks+"\n\nSent once for each `day`.")
+	sent[db.MemberInvited](document, metering.MemberInvited, "An invitation is ready to be sent", toWebhooks)
+	sent[db.MemberResetAsked](document, metering.MemberResetAsked, "A password reset was requested for a member",
+		toWebhooks+"\n\nThe request is not authenticated, so it may not come from the member. Sent at most every ten minutes.")
+	sent[db.WebhookTested](document, metering.WebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
+	sent[webhook.Statement](document, webhook.UsageStatement, "The current bill of a billing period",
+		"Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx when it is stored.\n\n"+
+			"A statement replaces earlier ones with the same customer, `stream` and period. Keep the one with the highest `sequence`.")
+	sent[webhook.Tried](document, webhook.Ping, "The receiver of statements is tested before it is saved", "Respond with 2xx.")
 	statements := []metering.MessageKind{webhook.UsageStatement, webhook.Ping}
 	document.Paths["/v1/billing/provider"].Put.Callbacks = callback(document, "receive-statement", statements)
 	document.Paths["/v1/webhooks"].Post.Callbacks = callback(document, "receive-message", append(metering.MessageKind("").Values(), metering.WebhookTest))
@@ -41,7 +41,7 @@ func (s *server) messages() {
 // only the types that an operation refers to.
 func callback(document *huma.OpenAPI, id string, kinds []metering.MessageKind) map[string]map[string]*huma.PathItem {
 	one := *document.Webhooks[string(kinds[0])].Post
-	one.OperationID, one.Summary, one.Description = id, "Receive a message", "Its type says which of these it is."
+	one.OperationID, one.Summary, one.Description = id, "Receive a message", "`type` is the type of the message."
 	anyOf := &huma.Schema{}
 	for _, kind := range kinds {
 		anyOf.AnyOf = append(anyOf.AnyOf, alternatives(document.Webhooks[string(kind)].Post.RequestBody.Content["application/json"].Schema)...)
@@ -50,7 +50,7 @@ func callback(document *huma.OpenAPI, id string, kinds []metering.MessageKind) m
 	return map[string]map[string]*huma.PathItem{"message": {"{$request.body#/url}": {Post: &one}}}
 }
 
-const toWebhooks = "To the webhooks that have chosen this event type."
+const toWebhooks = "Sent to the webhooks that subscribe to this event type."
 
 // sent adds a message to the document. Where several messages are of one kind,
 // the first one describes it.
@@ -67,15 +67,15 @@ func sent[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, 
 	document.Webhooks[string(kind)] = &huma.PathItem{Post: &huma.Operation{
 		OperationID: string(kind), Security: noCredential, Summary: summary, Description: description, Tags: []string{"messages"},
 		Parameters: []*huma.Param{
-			signedHeader("webhook-id", "The same at every attempt: ignore an id that you have seen"),
-			signedHeader("webhook-timestamp", "When this attempt was made, in Unix seconds"),
-			signedHeader("webhook-signature", "By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another"),
+			signedHeader("webhook-id", "Id of the message, the same at every attempt. Ignore an id that you have already processed"),
+			signedHeader("webhook-timestamp", "Unix time of this attempt in seconds"),
+			signedHeader("webhook-signature", "Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated"),
 		},
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: reference}}},
 		Responses: map[string]*huma.Response{
-			"2XX":     {Description: "You have it"},
-			"410":     {Description: "It is gone for good: nothing is sent here until somebody enables or saves it again"},
-			"default": {Description: "It is tried again, where that can help"},
+			"2XX":     {Description: "The message is received"},
+			"410":     {Description: "The receiver is gone. Nothing is sent to it until it is enabled or saved again"},
+			"default": {Description: "The message is retried if a retry can succeed"},
 		},
 	}}
 }

@@ -17,12 +17,12 @@ type meter struct {
 	EventType   string               `json:"event_type"`
 	Name        string               `json:"name"`
 	Aggregation metering.Aggregation `json:"aggregation"`
-	GroupBy     []string             `json:"group_by" doc:"The event properties that usage is grouped by"`
-	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"How many decimals of its usage, rounded half to even, are reported to a provider that adds up units"`
-	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503"`
-	CountedFrom *time.Time           `json:"counted_from" doc:"Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event"`
+	GroupBy     []string             `json:"group_by" doc:"Event properties that usage is grouped by"`
+	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"Number of decimals of usage that is reported to a provider that adds up units, rounded half to even"`
+	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503"`
+	CountedFrom *time.Time           `json:"counted_from" doc:"Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted"`
 	CreatedAt   time.Time            `json:"created_at"`
-	ArchivedAt  *time.Time           `json:"archived_at" doc:"Since when lists leave it out, and no event that comes is counted; null: it is not archived"`
+	ArchivedAt  *time.Time           `json:"archived_at" doc:"Time since which the meter is archived and counts no new events. Null if it is not"`
 
 	// Current is how usage is counted until status is complete, where it was counted in another way before.
 	Current *counting `json:"current,omitempty"`
@@ -32,14 +32,14 @@ type meter struct {
 }
 
 type backfill struct {
-	CountedDays int `json:"counted_days" doc:"Of the days that may hold earlier events, how many are counted"`
-	Days        int `json:"days" doc:"0 until a worker has begun"`
+	CountedDays int `json:"counted_days" doc:"Number of days whose events are counted"`
+	Days        int `json:"days" doc:"Number of days that can contain earlier events. 0 until a worker has started"`
 }
 
 // counting is how a meter counts.
 type counting struct {
 	Aggregation metering.Aggregation `json:"aggregation"`
-	GroupBy     []string             `json:"group_by" doc:"What usage is grouped by until status is complete"`
+	GroupBy     []string             `json:"group_by" doc:"Properties that usage is grouped by until status is complete"`
 }
 
 // backfills are what of a tenant is being counted: the versions that meters will
@@ -115,11 +115,11 @@ type createMeterInput struct {
 	Repeatable
 	Body struct {
 		Slug        string               `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
-		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"The meter counts events of this type"`
+		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"Type of the events that the meter counts"`
 		Name        string               `json:"name,omitempty" maxLength:"255"`
-		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the events' values, count counts the events"`
-		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"The event properties to group usage by"`
-		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is"`
+		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the values of events. count adds 1 for each event"`
+		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"Event properties to group usage by"`
+		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always have whole units, webhooks exact usage"`
 	}
 }
 
@@ -182,7 +182,7 @@ type updateMeterInput struct {
 		Name        *string               `json:"name,omitempty" maxLength:"255"`
 		Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
 		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
-		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Changes what is reported of open periods; nothing is counted anew"`
+		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Number of decimals of reported usage. A change applies to open periods and recounts nothing"`
 		Confirm
 	}
 }

@@ -31,13 +31,13 @@ const (
 )
 
 type oidcSettings struct {
-	Configured      bool       `json:"configured" doc:"Whether the tenant has an issuer; without one, issuer and client_id are empty"`
+	Configured      bool       `json:"configured" doc:"Whether the tenant has an OIDC issuer. If false, issuer and client_id are empty"`
 	Issuer          string     `json:"issuer"`
 	ClientID        string     `json:"client_id"`
 	HasClientSecret bool       `json:"has_client_secret"`
-	RedirectURI     string     `json:"redirect_uri" doc:"What to register at the issuer"`
-	LoginURL        string     `json:"login_url" doc:"Where members begin to sign in, in a browser"`
-	UpdatedAt       *time.Time `json:"updated_at" doc:"null without an issuer"`
+	RedirectURI     string     `json:"redirect_uri" doc:"Redirect URI to register at the issuer"`
+	LoginURL        string     `json:"login_url" doc:"Page at which members begin to sign in"`
+	UpdatedAt       *time.Time `json:"updated_at" doc:"Null without an issuer"`
 }
 
 func (s *server) showOIDC(tenant metering.TenantID, o metering.OIDC) oidcSettings {
@@ -68,9 +68,9 @@ func (s *server) getOIDC(ctx context.Context, _ *struct{}) (*oidcOutput, error) 
 
 type saveOIDCInput struct {
 	Body struct {
-		Issuer       string  `json:"issuer" maxLength:"2048" doc:"Exactly as its discovery document says"`
+		Issuer       string  `json:"issuer" maxLength:"2048" doc:"Issuer exactly as in its discovery document"`
 		ClientID     string  `json:"client_id" minLength:"1" maxLength:"255"`
-		ClientSecret *string `json:"client_secret,omitempty" minLength:"1" maxLength:"1024" doc:"Absent for a public client. It is not shown again"`
+		ClientSecret *string `json:"client_secret,omitempty" minLength:"1" maxLength:"1024" doc:"Omit it for a public client. It is never returned"`
 	}
 }
 
@@ -85,7 +85,7 @@ func (s *server) saveOIDC(ctx context.Context, in *saveOIDCInput) (*oidcOutput, 
 		return nil, err
 	}
 	if _, err := s.discover(ctx, o.Issuer); err != nil {
-		return nil, metering.Invalid("body.issuer", "must answer with its discovery document, whose endpoints are public https URLs").Because(err)
+		return nil, metering.Invalid("body.issuer", "must serve a discovery document whose endpoints are public https URLs").Because(err)
 	}
 	if in.Body.ClientSecret != nil {
 		sealed, err := s.Keyring.Seal(who.Tenant.ID, db.OIDCSecret, []byte(*in.Body.ClientSecret))
@@ -166,7 +166,7 @@ func (s *server) issuerOf(ctx context.Context, tenant metering.TenantID) (*issue
 	}}, nil
 }
 
-var errIssuer = metering.Errorf(metering.CodeUnavailable, "the tenant's OIDC issuer does not answer as it should; try again")
+var errIssuer = metering.Errorf(metering.CodeUnavailable, "the tenant's OIDC issuer did not respond correctly; try again")
 
 // signInSecrets makes what a sign-in at an issuer needs, of its state and a key.
 // So the database keeps none of it.
@@ -247,14 +247,14 @@ func (s *server) wayOut(ctx context.Context, in *beginOIDCInput) (*signInPageOut
 
 type acceptAtIssuerInput struct {
 	Body struct {
-		Token string `json:"token" maxLength:"64" doc:"Of the invitation"`
+		Token string `json:"token" maxLength:"64" doc:"Token of the invitation"`
 	}
 }
 
 type signInAtIssuerOutput struct {
 	SetCookie string `header:"Set-Cookie"`
 	Body      struct {
-		Location string `json:"location" doc:"Where this browser goes to sign in; whoever comes back has accepted"`
+		Location string `json:"location" doc:"URL at which this browser signs in. Signing in there accepts the invitation"`
 	}
 }
 
@@ -283,10 +283,10 @@ type finishOIDCInput struct {
 	State  string `query:"state" maxLength:"255"`
 	Code   string `query:"code" maxLength:"4096"`
 	Error  string `query:"error" maxLength:"255"`
-	Issuer string `query:"iss" maxLength:"2048" doc:"RFC 9207"`
+	Issuer string `query:"iss" maxLength:"2048" doc:"Issuer of the response, as defined by RFC 9207"`
 }
 
-var errSignInLost = metering.Errorf(metering.CodeUnauthorized, "this sign-in was not begun in this browser, is over, or took too long; begin again")
+var errSignInLost = metering.Errorf(metering.CodeUnauthorized, "this sign-in was begun in another browser, is finished or has expired; begin again")
 
 func (s *server) leadingOn(op huma.Operation) huma.Operation {
 	op.Middlewares = huma.Middlewares{s.leadOn}
@@ -351,7 +351,7 @@ func (s *server) comeBack(ctx context.Context, in *finishOIDCInput) (token strin
 		return "", errSignInLost
 	}
 	if in.Error != "" {
-		return "", metering.Errorf(metering.CodeUnauthorized, "the issuer did not sign you in")
+		return "", metering.Errorf(metering.CodeUnauthorized, "the issuer refused the sign-in")
 	}
 	at, err := s.issuerOf(ctx, begun.TenantID)
 	if err != nil {
@@ -380,12 +380,12 @@ func (s *server) memberBy(ctx context.Context, begun metering.SignIn, identity m
 	}
 	m, err := s.Store.OIDC.Member(ctx, begun.TenantID, identity)
 	if metering.CodeOf(err) == metering.CodeNotFound {
-		return m, metering.Errorf(metering.CodeUnauthorized, "the issuer knows you, but this account is no member's: accept an invitation with it first")
+		return m, metering.Errorf(metering.CodeUnauthorized, "the issuer confirmed the sign-in, but no member has this account: accept an invitation with it first")
 	}
 	return m, err
 }
 
-var errIDToken = metering.Errorf(metering.CodeUnauthorized, "the issuer's answer is not one to this sign-in")
+var errIDToken = metering.Errorf(metering.CodeUnauthorized, "the issuer's response does not belong to this sign-in")
 
 const maxSubject = 255 // OpenID Connect Core 1.0, 2
 

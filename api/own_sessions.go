@@ -12,9 +12,9 @@ import (
 
 type ownSession struct {
 	ID        string    `json:"id" format:"uuid"`
-	CreatedAt time.Time `json:"created_at" doc:"When it began, by signing in"`
+	CreatedAt time.Time `json:"created_at" doc:"Time of the sign-in"`
 	ExpiresAt time.Time `json:"expires_at"`
-	Current   bool      `json:"current" doc:"Whether it is the one that asks"`
+	Current   bool      `json:"current" doc:"Whether it is the session of this request"`
 }
 
 type ownSessionsOutput struct{ Body List[ownSession] }

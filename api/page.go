@@ -15,15 +15,15 @@ import (
 
 // Paging is how a client walks through a list.
 type Paging struct {
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"50" doc:"Items per page, at most: a page ends at 1 MiB"`
-	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"1000" default:"50" doc:"Maximum number of items per page. A page also ends at 1 MiB"`
+	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
 }
 
 // List is one page of a list.
 type List[T any] struct {
 	Data          []T     `json:"data"`
 	HasMore       bool    `json:"has_more" doc:"Whether another page follows"`
-	NextPageToken *string `json:"next_page_token" doc:"The page_token of the next page; null on the last one"`
+	NextPageToken *string `json:"next_page_token" doc:"page_token of the next page. Null on the last page"`
 }
 
 // listOf shows a page. cursorOf returns the place after an item.

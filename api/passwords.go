@@ -118,7 +118,7 @@ func (h *hashing) inTurn(ctx context.Context, who string, work func()) error {
 	ctx, cancel := context.WithTimeout(ctx, hashingWait)
 	defer cancel()
 	if err := h.places.Wait(ctx, who); err != nil {
-		return metering.Errorf(metering.CodeOverloaded, "too many are signing in; try again").Because(err)
+		return metering.Errorf(metering.CodeOverloaded, "too many sign-ins are in progress; try again").Because(err)
 	}
 	h.one <- struct{}{} // soon: few have a place
 	began := time.Now()

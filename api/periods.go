@@ -20,14 +20,14 @@ type billingPeriod struct {
 
 // PeriodHead is a billing period without what it comes to.
 type PeriodHead struct {
-	ID       *string             `json:"id" example:"per_42" doc:"null: it is not stored yet, because the customer was not synced in it"`
+	ID       *string             `json:"id" example:"per_42" doc:"Null for a period that is not stored yet. It is stored with the first sync in or after it"`
 	Start    time.Time           `json:"start"`
 	End      time.Time           `json:"end"`
-	Stream   int                 `json:"stream,omitempty" doc:"Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first"`
-	State    billing.PeriodState `json:"state" doc:"in_grace: it is over, and takes usage until it is closed"`
-	DueAt    time.Time           `json:"due_at" doc:"When it is to be closed: its end and the grace"`
-	Bills    metering.Bills      `json:"bills,omitempty" doc:"In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none"`
-	ClosedAt *time.Time          `json:"closed_at" doc:"When the period was closed; null while open"`
+	Stream   int                 `json:"stream,omitempty" doc:"Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule"`
+	State    billing.PeriodState `json:"state" doc:"in_grace: the period has ended and accepts late events until it is closed"`
+	DueAt    time.Time           `json:"due_at" doc:"Planned closing time: the end of the period plus the grace"`
+	Bills    metering.Bills      `json:"bills,omitempty" doc:"Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices"`
+	ClosedAt *time.Time          `json:"closed_at" doc:"Time at which the period was closed. Null while it is open"`
 }
 
 func showPeriodHead(s billing.Statement) PeriodHead {
@@ -42,14 +42,14 @@ func showPeriodHead(s billing.Statement) PeriodHead {
 type periodLine struct {
 	MeterID       string           `json:"meter_id"`
 	MeterSlug     string           `json:"meter_slug"`
-	Usage         metering.Decimal `json:"usage" doc:"So far; of a closed period, what it was closed at"`
+	Usage         metering.Decimal `json:"usage" doc:"Usage so far. For a closed period, the usage at its closing"`
 	EventCount    int64            `json:"event_count"`
-	PriceVersion  int              `json:"price_version" doc:"0 where the meter has no price, or the provider's own is charged"`
-	ProviderPrice string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where that is charged" example:"price_1Q2"`
+	PriceVersion  int              `json:"price_version" doc:"Version of the meter's price. 0 without a price or if the provider's own price applies"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if our price applies" example:"price_1Q2"`
 	Amount        metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
 	Currency      string           `json:"currency"`
-	Billed        bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed, in the mode that the present provider is in"`
-	LateUsage     metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
+	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period, in the provider's current mode"`
+	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
 	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge from late usage"`
 }
 
@@ -94,7 +94,7 @@ func showPeriod(p billing.Statement) billingPeriod {
 }
 
 type revenueInput struct {
-	Months int `query:"months" minimum:"1" maximum:"60" default:"12" doc:"How many months, the current one included. Months that have not begun are shown besides where a billing period that runs now will end in one"`
+	Months int `query:"months" minimum:"1" maximum:"60" default:"12" doc:"Number of months, including the current one. Later months are added if a running billing period ends in them"`
 }
 
 type revenueOutput struct {
@@ -105,13 +105,13 @@ type revenueOutput struct {
 }
 
 type monthlyRevenue struct {
-	Month     string           `json:"month" example:"2026-11" doc:"In the tenant's time zone. A billing period is of the month that it ends in"`
+	Month     string           `json:"month" example:"2026-11" doc:"Month in the tenant's time zone. A billing period belongs to the month in which it ends"`
 	Currency  string           `json:"currency"`
-	Amount    metering.Decimal `json:"amount" doc:"billed, estimated and unbilled together"`
-	Customers int64            `json:"customers" doc:"That had usage in these periods"`
-	Billed    metering.Decimal `json:"billed" doc:"Of closed periods: what a provider in live mode was reported, with the adjustments that were booked since"`
-	Estimated metering.Decimal `json:"estimated" doc:"Of periods that are not closed: what they come to so far"`
-	Unbilled  metering.Decimal `json:"unbilled" doc:"Of closed periods: what no provider was reported in time, or one in test mode, and adjustments that are only reported"`
+	Amount    metering.Decimal `json:"amount" doc:"Sum of billed, estimated and unbilled"`
+	Customers int64            `json:"customers" doc:"Number of customers with usage in these periods"`
+	Billed    metering.Decimal `json:"billed" doc:"Charges of closed periods that were reported to a provider in live mode, and their adjustments"`
+	Estimated metering.Decimal `json:"estimated" doc:"Charges of periods that are not closed, for the usage so far"`
+	Unbilled  metering.Decimal `json:"unbilled" doc:"Charges of closed periods that were not reported in live mode in time, and adjustments that are not billed"`
 }
 
 // revenue is what the billing periods of all customers come to, by month.

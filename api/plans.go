@@ -15,7 +15,7 @@ type plan struct {
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"created_at"`
 
-	ArchivedAt *time.Time `json:"archived_at" doc:"Since when lists leave it out, and nobody gets it anew; null: it is not archived"`
+	ArchivedAt *time.Time `json:"archived_at" doc:"Time since which the plan is archived and cannot be assigned. Null if it is not"`
 }
 
 func showPlan(p metering.Plan) plan {
@@ -118,8 +118,8 @@ func (s *server) setPlanPricing(ctx context.Context, in *setPlanPricingInput) (*
 }
 
 type customerPlan struct {
-	Plan     *string      `json:"plan" doc:"The slug of the plan that charges the current period; null: the meters' own prices do"`
-	Versions []assignment `json:"versions" doc:"In the order in which they hold"`
+	Plan     *string      `json:"plan" doc:"Slug of the plan that charges the current period. Null if the meters' own prices apply"`
+	Versions []assignment `json:"versions" doc:"Assignments in order of effective_from"`
 }
 
 type assignment struct {
@@ -164,8 +164,8 @@ func (s *server) planOf(ctx context.Context, c metering.Customer) (*customerPlan
 type assignPlanInput struct {
 	CustomerPath
 	Body struct {
-		Plan          *string   `json:"plan" maxLength:"64" nullable:"true" doc:"The plan's slug; null: none"`
-		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it"`
+		Plan          *string   `json:"plan" maxLength:"64" nullable:"true" doc:"Slug of the plan. Null to use the meters' own prices"`
+		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Time from which the plan applies to the billing periods that start. Default: the start of the customer's next billing period, or of the current one if the customer was created in it"`
 		Confirm
 	}
 }
@@ -183,7 +183,7 @@ func (s *server) assignPlan(ctx context.Context, in *assignPlanInput) (*customer
 			return nil, err
 		}
 		if !p.ArchivedAt.IsZero() {
-			return nil, metering.Invalid("body.plan", "is archived: nobody gets it anew")
+			return nil, metering.Invalid("body.plan", "is archived and cannot be assigned")
 		}
 		a.PlanID = p.ID
 	}

@@ -14,16 +14,16 @@ import (
 // priceComparison is how the prices here differ from those that the billing
 // provider charges a customer.
 type priceComparison struct {
-	ComparedAt  *time.Time        `json:"compared_at" doc:"When the provider's prices were read; null: they are not compared yet"`
-	Reason      string            `json:"reason,omitempty" doc:"Why they are not compared yet"`
-	Differences []priceDifference `json:"differences" doc:"The meters whose price here is not the one that the provider charges; that one is billed"`
+	ComparedAt  *time.Time        `json:"compared_at" doc:"Time at which the provider's prices were read. Null if they are not compared yet"`
+	Reason      string            `json:"reason,omitempty" doc:"Reason why the prices are not compared yet"`
+	Differences []priceDifference `json:"differences" doc:"Meters whose price here differs from the provider's price. The provider's price is billed"`
 }
 
 type priceDifference struct {
 	MeterID    string `json:"meter_id" example:"mtr_7"`
 	MeterSlug  string `json:"meter_slug"`
-	OurPrice   string `json:"our_price" doc:"What the price here charges" example:"0.02 USD for each unit"`
-	TheirPrice string `json:"their_price" doc:"What the provider charges" example:"0.03 USD for each unit"`
+	OurPrice   string `json:"our_price" doc:"Description of the price here" example:"0.02 USD for each unit"`
+	TheirPrice string `json:"their_price" doc:"Description of the provider's price" example:"0.03 USD for each unit"`
 }
 
 func showDifference(d billing.PriceDifference) priceDifference {
@@ -98,7 +98,7 @@ func reasonOf(err error) string {
 	if errors.As(err, &coded) {
 		return coded.Message
 	}
-	return "the provider was not read"
+	return "the provider could not be read"
 }
 
 // keep keeps what was read at the provider, of a customer who is linked by now.
@@ -107,7 +107,7 @@ func (s *server) keep(ctx context.Context, c metering.CustomerID, l linking) {
 		return
 	}
 	if err := s.Store.Links.Save(ctx, principalOf(ctx).Tenant.ID, c, l.connection, *l.side, l.readAt); err != nil {
-		s.Log.WarnContext(ctx, "what a customer is at the provider is not kept; the next sync reads it again", "error", err)
+		s.Log.WarnContext(ctx, "cannot save the provider's data of a customer; the next sync reads it again", "error", err)
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *server) compared(ctx context.Context, c metering.Customer) (*priceCompa
 func showComparison(k db.Linking) *priceComparison {
 	shown := &priceComparison{Differences: []priceDifference{}}
 	if k.ReadAt == nil {
-		shown.Reason = "not compared yet: the provider was not read since the customer was linked"
+		shown.Reason = "not compared yet: the next sync reads the provider's prices"
 		return shown
 	}
 	at := k.ReadAt.UTC()

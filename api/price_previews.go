@@ -11,9 +11,9 @@ import (
 // priceImpact is what a price would change of charges in one currency.
 type priceImpact struct {
 	Currency  string           `json:"currency" example:"USD"`
-	Before    metering.Decimal `json:"before" doc:"What those customers' charges come to now"`
-	After     metering.Decimal `json:"after" doc:"What they would come to"`
-	Customers int              `json:"customers" doc:"How many customers' charges differ"`
+	Before    metering.Decimal `json:"before" doc:"Total of these customers' charges now"`
+	After     metering.Decimal `json:"after" doc:"Total of these customers' charges with the change"`
+	Customers int              `json:"customers" doc:"Number of customers whose charges differ"`
 }
 
 func showImpact(impact []db.PriceImpact) []priceImpact {
@@ -25,9 +25,9 @@ func showImpact(impact []db.PriceImpact) []priceImpact {
 }
 
 type pricePreview struct {
-	EffectiveFrom *time.Time    `json:"effective_from" doc:"From when it would hold; null: from the beginning"`
-	Changes       []priceImpact `json:"changes" doc:"What it would change of the charges of billing periods that are not closed, as of now, by currency; empty: nothing"`
-	IfInForce     []priceImpact `json:"if_in_force" doc:"The same if it had been in force at the start of those periods, whenever it is to hold"`
+	EffectiveFrom *time.Time    `json:"effective_from" doc:"Time from which the price would apply. Null: from the beginning"`
+	Changes       []priceImpact `json:"changes" doc:"Changes of the charges of billing periods that are not closed, by currency, from the usage so far. Empty if there are none"`
+	IfInForce     []priceImpact `json:"if_in_force" doc:"The same changes if the price had applied at the start of those periods"`
 }
 
 type pricePreviewOutput struct{ Body pricePreview }

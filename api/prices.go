@@ -11,11 +11,11 @@ import (
 
 type price struct {
 	Version       int              `json:"version"`
-	BasePrice     metering.Decimal `json:"base_price" doc:"Per billing period, whatever the usage"`
-	IncludedUnits metering.Decimal `json:"included_units" doc:"Covered by the base price"`
-	OverageRate   metering.Decimal `json:"overage_rate" doc:"Per unit beyond the included ones"`
+	BasePrice     metering.Decimal `json:"base_price" doc:"Fixed charge for each billing period"`
+	IncludedUnits metering.Decimal `json:"included_units" doc:"Units that the base price includes"`
+	OverageRate   metering.Decimal `json:"overage_rate" doc:"Price of each unit beyond the included units"`
 	Currency      string           `json:"currency" example:"USD"`
-	EffectiveFrom *time.Time       `json:"effective_from" doc:"A period is charged at the version in force at its start; null: from the beginning"`
+	EffectiveFrom *time.Time       `json:"effective_from" doc:"A billing period is charged at the version in force at its start. Null: from the beginning"`
 	CreatedAt     time.Time        `json:"created_at"`
 }
 
@@ -34,7 +34,7 @@ type pricing struct {
 	MeterID   string  `json:"meter_id"`
 	MeterSlug string  `json:"meter_slug"`
 	Current   *price  `json:"current,omitempty"` // what charges the current period
-	Versions  []price `json:"versions" doc:"Oldest first"`
+	Versions  []price `json:"versions" doc:"Versions, oldest first"`
 }
 
 type pricingOutput struct{ Body pricing }
@@ -75,7 +75,7 @@ func (s *server) showPricing(ctx context.Context, meter metering.MeterID, slug s
 type listPricingInput struct {
 	Paging
 
-	Plan string `query:"plan" maxLength:"64" doc:"A plan's slug: the prices in the plan instead of the meters' own"`
+	Plan string `query:"plan" maxLength:"64" doc:"Slug of a plan, to list its prices instead of the meters' own"`
 }
 
 type listPricingOutput struct{ Body List[pricing] }
@@ -104,11 +104,11 @@ func (s *server) listPricing(ctx context.Context, in *listPricingInput) (*listPr
 
 // NewPrice is a price that is to hold.
 type NewPrice struct {
-	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"It or overage_rate is needed; 0 is free"`
+	BasePrice     SentDecimal `json:"base_price" required:"false" doc:"Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage"`
 	IncludedUnits SentDecimal `json:"included_units" required:"false"`
 	OverageRate   SentDecimal `json:"overage_rate" required:"false"`
-	Currency      *string     `json:"currency,omitempty" doc:"ISO 4217; the tenant's when absent"`
-	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced"`
+	Currency      *string     `json:"currency,omitempty" doc:"ISO 4217 code. Default: the tenant's currency"`
+	EffectiveFrom *SentTime   `json:"effective_from,omitempty" doc:"Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time"`
 	Confirm
 }
 
@@ -182,7 +182,7 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, plan metering.Pl
 		return p, err
 	}
 	if !in.BasePrice.sent && !in.OverageRate.sent {
-		return p, metering.Invalid("body", "must have a base_price or an overage_rate; 0 is free")
+		return p, metering.Invalid("body", "must contain base_price or overage_rate; use 0 for free usage")
 	}
 	return p, nil
 }

@@ -36,7 +36,7 @@ func TestFreeIsSaidAndNotForgotten(t *testing.T) {
 	b.meter(t, "calls", "call")
 	for _, body := range []string{`{}`, `{"included_units":100}`, `{"currency":"USD"}`} {
 		p := b.send(t, "PUT", "/v1/meters/calls/pricing", body).problem(t, 422, "invalid")
-		require.Equal(t, []api.FieldProblem{{Location: "body", Message: "must have a base_price or an overage_rate; 0 is free"}}, p.Errors, body)
+		require.Equal(t, []api.FieldProblem{{Location: "body", Message: "must contain base_price or overage_rate; use 0 for free usage"}}, p.Errors, body)
 	}
 	require.Equal(t, "0", b.pricing(t, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":0}`).Current.OverageRate.String())
 }

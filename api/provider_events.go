@@ -28,7 +28,7 @@ func providerEventsURL(kind metering.ProviderKind, tenant metering.TenantID) str
 }
 
 type providerEventInput struct {
-	Kind     metering.ProviderKind `path:"kind" maxLength:"64" doc:"The type of the provider"`
+	Kind     metering.ProviderKind `path:"kind" maxLength:"64" doc:"Type of the provider"`
 	TenantID string                `path:"tenant_id" maxLength:"32" example:"ten_1"`
 	RawBody  []byte                `contentType:"application/json"`
 
@@ -111,18 +111,18 @@ func (s *server) storeProviderEvent(ctx context.Context, in *providerEventInput)
 	return out, workflows.StartHandleProviderEvent(ctx, s.Temporal, tenant, kept.Customer, kept.Row)
 }
 
-var errNoEvents = metering.Errorf(metering.CodeNotFound, "no provider of this type sends events")
+var errNoEvents = metering.Errorf(metering.CodeNotFound, "providers of this type send no events")
 
 // notSigned is the answer also where there is no such tenant, or it is billed
 // elsewhere: that is nobody's business.
 func notSigned(events providers.Events, cause error) error {
-	return metering.Errorf(codeMalformed, "the %s header does not sign this body with the secret that the tenant has saved", events.Signals().Header).
+	return metering.Errorf(codeMalformed, "the header %s is not a signature of this body with the webhook secret that the tenant has saved", events.Signals().Header).
 		Because(errors.Join(errForged, cause))
 }
 
 var errForged = errors.New("the event is not signed by the provider")
 
-var errNoEvent = metering.Errorf(codeMalformed, "the body is not an event of this provider's")
+var errNoEvent = metering.Errorf(codeMalformed, "the body is not a valid event of this provider")
 
 func (s *server) verified(tenant metering.TenantID, p metering.Provider, events providers.Events, in *providerEventInput) (event metering.ProviderEvent, ours bool, err error) {
 	signing, err := s.Keyring.Open(tenant, db.ProviderWebhookSecret, p.SealedWebhookSecret)
@@ -164,7 +164,7 @@ func (s *server) providerEvents(op huma.Operation) huma.Operation {
 func (s *server) describeProviderEvent() {
 	document := s.api.OpenAPI()
 	document.Components.Schemas.Map()["ReceivedEvent"] = &huma.Schema{
-		Type: huma.TypeObject, Description: "An event of the provider's, of any version of its API", AdditionalProperties: true,
+		Type: huma.TypeObject, Description: "An event of the provider, in any version of its API", AdditionalProperties: true,
 		Properties: map[string]*huma.Schema{"id": {Type: huma.TypeString}, "type": {Type: huma.TypeString}},
 	}
 	document.Paths[providerEventsPath].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{

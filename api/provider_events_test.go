@@ -92,8 +92,8 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		`{"type":"stripe","secret_key":"sk_test_CANARYtest"}`:                                           {"invalid", "body.webhook_secret is needed"},
 		`{"type":"stripe","new_receiver":true}`:                                                         {"invalid", "body.new_receiver is of a provider with a URL"},
 		`{"type":"stripe","new_receiver":"yes"}`:                                                        {"invalid", "body.new_receiver"},
-		`{"type":"webhook","url":"https://example.com","secret_key":"sk_live_CANARYkey"}`:               {"invalid", "body.secret_key is of a provider of type stripe"},
-		`{"type":"stripe","secret_key":"sk_live_x","webhook_secret":"whsec_12345678","url":"https://"}`: {"invalid", "body.url is of a provider of type webhook"},
+		`{"type":"webhook","url":"https://example.com","secret_key":"sk_live_CANARYkey"}`:               {"invalid", "body.secret_key is only for a provider of type stripe"},
+		`{"type":"stripe","secret_key":"sk_live_x","webhook_secret":"whsec_12345678","url":"https://"}`: {"invalid", "body.url is only for a provider of type webhook"},
 		withMapping(`{"calls\u0000":"price_1"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
 		withMapping(`{"calls":"price_1\u0000"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
 		`{"type":"stripe","bills":"credits"}`:                                                           {"invalid", "body.bills"},
@@ -197,7 +197,7 @@ func TestStripesSecretsAreNeededTheFirstTime(t *testing.T) {
 	} {
 		refused := r.send(t, "PUT", "/v1/billing/provider", body)
 		refused.problem(t, 422, "invalid")
-		require.Contains(t, refused.body, field+" is needed when a provider of type stripe is saved for the first time")
+		require.Contains(t, refused.body, field+" is required when a provider of type stripe is saved for the first time")
 		require.NotContains(t, refused.body, "CANARY")
 	}
 }

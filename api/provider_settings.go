@@ -19,9 +19,9 @@ func (s *server) settingsBody(op huma.Operation) huma.Operation {
 	schema := &huma.Schema{
 		Type: huma.TypeObject, Required: []string{providerType}, AdditionalProperties: false,
 		Properties: map[string]*huma.Schema{providerType: s.kindSchema(), newReceiver: {
-			Type: huma.TypeBoolean, Description: "Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. " +
-				"Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. " +
-				"Saved again at the same URL it is the same receiver",
+			Type: huma.TypeBoolean, Description: "Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that others have not billed. " +
+				"false: the URL belongs to the receiver that had it before, or else to the last receiver, which has moved. Its statements continue. " +
+				"Saving the same URL again keeps the receiver",
 		}},
 	}
 	s.eachSetting(func(setting providers.Setting) {
@@ -48,7 +48,7 @@ func (s *server) describeProvider() {
 	shown[providerType] = s.kindSchema()
 	s.eachSetting(func(setting providers.Setting) {
 		if setting.Make != nil {
-			shown[setting.Name] = &huma.Schema{Type: huma.TypeString, Description: "The secret, this once, if it was made here"}
+			shown[setting.Name] = &huma.Schema{Type: huma.TypeString, Description: "The secret, if it was created here. It is shown only in this response"}
 		}
 		if setting.Use.Shown() {
 			schema := settingSchema(setting)
@@ -92,7 +92,7 @@ func settingSchema(setting providers.Setting) *huma.Schema {
 		schema.Enum = append(schema.Enum, value)
 	}
 	if setting.Use == providers.CallSecret || setting.Use == providers.EventSecret {
-		schema.Description += ". The saved one is kept when this is absent"
+		schema.Description += ". Default: the saved one"
 	}
 	return schema
 }

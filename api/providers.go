@@ -15,15 +15,15 @@ import (
 type provider struct {
 	ID             string                `json:"id" example:"con_3"`
 	Type           metering.ProviderKind `json:"type"`
-	Account        string                `json:"account,omitempty" doc:"The account that the secret belongs to; none where the provider is a URL" example:"acct_1PQ2"`
-	Livemode       *bool                 `json:"livemode,omitempty" doc:"Whether what is reported is charged, where the provider says so. Test and live mode of an account are two connections: what one was reported never counts as billed for the other"`
-	SecretLastFour string                `json:"secret_last_four" doc:"All of the secret that is ever shown again"`
-	ValidatedAt    time.Time             `json:"validated_at" doc:"When the provider took the settings"`
+	Account        string                `json:"account,omitempty" doc:"Account of the secret. Absent for a provider with a URL" example:"acct_1PQ2"`
+	Livemode       *bool                 `json:"livemode,omitempty" doc:"Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other"`
+	SecretLastFour string                `json:"secret_last_four" doc:"Last four characters of the secret"`
+	ValidatedAt    time.Time             `json:"validated_at" doc:"Time at which the provider accepted the settings"`
 	CreatedAt      time.Time             `json:"created_at"`
 
-	WebhookURL            string   `json:"webhook_url,omitempty" doc:"Of a provider that sends events: add it there as an endpoint for webhook_events"`
-	WebhookEvents         []string `json:"webhook_events,omitempty" doc:"Of a provider that sends events: those to send to webhook_url"`
-	WebhookSecretLastFour string   `json:"webhook_secret_last_four,omitempty" doc:"Of a provider that sends events: all of the endpoint's signing secret that is ever shown again"`
+	WebhookURL            string   `json:"webhook_url,omitempty" doc:"For a provider that sends events, the URL of the endpoint to add there"`
+	WebhookEvents         []string `json:"webhook_events,omitempty" doc:"For a provider that sends events, the event types to send to webhook_url"`
+	WebhookSecretLastFour string   `json:"webhook_secret_last_four,omitempty" doc:"For a provider that sends events, the last four characters of the endpoint's signing secret"`
 
 	settings map[string]any
 }
@@ -73,9 +73,9 @@ func (s *server) endpointOf(kind providers.Provider, tenant metering.TenantID) (
 
 type connectable struct {
 	Type          metering.ProviderKind `json:"type"`
-	Connected     bool                  `json:"connected" doc:"Whether it is the billing provider now"`
-	WebhookURL    string                `json:"webhook_url,omitempty" doc:"Of a provider that sends events: add it there as an endpoint for webhook_events. Its signing secret is the webhook_secret to save"`
-	WebhookEvents []string              `json:"webhook_events,omitempty" doc:"Of a provider that sends events: those to send to webhook_url"`
+	Connected     bool                  `json:"connected" doc:"Whether it is the current billing provider"`
+	WebhookURL    string                `json:"webhook_url,omitempty" doc:"For a provider that sends events, the URL of the endpoint to add there. Save its signing secret as webhook_secret"`
+	WebhookEvents []string              `json:"webhook_events,omitempty" doc:"For a provider that sends events, the event types to send to webhook_url"`
 }
 
 type connectablesOutput struct {
@@ -109,7 +109,7 @@ type makeProviderSecretInput struct {
 
 type providerSecretOutput struct {
 	Body struct {
-		Secret string `json:"secret" doc:"For the receiver first, and then to be saved as the provider's secret: it is kept nowhere"`
+		Secret string `json:"secret" doc:"The new secret. It is not stored: install it in the receiver, then save the provider with it"`
 	}
 }
 
@@ -123,7 +123,7 @@ func (s *server) makeProviderSecret(_ context.Context, in *makeProviderSecretInp
 			return out, nil
 		}
 	}
-	return nil, metering.Invalid("path.type", "must be a type of provider whose secrets are made here")
+	return nil, metering.Invalid("path.type", "must be a provider type whose secret is created here, such as webhook")
 }
 
 // show adds what is saved of a setting that is no secret.
@@ -258,7 +258,7 @@ func (in *given) readText(about providers.Description, body map[string]any) (err
 		case !storable(text):
 			return metering.Invalid(setting.Location(), "must be UTF-8 without NUL")
 		case in.Bills == "":
-			return metering.Invalid(setting.Location(), "goes with %s: without that, what is saved is kept", bills.Name)
+			return metering.Invalid(setting.Location(), "needs %s in the same request; without it, the saved value is kept", bills.Name)
 		}
 	}
 	return nil
@@ -280,7 +280,7 @@ func (s *server) addSecrets(ctx context.Context, about providers.Description, bo
 		case setting.Make != nil:
 			in.Call, in.made = setting.Make(), setting.Name
 		default:
-			return metering.Invalid(setting.Location(), "is needed when a provider of type %s is saved for the first time; later it is kept", about.Kind)
+			return metering.Invalid(setting.Location(), "is required when a provider of type %s is saved for the first time", about.Kind)
 		}
 	}
 	return nil
@@ -306,7 +306,7 @@ func (s *server) keepSecret(ctx context.Context, about providers.Description, se
 	}
 	secret, err := s.Keyring.Open(tenant, purpose, sealed)
 	if err != nil {
-		return false, metering.Invalid(setting.Location(), "is needed: the saved one cannot be opened with this server's keys").Because(err)
+		return false, metering.Invalid(setting.Location(), "is required, because the saved secret cannot be decrypted with this server's keys").Because(err)
 	}
 	if setting.Use == providers.EventSecret {
 		in.Event = string(secret)
@@ -323,7 +323,7 @@ func (in given) refuseKept(about providers.Description, identity providers.Ident
 	if !has || in.last == nil || in.last.Account == identity.Account && sameMode(in.last.Livemode, livemode(identity.Mode)) {
 		return nil
 	}
-	return metering.Invalid(setting.Location(), "is needed: the one that is saved is of another account, or of the account's other mode")
+	return metering.Invalid(setting.Location(), "is required, because the saved secret belongs to another account or mode")
 }
 
 func sameMode(a, b *bool) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -343,7 +343,7 @@ func mappingOf(setting providers.Setting, value any) (map[string]string, error) 
 // refuseForeign names a setting that only another kind of provider has.
 func (s *server) refuseForeign(about providers.Description, body map[string]any) error {
 	if _, has := about.Setting(providers.Address); !has && body[newReceiver] == true {
-		return metering.Invalid("body."+newReceiver, "is of a provider with a URL; another account, or its other mode, is another connection by itself")
+		return metering.Invalid("body."+newReceiver, "is only for a provider with a URL; another account or mode is always a separate connection")
 	}
 	own := map[string]bool{}
 	for _, setting := range about.Settings {
@@ -352,7 +352,7 @@ func (s *server) refuseForeign(about providers.Description, body map[string]any)
 	for _, kind := range s.Providers.Kinds() {
 		for _, setting := range s.Providers[kind].Describe().Settings {
 			if !own[setting.Name] && isGiven(setting, body) {
-				return metering.Invalid(setting.Location(), "is of a provider of type %s", kind)
+				return metering.Invalid(setting.Location(), "is only for a provider of type %s", kind)
 			}
 		}
 	}
@@ -438,8 +438,8 @@ func (in given) unvalidated(err error) error {
 		return metering.Errorf(metering.CodeProviderRefuse, "the provider could not be validated: %s", refused.Message).
 			Because(fmt.Errorf("validate provider: %w", err))
 	case refused.Code == metering.CodeProviderRefuse && in.made != "":
-		return metering.Errorf(metering.CodeProviderRefuse, "%s. No %[2]s was given: where the receiver verifies, make one by "+
-			"POST /v1/billing/providers/{type}/secret, give it to the receiver, and save it as %[2]s", refused.Message, in.made).Because(err)
+		return metering.Errorf(metering.CodeProviderRefuse, "%s. The request has no %[2]s. If the receiver verifies signatures, create one with "+
+			"POST /v1/billing/providers/{type}/secret, install it in the receiver, and save it as %[2]s", refused.Message, in.made).Because(err)
 	}
 	return err
 }

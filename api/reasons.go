@@ -9,7 +9,7 @@ import (
 // Because is in the body of every operator's verb that changes what is billed,
 // or when. The audit log keeps it.
 type Because struct {
-	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Why, in your words: the audit log keeps it" example:"voided by mistake"`
+	Reason string `json:"reason" minLength:"1" maxLength:"500" doc:"Reason for the audit log" example:"voided by mistake"`
 }
 
 func (b Because) reason() (string, error) {

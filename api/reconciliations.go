@@ -20,16 +20,16 @@ type reconciliationVerb struct {
 
 var reconciliationVerbs = []reconciliationVerb{
 	{
-		"waive", billing.Waive, "Waive what invoices lack of a closed period",
-		"What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it.",
+		"waive", billing.Waive, "Waive the amount missing on invoices of a closed period",
+		"Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.",
 	},
 	{
-		"rebill", billing.Rebill, "Rebill what invoices lack of a closed period",
-		"What no invoice that stands bills is carried into the target period: all of it where the only one is void.",
+		"rebill", billing.Rebill, "Rebill the amount missing on invoices of a closed period",
+		"Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.",
 	},
 	{
-		"write-off", billing.WriteOff, "Write off what invoices lack of a closed period",
-		"What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it.",
+		"write-off", billing.WriteOff, "Write off the amount missing on invoices of a closed period",
+		"Counts the period's charge as fully billed because you give up the missing amount. It is not billed.",
 	},
 }
 
@@ -40,34 +40,35 @@ func (s *server) reconciliations() {
 			"that the provider has accepted and counted, and the invoiced units.")), s.listReconciliations)
 	for _, verb := range reconciliationVerbs {
 		huma.Register(s.api, post(verb.path+"-reconciliation", path+"/{period}/{meter}/"+verb.path, BillingWrite, verb.summary,
-			verb.description+" The customer's next sync acts on it. 409 before the period's last invoice is final, and "+
-				"where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason."), s.decide(verb.decision))
+			verb.description+"\n\n- The customer's next sync applies the decision. The audit log keeps the reason.\n"+
+				"- A repeat changes nothing.\n"+
+				"- Returns 409 if the period's last invoice is not final or the invoices agree."), s.decide(verb.decision))
 	}
 }
 
 type reconciliation struct {
 	CustomerID   string           `json:"customer_id" example:"cus_42"`
-	ExternalID   string           `json:"external_id" doc:"The customer's"`
-	CustomerName string           `json:"customer_name" doc:"Empty where it has none"`
+	ExternalID   string           `json:"external_id" doc:"External ID of the customer"`
+	CustomerName string           `json:"customer_name" doc:"Empty if the customer has no name"`
 	Period       reconciledPeriod `json:"period"`
 	MeterID      string           `json:"meter_id"`
 	MeterSlug    string           `json:"meter_slug"`
 
-	Bills    metering.Bills    `json:"bills" doc:"In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities"`
+	Bills    metering.Bills    `json:"bills" doc:"Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge"`
 	Ours     reconciledOurs    `json:"ours"`
 	Accepted metering.Decimal  `json:"accepted_quantity" doc:"Units that the provider has accepted"`
-	Counted  metering.Decimal  `json:"counted_quantity" doc:"Of them, those that it was seen to have counted"`
+	Counted  metering.Decimal  `json:"counted_quantity" doc:"Accepted units that the provider has counted"`
 	Invoiced reconciledTheirs  `json:"invoiced"`
-	Billed   *metering.Decimal `json:"billed_quantity,omitempty" doc:"Units that count as billed: they are never charged again; absent while the state is open"`
+	Billed   *metering.Decimal `json:"billed_quantity,omitempty" doc:"Units that count as billed and are never charged again. Absent while the state is open"`
 
 	State     billing.ReconciliationState `json:"state"`
-	Reason    string                      `json:"reason" doc:"Why the invoices bill something else; empty where they do not" example:"accepted, not billed"`
-	Actions   []billing.Decision          `json:"actions" doc:"What an operator can decide: each is a path of its own, write_off is write-off there"`
-	DecidedBy string                      `json:"decided_by" doc:"Who decided on the state; empty: the rules, or nobody yet" example:"key_12"`
-	DecidedAt *time.Time                  `json:"decided_at" doc:"When; null while the state is open"`
-	Note      string                      `json:"note" doc:"The reason that the operator gave"`
+	Reason    string                      `json:"reason" doc:"Reason why the invoices differ. Empty if they agree" example:"accepted, not billed"`
+	Actions   []billing.Decision          `json:"actions" doc:"Available decisions. Each is a path below the reconciliation. write_off is at write-off"`
+	DecidedBy string                      `json:"decided_by" doc:"Operator who decided the state. Empty if the rules did or it is undecided" example:"key_12"`
+	DecidedAt *time.Time                  `json:"decided_at" doc:"Time of the decision. Null while the state is open"`
+	Note      string                      `json:"note" doc:"Reason given by the operator"`
 
-	Invoices []reconciledInvoice `json:"invoices" doc:"Of the provider's period that this one lies in, as they were last read"`
+	Invoices []reconciledInvoice `json:"invoices" doc:"Invoices of the provider's period that contains this one, as last read"`
 }
 
 type reconciledPeriod struct {
@@ -77,28 +78,28 @@ type reconciledPeriod struct {
 }
 
 type reconciledOurs struct {
-	Usage    metering.Decimal `json:"usage" doc:"What the period closed at"`
-	Charge   metering.Decimal `json:"charge" doc:"For the usage, at our price"`
+	Usage    metering.Decimal `json:"usage" doc:"Usage at the closing of the period"`
+	Charge   metering.Decimal `json:"charge" doc:"Charge for the usage at our price"`
 	Currency string           `json:"currency" example:"USD"`
 }
 
 type reconciledTheirs struct {
-	Quantity    metering.Decimal  `json:"quantity" doc:"Units that final invoices bill which are not void; once the state is decided, those that it was decided on"`
-	Unexplained metering.Decimal  `json:"unexplained" doc:"Of the quantity, what nobody has reported from here; 0 while the state is open"`
-	Amount      *metering.Decimal `json:"amount,omitempty" doc:"What they bill for the meter, before discounts and tax; absent: nothing, or in more than one currency"`
-	Currency    string            `json:"currency,omitempty" doc:"Of the amount" example:"USD"`
+	Quantity    metering.Decimal  `json:"quantity" doc:"Units on final invoices that are not void. Fixed when the state is decided"`
+	Unexplained metering.Decimal  `json:"unexplained" doc:"Part of quantity that was not reported from here. 0 while the state is open"`
+	Amount      *metering.Decimal `json:"amount,omitempty" doc:"Invoiced amount of the meter before discounts and tax. Absent for none or several currencies"`
+	Currency    string            `json:"currency,omitempty" doc:"Currency of amount" example:"USD"`
 }
 
 type reconciledInvoice struct {
-	ID           string           `json:"id" doc:"At the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
+	ID           string           `json:"id" doc:"Id of the invoice at the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
 	ConnectionID string           `json:"connection_id" example:"con_1"`
-	Status       string           `json:"status" doc:"At the provider" example:"paid"`
-	Void         bool             `json:"void" doc:"Whether nobody has to pay it: it was voided, or credited in full"`
-	Renewal      bool             `json:"renewal" doc:"Whether the period's end made it: it is the last one of the period"`
+	Status       string           `json:"status" doc:"Status at the provider" example:"paid"`
+	Void         bool             `json:"void" doc:"Whether nothing is due because the invoice was voided or fully credited"`
+	Renewal      bool             `json:"renewal" doc:"Whether the end of the period created the invoice. It is then the last one of the period"`
 	Quantity     metering.Decimal `json:"quantity" doc:"Units of the meter"`
-	Amount       metering.Decimal `json:"amount" doc:"For the meter, before discounts and tax"`
+	Amount       metering.Decimal `json:"amount" doc:"Amount of the meter before discounts and tax"`
 	Currency     string           `json:"currency" example:"USD"`
-	FinalizedAt  *time.Time       `json:"finalized_at" doc:"At the provider; null: it may still change"`
+	FinalizedAt  *time.Time       `json:"finalized_at" doc:"Time at which the provider finalized the invoice. Null while it can change"`
 }
 
 func showReconciliation(r db.Reconciled) reconciliation {
@@ -135,7 +136,7 @@ type listReconciliationsInput struct {
 	Paging
 	Customer string                      `query:"customer" maxLength:"255" doc:"The customer's external ID"`
 	State    billing.ReconciliationState `query:"state"`
-	Period   string                      `query:"period" maxLength:"64" doc:"The id of a billing period"`
+	Period   string                      `query:"period" maxLength:"64" doc:"Id of a billing period"`
 }
 
 type listReconciliationsOutput struct{ Body List[reconciliation] }
@@ -168,7 +169,7 @@ func (s *server) listReconciliations(ctx context.Context, in *listReconciliation
 }
 
 type decideInput struct {
-	Period string `path:"period" maxLength:"64" doc:"The period's id" example:"per_42"`
+	Period string `path:"period" maxLength:"64" doc:"Id of the billing period" example:"per_42"`
 	Meter  string `path:"meter" maxLength:"64" doc:"The meter's slug"`
 	Body   Because
 }

@@ -99,7 +99,7 @@ func (s *server) recordRefusal(ctx context.Context, tenant metering.TenantID, e 
 		err = s.Store.AuditLog.Record(db.For(ctx, tenant), tenant, e)
 	}
 	if err != nil {
-		s.Log.WarnContext(ctx, "a refusal is not in the audit log", "action", e.Action, "tenant", tenant.String(), "error", err)
+		s.Log.WarnContext(ctx, "cannot write a refusal to the audit log", "action", e.Action, "tenant", tenant.String(), "error", err)
 	}
 }
 
@@ -144,7 +144,7 @@ func (s *server) auditSignIns(ctx context.Context, refused []refusedSignIn) (map
 	for _, r := range refused {
 		attempted, err := s.Store.AuditLog.Attempted(ctx, r.email)
 		if err != nil {
-			s.Log.WarnContext(ctx, "a refused sign-in is not in the audit log", "error", err)
+			s.Log.WarnContext(ctx, "cannot write a refused sign-in to the audit log", "error", err)
 			continue
 		}
 		for _, a := range attempted {

@@ -11,9 +11,9 @@ import (
 )
 
 type resolveReportInput struct {
-	ID   string `path:"id" doc:"As in the lines of a sync"`
+	ID   string `path:"id" doc:"Id of the report, from the lines of a sync"`
 	Body struct {
-		State resolvedState `json:"state" doc:"What you have found out at the provider: accepted where it has the report, else rejected"`
+		State resolvedState `json:"state" doc:"Outcome at the provider: accepted if it has the report, otherwise rejected"`
 		Because
 	}
 }

@@ -168,7 +168,7 @@ func (s *server) lost(w http.ResponseWriter, r *http.Request, mux http.Handler) 
 	mux.ServeHTTP(silent, r)
 	if allow := silent.header.Get("Allow"); allow != "" {
 		w.Header().Set("Allow", allow)
-		s.refuse(w, r, metering.Errorf(codeMethod, "this path has no such method"))
+		s.refuse(w, r, metering.Errorf(codeMethod, "this path does not support this method"))
 		return
 	}
 	if isScreen(r) {

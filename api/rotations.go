@@ -19,7 +19,7 @@ func (s *server) watch(ctx context.Context, r metering.Rotation) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), runWait)
 	defer cancel()
 	if err := workflows.StartRotateCredential(ctx, s.Temporal, r.TenantID, r.ID); err != nil {
-		s.Log.WarnContext(ctx, "the run of a rotation begins later", "error", err)
+		s.Log.WarnContext(ctx, "start the end of a rotation: Temporal did not answer, a worker starts it", "error", err)
 	}
 }
 
@@ -29,7 +29,7 @@ func (s *server) rotating(who Principal, overlap time.Duration) db.Rotating {
 
 // KeyOverlap is what the rotation of an API key may come with.
 type KeyOverlap struct {
-	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"0" doc:"How long the old key is valid beside the new one; unless it says, the old one ends at once"`
+	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"0" doc:"Seconds that the old key stays valid with the new one. With 0, it is revoked immediately"`
 }
 
 func (o *KeyOverlap) overlap() time.Duration {
@@ -41,7 +41,7 @@ func (o *KeyOverlap) overlap() time.Duration {
 
 // SecretOverlap is what the rotation of a secret may come with.
 type SecretOverlap struct {
-	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"How long the old secret is valid beside the new one; messages to a webhook are signed with both"`
+	Seconds *int `json:"overlap_seconds,omitempty" minimum:"0" maximum:"604800" default:"86400" doc:"Seconds that the old secret stays valid with the new one. During this time, webhook messages are signed with both"`
 }
 
 func (o *SecretOverlap) overlap() time.Duration {
@@ -90,7 +90,7 @@ func (s *server) rotatableKey(ctx context.Context, text string) (metering.APIKey
 	}
 	key, err := s.Store.APIKeys.Get(ctx, who.Tenant.ID, id)
 	if err == nil && !within(Principal{Scope: key.Scope}, who) {
-		err = metering.Errorf(metering.CodeForbidden, "nobody can rotate a key that may do more than themselves")
+		err = metering.Errorf(metering.CodeForbidden, "a key can be rotated only by a caller with at least its permissions")
 	}
 	return key, err
 }
@@ -137,7 +137,7 @@ func (s *server) rotatableSecret(ctx context.Context, text string) (metering.HMA
 	}
 	secret, err := s.Store.HMACSecrets.Get(ctx, who.Tenant.ID, id)
 	if err == nil && !within(Principal{Scope: secret.Scope}, who) {
-		err = metering.Errorf(metering.CodeForbidden, "nobody can rotate a secret that may do more than themselves")
+		err = metering.Errorf(metering.CodeForbidden, "a secret can be rotated only by a caller with at least its permissions")
 	}
 	return secret, err
 }

@@ -73,11 +73,11 @@ func newPeople(deps Deps, signIns limiter) (p *people, err error) {
 }
 
 type signedIn struct {
-	Token     string          `json:"token,omitempty" doc:"For Authorization: Bearer. Browsers have it in a cookie too"`
+	Token     string          `json:"token,omitempty" doc:"Token for Authorization: Bearer. Browsers also receive it as a cookie"`
 	ExpiresAt *time.Time      `json:"expires_at,omitempty"`
-	CSRFToken string          `json:"csrf_token,omitempty" doc:"What X-CSRF-Token has to say when the cookie is the credential and the method is not GET"`
+	CSRFToken string          `json:"csrf_token,omitempty" doc:"Value for X-CSRF-Token. Required with the cookie for every method except GET"`
 	Member    *member         `json:"member,omitempty"`
-	Tenants   []sessionTenant `json:"tenants,omitempty" doc:"Where the person is a member of several: nobody is signed in yet, and another attempt has to say tenant_id"`
+	Tenants   []sessionTenant `json:"tenants,omitempty" doc:"Tenants of the person, if there are several. Sign in again with the tenant_id of one of them"`
 }
 
 type signedInOutput struct {
@@ -89,7 +89,7 @@ type logInInput struct {
 	Body struct {
 		Email    string `json:"email" maxLength:"254"`
 		Password string `json:"password" maxLength:"256"`
-		TenantID string `json:"tenant_id,omitempty" maxLength:"32" example:"ten_42" doc:"Which tenant to sign in to, for who is a member of several"`
+		TenantID string `json:"tenant_id,omitempty" maxLength:"32" example:"ten_42" doc:"Tenant to sign in to. Required for a member of several tenants"`
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *server) signedIn(ctx context.Context, m metering.Member) (*signedInOutp
 
 // errSignIn is the one answer to whoever cannot sign in, so that nobody learns
 // which e-mails are members, and of how many tenants.
-var errSignIn = metering.Errorf(metering.CodeUnauthorized, "the e-mail and the password are not a member's")
+var errSignIn = metering.Errorf(metering.CodeUnauthorized, "the e-mail or password is wrong")
 
 // countSignIn counts an attempt to sign in by its address, and by its address
 // and account, whether or not there is such an account.
@@ -146,7 +146,7 @@ func (s *server) countSignIn(ctx context.Context, email string) error {
 
 func (s *server) countSignInAs(ctx context.Context, email string) error {
 	if a := s.signIns.take(ctx, "sign-ins:account:"+s.accountAt(ctx, email), signInsByAccount); !a.allowed {
-		return tooMany(a, "too many attempts to sign in as this member from this address")
+		return tooMany(a, "too many attempts to sign in to this account from this address")
 	}
 	return nil
 }
@@ -289,7 +289,7 @@ func (s *server) byToken(ctx context.Context, token string) (Principal, error) {
 func memberOf(ctx context.Context) (Principal, error) {
 	who := principalOf(ctx)
 	if who.Role == "" {
-		return who, metering.Errorf(metering.CodeForbidden, "only a member who has signed in has a session and a password")
+		return who, metering.Errorf(metering.CodeForbidden, "this operation needs the session of a signed-in member")
 	}
 	return who, nil
 }
@@ -333,13 +333,13 @@ type sessionOutput struct{ Body session }
 
 type session struct {
 	Tenant      sessionTenant   `json:"tenant"`
-	Permissions []Permission    `json:"permissions" doc:"What x-permission of the operations may say"`
-	Scope       *metering.Scope `json:"scope,omitempty" doc:"Of a program"`
+	Permissions []Permission    `json:"permissions" doc:"Permissions of the caller, as in x-permission of the operations"`
+	Scope       *metering.Scope `json:"scope,omitempty" doc:"Scope of an API key or HMAC secret"`
 	Member      *member         `json:"member,omitempty"`
-	ExpiresAt   *time.Time      `json:"expires_at,omitempty" doc:"When the member has to sign in again"`
-	CSRFToken   *string         `json:"csrf_token,omitempty" doc:"Of the member's session"`
+	ExpiresAt   *time.Time      `json:"expires_at,omitempty" doc:"Expiry of the member's session"`
+	CSRFToken   *string         `json:"csrf_token,omitempty" doc:"Value for X-CSRF-Token. Only for a member's session"`
 
-	WorkflowsURL string `json:"workflows_url,omitempty" doc:"The page of the Temporal UI that lists the runs, where the deployment names one" example:"https://temporal.example.com/namespaces/default/workflows"`
+	WorkflowsURL string `json:"workflows_url,omitempty" doc:"Page of the Temporal UI that lists the workflow runs. Absent if it is not configured" example:"https://temporal.example.com/namespaces/default/workflows"`
 }
 
 type sessionTenant struct {
@@ -380,13 +380,13 @@ func permissionsOf(who Principal) []Permission {
 type setPasswordInput struct {
 	Body struct {
 		Current string `json:"current" maxLength:"256"`
-		New     string `json:"new" minLength:"12" maxLength:"256" doc:"12 to 256 characters"`
+		New     string `json:"new" minLength:"12" maxLength:"256" doc:"New password, 12 to 256 characters"`
 	}
 }
 
 type passwordSetOutput struct {
 	Body struct {
-		Changed bool `json:"changed" doc:"Every other session of the person has ended, in every tenant, and the password is that of all of them"`
+		Changed bool `json:"changed" doc:"Always true. The password changes in all the person's tenants, and all other sessions end"`
 	}
 }
 
@@ -416,7 +416,7 @@ func (s *server) setPassword(ctx context.Context, in *setPasswordInput) (*passwo
 		return nil, err
 	}
 	if len(same) == 0 {
-		return nil, metering.Invalid("body.current", "is not the password")
+		return nil, metering.Invalid("body.current", "is not the current password")
 	}
 	next, err := hashOf(in.Body.New)
 	if err != nil {

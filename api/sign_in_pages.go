@@ -40,14 +40,14 @@ func framed(page string) *template.Template {
 // that a link of ours must not lead there by itself, nor an issuer sign anybody in
 // who has only opened one.
 var goOn = framed(`{{define "title"}}Sign in to {{.Tenant}}{{end}}
-{{define "content"}}<p>Who you are is for <strong>{{.Host}}</strong> to say, which {{.Tenant}} has chosen. Go on only if you know it.</p>
-<p><a href="{{.Location}}">Go on to {{.Host}}</a></p>
+{{define "content"}}<p>{{.Tenant}} signs its members in at <strong>{{.Host}}</strong>. Continue only if you recognize that site.</p>
+<p><a href="{{.Location}}">Continue to {{.Host}}</a></p>
 {{end}}`)
 
 // notSignedIn is for who finds no way to an issuer, or has come back in vain.
 var notSignedIn = framed(`{{define "title"}}You are not signed in{{end}}
 {{define "content"}}<p>{{.Problem.Detail}}.</p>
-<p>Where it stays so, the owner of your tenant can look at its single sign-on, or invite you anew. What the operator needs to find it is the request <code>{{.Problem.RequestID}}</code>.</p>
+<p>If this happens again, ask the owner of your tenant to check its single sign-on or to invite you again. The request id for the operator is <code>{{.Problem.RequestID}}</code>.</p>
 <p><a href="/sign-in/issuer">Begin again</a></p>
 <p><a href="/sign-in">Sign in with a password</a></p>
 {{end}}`)

@@ -15,26 +15,26 @@ import (
 type StatementLine struct {
 	MeterID       string           `json:"meter_id"`
 	MeterSlug     string           `json:"meter_slug"`
-	Usage         metering.Decimal `json:"usage" doc:"So far; of a closed period, what it was closed at"`
+	Usage         metering.Decimal `json:"usage" doc:"Usage so far. For a closed period, the usage at its closing"`
 	EventCount    int64            `json:"event_count"`
-	PriceVersion  int              `json:"price_version" doc:"0 where the meter has no price, or the provider's own is charged"`
-	ProviderPrice string           `json:"provider_price,omitempty" doc:"The id of the provider's own price, where that is charged" example:"price_1Q2"`
-	Charge        metering.Decimal `json:"charge" doc:"For the usage, rounded to the currency's minor unit"`
-	Amount        metering.Decimal `json:"amount" doc:"The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries"`
+	PriceVersion  int              `json:"price_version" doc:"Version of the meter's price. 0 without a price or if the provider's own price applies"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if our price applies" example:"price_1Q2"`
+	Charge        metering.Decimal `json:"charge" doc:"Charge for the usage, rounded to the currency's minor unit"`
+	Amount        metering.Decimal `json:"amount" doc:"Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed"`
 	Currency      string           `json:"currency" example:"USD"`
-	Steps         []step           `json:"steps" doc:"The working; its last step is the amount"`
-	Billed        bool             `json:"billed" doc:"Whether the provider had accepted it when it was closed"`
-	LateUsage     metering.Decimal `json:"late_usage" doc:"What arrived after the closing"`
-	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge from late usage, whichever period carries it"`
-	LateSteps     []step           `json:"late_steps" doc:"The working of late_amount, which is its last step; of an open period there is none"`
+	Steps         []step           `json:"steps" doc:"Breakdown of the amount, which is the last step"`
+	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period"`
+	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
+	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge for late usage, in whichever period it is billed"`
+	LateSteps     []step           `json:"late_steps" doc:"Breakdown of late_amount, which is the last step. Empty for an open period"`
 	Digest        *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }
 
 // digest proves which events a closed period's meter came to.
 type digest struct {
-	Algorithm  string `json:"algorithm" doc:"How the digest is computed: docs/api/bills.md has the steps of each algorithm" example:"sha256-events-1"`
-	Hash       string `json:"hash" doc:"In hexadecimal digits" example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
-	EventCount int64  `json:"event_count" doc:"How many events it is of"`
+	Algorithm  string `json:"algorithm" doc:"Algorithm of the hash, as described in docs/api/bills.md" example:"sha256-events-1"`
+	Hash       string `json:"hash" doc:"Hash in hexadecimal digits" example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
+	EventCount int64  `json:"event_count" doc:"Number of events in the hash"`
 }
 
 func showDigest(digests map[metering.MeterID]db.Digest, meter metering.MeterID) *digest {
@@ -56,11 +56,11 @@ func showStatementLine(l billing.StatementLine, digests map[metering.MeterID]db.
 
 type periodStatement struct {
 	CustomerID string `json:"customer_id" example:"cus_42"`
-	ExternalID string `json:"external_id" doc:"The customer's"`
+	ExternalID string `json:"external_id" doc:"External ID of the customer"`
 	PeriodHead
-	Lines       []StatementLine       `json:"lines" doc:"One for each meter. One whose past is still being counted is left out"`
-	Adjustments []closedPeriod        `json:"adjustments" doc:"What the period carries of others that are closed, oldest first"`
-	Totals      []statementTotal      `json:"totals" doc:"One for each currency"`
+	Lines       []StatementLine       `json:"lines" doc:"One line for each meter, except meters that are backfilling"`
+	Adjustments []closedPeriod        `json:"adjustments" doc:"Adjustments of closed periods that are billed in this period, oldest first"`
+	Totals      []statementTotal      `json:"totals" doc:"Totals, one for each currency"`
 	Reports     List[statementReport] `json:"reports"` // by which the period is billed: its statements and quantities, and the charges that go with it
 }
 
@@ -73,37 +73,37 @@ type adjustmentLine struct {
 	MeterID   string           `json:"meter_id"`
 	MeterSlug string           `json:"meter_slug"`
 	Reason    string           `json:"reason" example:"late usage"`
-	Quantity  metering.Decimal `json:"quantity" doc:"The units that it adds"`
-	Amount    metering.Decimal `json:"amount" doc:"What it adds to the closed period's charge"`
+	Quantity  metering.Decimal `json:"quantity" doc:"Additional units"`
+	Amount    metering.Decimal `json:"amount" doc:"Additional charge of the closed period"`
 	Currency  string           `json:"currency" example:"USD"`
-	Steps     []step           `json:"steps" doc:"The working of amount; where the period that carries it is closed too, what each series was reported"`
+	Steps     []step           `json:"steps" doc:"Breakdown of the amount. If the billing period that bills it is closed too, it contains the reported amounts"`
 }
 
 type statementTotal struct {
 	Currency    string           `json:"currency" example:"USD"`
-	Amount      metering.Decimal `json:"amount" doc:"Of the lines, and of the adjustments"`
-	Adjustments metering.Decimal `json:"adjustments" doc:"Of amount, what the adjustments are"`
+	Amount      metering.Decimal `json:"amount" doc:"Sum of the lines and adjustments"`
+	Adjustments metering.Decimal `json:"adjustments" doc:"Part of amount that comes from adjustments"`
 }
 
 type statementReport struct {
 	ReportID         string                `json:"report_id"`
-	Number           int64                 `json:"number" doc:"In the order of the customer's reports; a statement's sequence"`
+	Number           int64                 `json:"number" doc:"Number of the report among the customer's reports. For a statement, its sequence"`
 	Kind             billing.Kind          `json:"kind"`
 	State            billing.State         `json:"state"`
-	Provider         metering.ProviderKind `json:"provider" doc:"The type of the provider" example:"webhook"`
+	Provider         metering.ProviderKind `json:"provider" doc:"Type of the provider" example:"webhook"`
 	ConnectionID     string                `json:"connection_id" example:"con_1"`
-	ProviderCustomer string                `json:"provider_customer,omitempty" doc:"The customer there" example:"cus_NffrFeUfNV2Hib"`
-	Method           string                `json:"method,omitempty" doc:"Of a quantity: the provider's way of reporting it" example:"meter_event"`
-	Target           string                `json:"target,omitempty" doc:"What adds it up at the provider" example:"si_Na6dzxczY5fwHx"`
+	ProviderCustomer string                `json:"provider_customer,omitempty" doc:"Id of the customer at the provider" example:"cus_NffrFeUfNV2Hib"`
+	Method           string                `json:"method,omitempty" doc:"Reporting method of the provider. Only for a quantity" example:"meter_event"`
+	Target           string                `json:"target,omitempty" doc:"Object at the provider that receives the report" example:"si_Na6dzxczY5fwHx"`
 	Window           usagePeriod           `json:"window"`
-	QuantitySent     *metering.Decimal     `json:"quantity_sent,omitempty" doc:"Of a quantity the number that went out, of a charge the money"`
+	QuantitySent     *metering.Decimal     `json:"quantity_sent,omitempty" doc:"Number that was sent. For a charge, an amount"`
 	Lines            []statementReportLine `json:"lines"`
 	Attempts         int                   `json:"attempts"`
-	Response         string                `json:"response" doc:"What came of it"`
-	RecordedAt       time.Time             `json:"recorded_at" doc:"When it was written down"`
+	Response         string                `json:"response" doc:"Result of the report"`
+	RecordedAt       time.Time             `json:"recorded_at" doc:"Time at which the report was stored"`
 	FirstSentAt      *time.Time            `json:"first_sent_at"`
-	ProviderTime     *time.Time            `json:"provider_time" doc:"The timestamp that it has at the provider, where it has one"`
-	DecidedAt        *time.Time            `json:"decided_at" doc:"When its outcome became known"`
+	ProviderTime     *time.Time            `json:"provider_time" doc:"Timestamp of the report at the provider. Null if it has none"`
+	DecidedAt        *time.Time            `json:"decided_at" doc:"Time at which the outcome became known"`
 }
 
 type statementReportLine struct {
@@ -111,15 +111,15 @@ type statementReportLine struct {
 	MeterSlug string            `json:"meter_slug"`
 	Component billing.Component `json:"component"`
 	Period    usagePeriod       `json:"period"`
-	Usage     metering.Decimal  `json:"usage" doc:"Of the whole period then"`
-	Quantity  metering.Decimal  `json:"quantity" doc:"What the provider has of it once the report is accepted"`
-	Amount    metering.Decimal  `json:"amount" doc:"What of the charge is billed there"`
+	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period at that time"`
+	Quantity  metering.Decimal  `json:"quantity" doc:"Units at the provider once the report is accepted"`
+	Amount    metering.Decimal  `json:"amount" doc:"Part of the charge that is billed there"`
 	Currency  string            `json:"currency" example:"USD"`
 }
 
 type getStatementInput struct {
 	Paging
-	Period string `path:"period" maxLength:"64" doc:"The period's id" example:"per_42"`
+	Period string `path:"period" maxLength:"64" doc:"Id of the billing period" example:"per_42"`
 }
 
 type getStatementOutput struct{ Body periodStatement }

@@ -23,34 +23,34 @@ const cancelVerb = "cancel"
 
 var syncVerbs = []syncVerb{
 	{
-		"retry", "Retry a sync now", "The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. " + runHas,
-		"The customer's run tries the provider at once, and brings every sync of holds_for.",
+		"retry", "Retry a sync now", "Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.\n\n" + runHas,
+		"The customer's run sends to the provider now. It performs every sync in holds_for.",
 		(*server).retrySync,
 	},
 	{
-		"pause", "Pause a customer's syncs", "Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; " +
-			"what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing.",
-		"The customer is paused: every sync of holds_for waits, and those that are requested until it is resumed. " +
-			"Auto-Sync and the closing of periods report nothing of this customer either.",
+		"pause", "Pause a customer's syncs", "Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.\n\n" +
+			"- Events are still accepted, and billing periods still close.\n- A repeat changes nothing.",
+		"The customer is paused. Every sync in holds_for and every later request waits until it is resumed. " +
+			"Auto-Sync and the closing of periods report nothing for this customer.",
 		(*server).pauseSync,
 	},
 	{
-		"resume", "Resume a customer's syncs", "409 where they are not paused. A run that was paused in the Temporal UI goes on too. " + runHas,
-		"The customer's run goes on, and brings every sync of holds_for.",
+		"resume", "Resume a customer's syncs", "Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.\n\n" + runHas,
+		"The customer's run continues. It performs every sync in holds_for.",
 		(*server).resumeSync,
 	},
 	{
-		cancelVerb, "Cancel a sync", "What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. " + runHas,
-		"Every sync of holds_for is cancelled: one run brings them all. The customer stays out of sync, so that the next sync, " +
-			"or Auto-Sync, brings what is left.",
+		cancelVerb, "Cancel a sync", "Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.\n\n" + runHas,
+		"Every sync in holds_for is cancelled, because one run performs them all. The customer stays out of sync. " +
+			"The next sync or Auto-Sync reports the rest.",
 		(*server).cancelSync,
 	},
 }
 
-const runHas = "503 where the workflow engine or its workers do not answer: then it may still happen."
+const runHas = "- Returns 503 if the workflow engine or its workers do not respond. The request can still take effect."
 
 func (s *server) steerSyncs() {
-	const holds = " It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over."
+	const holds = "\n- Applies to every unfinished sync of the customer, listed in `holds_for` of the response.\n- Returns 409 if the sync is finished."
 	for _, verb := range syncVerbs {
 		op := post(verb.name+"-billing-sync", "/v1/billing/syncs/{id}/"+verb.name, BillingWrite, verb.summary, verb.description+holds)
 		huma.Register(s.api, op, s.steerSync(verb))
@@ -64,8 +64,8 @@ type steerSyncInput struct {
 
 type steeredSync struct {
 	Sync     syncRun     `json:"sync"`
-	HoldsFor []uuid.UUID `json:"holds_for" doc:"The customer's syncs that were not over, this one among them: one run brings them all" example:"[\"0192b1a0-0000-7000-8000-000000000000\"]"`
-	Note     string      `json:"note" doc:"What it holds for, in words" example:"The customer's run goes on, and brings every sync of holds_for."`
+	HoldsFor []uuid.UUID `json:"holds_for" doc:"The customer's unfinished syncs, including this one. The request applies to all of them, because one run performs them" example:"[\"0192b1a0-0000-7000-8000-000000000000\"]"`
+	Note     string      `json:"note" doc:"Effect of the request" example:"The customer's run continues. It performs every sync in holds_for."`
 }
 
 type steerSyncOutput struct{ Body steeredSync }
@@ -121,7 +121,7 @@ func (s *server) resumeSync(ctx context.Context, by db.Steering, _ []uuid.UUID) 
 		return s.steered(ctx, by, "resume", workflows.ResumeSyncCustomer(ctx, s.Temporal, tenant, by.Customer, asked(by.Actor, by.Reason)))
 	}
 	if err := workflows.StartSyncCustomer(ctx, s.Temporal, tenant, by.Customer, metering.Manual); err != nil {
-		s.Log.WarnContext(ctx, "begin a resumed sync: the worker will", "sync", by.Sync, "error", err)
+		s.Log.WarnContext(ctx, "start a resumed sync: Temporal did not answer, a worker starts it", "sync", by.Sync, "error", err)
 	}
 	return nil
 }
@@ -160,5 +160,5 @@ func notOver(run metering.Sync) error {
 	if !run.Status.Done() {
 		return nil
 	}
-	return metering.Errorf(metering.CodeConflict, "the sync has %s; POST /v1/billing/sync requests another", run.Status)
+	return metering.Errorf(metering.CodeConflict, "the sync has already %s; request another with POST /v1/billing/sync", run.Status)
 }

@@ -114,7 +114,7 @@ func TestASyncIsSteeredAndItIsWrittenDownByWhom(t *testing.T) {
 	b.provided(t)
 	first := b.openSync(t)
 	joined := b.openSync(t)
-	require.Equal(t, []string{first.Id, "An earlier request for this customer was waiting when this one came. Its sync answers this request too."}, []string{joined.Id, *joined.Note})
+	require.Equal(t, []string{first.Id, "This request joined an earlier request for the customer that was still waiting. One sync answers both."}, []string{joined.Id, *joined.Note})
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
 	_, err = b.store.Syncs.Begin(t.Context(), b.tenant.ID, acme.ID, b.now())
@@ -152,7 +152,7 @@ func TestASyncIsSteeredAndItIsWrittenDownByWhom(t *testing.T) {
 	for verb, sync := range map[string]string{"retry": first.Id, "pause": first.Id, "resume": second.Id, "cancel": second.Id} {
 		require.Contains(t, log, `"action":"sync.`+verb+`","resource":"`+sync+`","reason":"because I may"`)
 		p := b.send(t, "POST", first.StatusUrl+"/"+verb, whyNot).problem(t, 409, "conflict")
-		require.Equal(t, "the sync has failed; POST /v1/billing/sync requests another", p.Detail)
+		require.Equal(t, "the sync has already failed; request another with POST /v1/billing/sync", p.Detail)
 	}
 }
 

@@ -30,9 +30,9 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, s
 		case len(sent[i].ignored) > 0:
 			strangers[i] = unknownField(sent[i].ignored[0])
 		case unknown.EventTypes[e.EventType]:
-			strangers[i] = &metering.Rejection{Code: "unknown_event_type", Field: "event_type", Message: "is counted by no meter, and the tenant is strict"}
+			strangers[i] = &metering.Rejection{Code: "unknown_event_type", Field: "event_type", Message: "is not counted by any meter, and the tenant is strict"}
 		case unknown.Customers[e.ExternalID]:
-			strangers[i] = &metering.Rejection{Code: "unknown_customer_id", Field: "customer_id", Message: "is no customer's external_id, and the tenant is strict"}
+			strangers[i] = &metering.Rejection{Code: "unknown_customer_id", Field: "customer_id", Message: "is not the external_id of a customer, and the tenant is strict"}
 		}
 	}
 	return strangers, nil

@@ -22,9 +22,9 @@ func TestAStrictTenantKnowsItsCustomersAndEventTypes(t *testing.T) {
 	refused := func(body string) []api.FieldProblem {
 		return b.send(t, "POST", "/v1/events", body).problem(t, 422, "invalid").Errors
 	}
-	require.Equal(t, []api.FieldProblem{{Location: "body.customer_id", Message: "is no customer's external_id, and the tenant is strict", Code: "unknown_customer_id"}},
+	require.Equal(t, []api.FieldProblem{{Location: "body.customer_id", Message: "is not the external_id of a customer, and the tenant is strict", Code: "unknown_customer_id"}},
 		refused(`{"event_type":"call","customer_id":"acmee"}`))
-	require.Equal(t, []api.FieldProblem{{Location: "body.event_type", Message: "is counted by no meter, and the tenant is strict", Code: "unknown_event_type"}},
+	require.Equal(t, []api.FieldProblem{{Location: "body.event_type", Message: "is not counted by any meter, and the tenant is strict", Code: "unknown_event_type"}},
 		refused(`{"event_type":"cal","customer_id":"acme"}`))
 	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`)
 

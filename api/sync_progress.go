@@ -12,18 +12,18 @@ import (
 // SyncProgress is shown of a sync that is not over. One run brings all of a
 // customer's syncs, so they share it.
 type SyncProgress struct {
-	Attempts       int        `json:"attempts" required:"false" doc:"How often the report that is being tried was sent, the attempt that is under way included; only of a sync that is not over" example:"3"`
-	LastError      string     `json:"last_error" required:"false" doc:"Why the report has to be tried again; empty where nothing has failed yet" example:"the webhook answered 503"`
-	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Absent while it is being tried or paused, where it is not known, and in the list"`
-	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused"`
+	Attempts       int        `json:"attempts" required:"false" doc:"Number of attempts to send the current report, including one in progress. Only for an unfinished sync" example:"3"`
+	LastError      string     `json:"last_error" required:"false" doc:"Error of the last attempt. Empty if there was none" example:"the webhook answered 503"`
+	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Time of the next attempt. Absent during an attempt or pause, if unknown, and in the list"`
+	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync is paused. Absent if unknown. In the list, only present if the customer is paused"`
 	Pause          *syncPause `json:"pause,omitempty"` // absent where nobody has paused the customer: a run that was paused in the Temporal UI has none
-	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list"`
+	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"False if the workflow engine did not respond within a second. Then paused and next_attempt_at can be unknown. Absent in the list"`
 }
 
 type syncPause struct {
-	Since  time.Time      `json:"since" doc:"When the customer was paused"`
-	By     metering.Actor `json:"by" example:"key_12" doc:"Who paused the customer"`
-	Reason string         `json:"reason" example:"the receiver is being moved" doc:"Why, in their words"`
+	Since  time.Time      `json:"since" doc:"Time of the pause"`
+	By     metering.Actor `json:"by" example:"key_12" doc:"Actor who paused the customer"`
+	Reason string         `json:"reason" example:"the receiver is being moved" doc:"Reason given by the actor"`
 }
 
 // progressOf is what the database says of a sync that is not over.
@@ -50,7 +50,7 @@ func (s *server) showOpen(ctx context.Context, run metering.Sync) (syncRun, erro
 	state, err := workflows.DescribeSyncCustomer(ctx, s.Temporal, principalOf(ctx).Tenant.ID, run.CustomerID)
 	answered := err == nil
 	if !answered {
-		s.Log.WarnContext(ctx, "describe sync", "sync", run.ID, "error", err)
+		s.Log.WarnContext(ctx, "cannot read the progress of a sync from Temporal", "sync", run.ID, "error", err)
 	}
 	shown.add(state, answered)
 	return shown, nil

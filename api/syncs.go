@@ -24,21 +24,21 @@ type syncLine struct {
 	MeterID   string            `json:"meter_id"`
 	MeterSlug string            `json:"meter_slug"`
 	Period    usagePeriod       `json:"period"`
-	Component billing.Component `json:"component" doc:"Usage of the period, or what late usage adds to it once it is closed"`
-	Usage     metering.Decimal  `json:"usage" doc:"Of the whole period so far"`
+	Component billing.Component `json:"component" doc:"usage of the period, or adjustment for late usage of a closed period"`
+	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period so far"`
 	UnitPrice metering.Decimal  `json:"unit_price"`
-	Amount    metering.Decimal  `json:"amount" doc:"Charged for usage, rounded to the currency's minor unit; of an adjustment, the closed period's additional charge"`
+	Amount    metering.Decimal  `json:"amount" doc:"Charge for the usage, rounded to the currency's minor unit. For an adjustment, the additional charge of the closed period"`
 	Currency  string            `json:"currency"`
 
-	Kind         billing.Kind      `json:"kind" doc:"Of the report that it stands in"`
-	Number       int64             `json:"number" doc:"Of the report, in the order of the customer's; a statement's sequence"`
-	State        billing.State     `json:"state" doc:"Of the report"`
-	Method       string            `json:"method,omitempty" doc:"Of a quantity: the provider's way of reporting it" example:"meter_event"`
-	Target       string            `json:"target,omitempty" doc:"What adds it up at the provider: a subscription item, a meter or a subscription; own_invoice is the period's invoice that is made here" example:"si_Na6dzxczY5fwHx"`
+	Kind         billing.Kind      `json:"kind" doc:"Kind of the report with this line"`
+	Number       int64             `json:"number" doc:"Number of the report among the customer's reports. For a statement, its sequence"`
+	State        billing.State     `json:"state" doc:"State of the report"`
+	Method       string            `json:"method,omitempty" doc:"Reporting method of the provider. Only for a quantity" example:"meter_event"`
+	Target       string            `json:"target,omitempty" doc:"Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period" example:"si_Na6dzxczY5fwHx"`
 	Window       usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
-	Quantity     metering.Decimal  `json:"quantity" doc:"What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere"`
-	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"The number that went out: quantity, or what it adds to the former one; of a charge money"`
-	Response     string            `json:"response" doc:"What came of it"`
+	Quantity     metering.Decimal  `json:"quantity" doc:"Units of this line at the provider once the report is accepted: the usage in window, rounded for the provider, less usage reported through other connections"`
+	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"Number that was sent: quantity, or its increase since the previous report. For a charge, an amount"`
+	Response     string            `json:"response" doc:"Result of the report"`
 }
 
 type excludedMeter struct {
@@ -52,18 +52,18 @@ type syncRun struct {
 	Status       metering.SyncStatus `json:"status"`
 	Trigger      metering.Trigger    `json:"trigger"`
 	CustomerID   string              `json:"customer_id" example:"cus_42"`
-	ExternalID   string              `json:"external_id" doc:"The customer's"`
-	CustomerName string              `json:"customer_name" doc:"Empty where it has none"`
-	Error        string              `json:"error" doc:"Of a failed run: what to do"`
+	ExternalID   string              `json:"external_id" doc:"External ID of the customer"`
+	CustomerName string              `json:"customer_name" doc:"Empty if the customer has no name"`
+	Error        string              `json:"error" doc:"Reason and fix of a failed sync"`
 	RequestedAt  time.Time           `json:"requested_at"`
 	StartedAt    *time.Time          `json:"started_at"`
 	FinishedAt   *time.Time          `json:"finished_at"`
-	Lines        []syncLine          `json:"lines" doc:"What the run reported, and what it found up to date"`
-	Excluded     []excludedMeter     `json:"excluded" doc:"The meters that were left out, and why"`
-	StatusURL    string              `json:"status_url" doc:"Where the run can be read again"`
-	Note         string              `json:"note,omitempty" doc:"Present if the request joined an earlier one: its sync answers both" example:"An earlier request for this customer was waiting when this one came. Its sync answers this request too."`
+	Lines        []syncLine          `json:"lines" doc:"Lines that the sync reported or that were already up to date"`
+	Excluded     []excludedMeter     `json:"excluded" doc:"Meters that are not billed, with the reason"`
+	StatusURL    string              `json:"status_url" doc:"Path of this sync, to poll"`
+	Note         string              `json:"note,omitempty" doc:"Present if the request joined an earlier one. The sync then answers both" example:"This request joined an earlier request for the customer that was still waiting. One sync answers both."`
 
-	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read"`
+	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"The customer's latest unresolved reconciliations: periods whose last invoice is not final, or whose invoices differ. Only for a single sync"`
 	*SyncProgress
 }
 
@@ -74,9 +74,9 @@ type unresolved struct {
 	MeterSlug  string                      `json:"meter_slug"`
 	State      billing.ReconciliationState `json:"state"`
 	Reason     string                      `json:"reason"`
-	Units      metering.Decimal            `json:"units" doc:"That the period closed at, as the provider takes them"`
-	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units that final invoices bill; absent while the state is open"`
-	Difference *metering.Decimal           `json:"difference,omitempty" doc:"What the invoices bill more; negative: what they lack"`
+	Units      metering.Decimal            `json:"units" doc:"Units at the closing of the period, rounded for the provider"`
+	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units on final invoices. Absent while the state is open"`
+	Difference *metering.Decimal           `json:"difference,omitempty" doc:"Invoiced units less our units. Negative if units are missing"`
 }
 
 // unresolvedShown bounds what is shown of these beside a sync.
@@ -131,7 +131,7 @@ type syncOutput struct {
 }
 
 // joinedNote is the note of a request that joined a waiting one.
-const joinedNote = "An earlier request for this customer was waiting when this one came. Its sync answers this request too."
+const joinedNote = "This request joined an earlier request for the customer that was still waiting. One sync answers both."
 
 // syncBilling asks for a pass over the customer's usage and waits for it for
 // a while. The request is a row first, so that it outlives this process; only

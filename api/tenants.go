@@ -11,21 +11,21 @@ import (
 type tenant struct {
 	ID                string                  `json:"id" example:"ten_1"`
 	Name              string                  `json:"name"`
-	Timezone          string                  `json:"timezone" example:"Europe/Zurich" doc:"Days, months and billing periods are its local ones"`
+	Timezone          string                  `json:"timezone" example:"Europe/Zurich" doc:"IANA time zone of days, months and billing periods"`
 	Currency          string                  `json:"currency" example:"USD"`
-	GraceHours        int                     `json:"grace_hours" doc:"How long after its end a billing period still takes usage"`
-	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"Whether usage for a closed period is billed as an adjustment or only shown"`
-	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Requests with events, at most the ceiling that the operators have set"`
-	Strict            bool                    `json:"strict" doc:"Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected"`
-	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected"`
-	V1BodylessWrites  bool                    `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 may do more than read"`
+	GraceHours        int                     `json:"grace_hours" doc:"Hours for which a billing period accepts late events after its end"`
+	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"adjust bills late usage as an adjustment in another period. report only shows it"`
+	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Maximum number of requests with events per minute"`
+	Strict            bool                    `json:"strict" doc:"Whether to reject events with an unknown field, customer or event type"`
+	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it"`
+	V1BodylessWrites  bool                    `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 can write"`
 	InvoiceHold       invoiceHoldSettings     `json:"invoice_hold"`
 	CreatedAt         time.Time               `json:"created_at"`
 }
 
 type invoiceHoldSettings struct {
-	Enabled       bool `json:"enabled" doc:"Whether a provider's draft invoices of usage are held until what was reported is counted and compared"`
-	DeadlineHours int  `json:"deadline_hours" doc:"How long after the grace a held invoice becomes final by itself, whatever was found"`
+	Enabled       bool `json:"enabled" doc:"Whether draft invoices with usage are held until the reports are counted and compared"`
+	DeadlineHours int  `json:"deadline_hours" doc:"Hours after the grace at which a held invoice becomes final in any case"`
 }
 
 func (s *server) showTenant(t metering.Tenant) tenant {
@@ -43,21 +43,21 @@ func (s *server) getTenant(ctx context.Context, _ *struct{}) (*tenantOutput, err
 }
 
 type invoiceHoldChange struct {
-	Enabled       *bool `json:"enabled,omitempty" doc:"Of providers that make invoices"`
-	DeadlineHours *int  `json:"deadline_hours,omitempty" minimum:"1" maximum:"720" doc:"At most 720 together with grace_hours. What is held already keeps its deadline"`
+	Enabled       *bool `json:"enabled,omitempty" doc:"Whether draft invoices with usage are held. Only for providers that make invoices"`
+	DeadlineHours *int  `json:"deadline_hours,omitempty" minimum:"1" maximum:"720" doc:"Hours after the grace at which a held invoice becomes final in any case. At most 720 together with grace_hours. Current holds keep their deadlines"`
 }
 
 type updateTenantInput struct {
 	Body struct {
 		Name              *string                  `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Timezone          *string                  `json:"timezone,omitempty" doc:"Every meter is counted anew; until that is done it answers with windows of the current zone. 409 once a customer has a billing period. If a begun billing period with charges gets another start or end, it returns 409 confirmation_required"`
-		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217; of prices that do not name their own"`
+		Timezone          *string                  `json:"timezone,omitempty" doc:"IANA time zone. Meters recount all usage and use the current zone until that is complete. Returns 409 once a customer has a billing period. Also returns 409 confirmation_required if the dates of begun billing periods change"`
+		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217 code. Applies to prices without a currency of their own"`
 		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`
-		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647" doc:"422 above the ceiling that the operators have set, 60000 by default"`
-		Strict            *bool                    `json:"strict,omitempty" doc:"true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists"`
-		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it"`
-		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead"`
+		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647" doc:"Maximum number of requests with events per minute. At most the limit set by the operators, 60000 by default"`
+		Strict            *bool                    `json:"strict,omitempty" doc:"true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists"`
+		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it"`
+		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead"`
 		InvoiceHold       *invoiceHoldChange       `json:"invoice_hold,omitempty"`
 		Confirm
 	}
@@ -65,7 +65,7 @@ type updateTenantInput struct {
 
 func (s *server) updateTenant(ctx context.Context, in *updateTenantInput) (*tenantOutput, error) {
 	if n := in.Body.RequestsPerMinute; n != nil && *n > s.MaxRequestsPerMinute {
-		return nil, metering.Invalid("body.requests_per_minute", "must be at most %d, the ceiling that the operators have set", s.MaxRequestsPerMinute)
+		return nil, metering.Invalid("body.requests_per_minute", "must be at most %d, the limit set by the operators", s.MaxRequestsPerMinute)
 	}
 	change := db.TenantChange{
 		Name: in.Body.Name, Timezone: in.Body.Timezone, Currency: in.Body.Currency,

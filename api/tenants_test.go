@@ -46,7 +46,7 @@ func TestTheOperatorsCeilingBoundsATenantsLimit(t *testing.T) {
 	t.Parallel()
 	b := setup(t).replica(t, func(d *api.Deps) { d.MaxRequestsPerMinute = 2 })
 	p := b.send(t, "PATCH", "/v1/tenant", `{"requests_per_minute":3}`).problem(t, 422, "invalid")
-	require.Equal(t, "must be at most 2, the ceiling that the operators have set", p.Errors[0].Message)
+	require.Equal(t, "must be at most 2, the limit set by the operators", p.Errors[0].Message)
 	require.Contains(t, b.send(t, "GET", "/v1/tenant", "").body, `"requests_per_minute":2,`, "the stored limit is higher")
 	for range 2 {
 		b.ingest(t, "/v1/events", hello)

@@ -70,9 +70,9 @@ func TestAThirdProviderIsSavedAndShown(t *testing.T) {
 
 	for body, want := range map[string][2]string{
 		`{"type":"tally","tally_token":"CANARY-other"}`:                                         {"provider_refused", "Tally refused"},
-		`{"type":"tally","tally_token":"CANARY","url":"https://example.com"}`:                   {"invalid", "body.url is of a provider of type webhook"},
-		`{"type":"tally","tally_token":"CANARY","mapping":{}}`:                                  {"invalid", "body.mapping is of a provider of type stripe"},
-		`{"type":"webhook","url":"https://example.com","tally_token":"CANARY"}`:                 {"invalid", "body.tally_token is of a provider of type tally"},
+		`{"type":"tally","tally_token":"CANARY","url":"https://example.com"}`:                   {"invalid", "body.url is only for a provider of type webhook"},
+		`{"type":"tally","tally_token":"CANARY","mapping":{}}`:                                  {"invalid", "body.mapping is only for a provider of type stripe"},
+		`{"type":"webhook","url":"https://example.com","tally_token":"CANARY"}`:                 {"invalid", "body.tally_token is only for a provider of type tally"},
 		`{"type":"tally","tally_token":"` + strings.Repeat("CANARY", 11) + `"}`:                 {"invalid", "body.tally_token"},
 		`{"type":"tally","tally_token":"` + tallyToken + `","tally_meters":{"calls":"\u0000"}}`: {"invalid", "body.tally_meters must be UTF-8 without NUL"},
 		`{"type":"tally","tally_token":"` + tallyToken + `","tally_meters":{"calls":1}}`:        {"invalid", "body.tally_meters.calls"},
@@ -95,7 +95,7 @@ func TestAThirdProviderNeedsItsSecretTheFirstTime(t *testing.T) {
 	r := setup(t).tallied(t, tallyServer(t))
 	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"tally"}`)
 	refused.problem(t, 422, "invalid")
-	require.Contains(t, refused.body, "body.tally_token is needed when a provider of type tally is saved for the first time")
+	require.Contains(t, refused.body, "body.tally_token is required when a provider of type tally is saved for the first time")
 	require.Contains(t, refused.body, `"location":"body.tally_token"`)
 }
 

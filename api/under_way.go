@@ -33,9 +33,9 @@ func heavy(op huma.Operation) huma.Operation {
 }
 
 var (
-	errHeavy    = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are under way; try again")
-	errUnderWay = metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant are under way; try again")
-	errUnread   = metering.Errorf(metering.CodeOverloaded, "too many bytes of answers to the tenant are not taken yet; read those first, and try again")
+	errHeavy    = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are in progress; try again")
+	errUnderWay = metering.Errorf(metering.CodeOverloaded, "too many requests of the tenant are in progress; try again")
+	errUnread   = metering.Errorf(metering.CodeOverloaded, "too many response bytes of the tenant are waiting to be read; read those first, then try again")
 )
 
 // begin lets a tenant's request begin where its share has room for it.

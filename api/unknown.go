@@ -22,7 +22,7 @@ func grouping(op huma.Operation) huma.Operation {
 	explode := true
 	op.Parameters = append(op.Parameters, &huma.Param{
 		Name: groupParameter, In: "query", Style: "form", Explode: &explode,
-		Description: "Values of properties, each as a parameter of its own, `group.<property>=value`: the keys of this object begin with `group.`",
+		Description: "Group filters. Send each one as a separate parameter `group.<property>=value`. The keys of this object are the names of the parameters.",
 		Schema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
 		Example:     map[string]string{metering.GroupPrefix + "model": "large"},
 	})
@@ -64,7 +64,7 @@ func refuseUnknownQuery(op *huma.Operation, raw string) error {
 	}
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return metering.Invalid("query", "must be name=value pairs with & between them, percent-encoded")
+		return metering.Invalid("query", "must be percent-encoded name=value pairs, separated by &")
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if op.Metadata["grouping"] == true && strings.HasPrefix(name, metering.GroupPrefix) {
@@ -72,7 +72,7 @@ func refuseUnknownQuery(op *huma.Operation, raw string) error {
 		}
 		location := shortened("query." + strings.ToValidUTF8(name, "�"))
 		if !slices.Contains(queryParameters(op), name) {
-			return metering.Invalid(location, "unknown parameter%s", offered(op))
+			return metering.Invalid(location, "is not a parameter of this operation%s", offered(op))
 		}
 		if len(query[name]) > 1 && !isRepeatable(op, name) {
 			return metering.Invalid(location, "must be given once")
@@ -115,7 +115,7 @@ func refuseUnusedKey(op *huma.Operation, request *http.Request) error {
 	case !honoured && strings.HasPrefix(op.Path, eventsPath):
 		return metering.Invalid(location, "must be absent: give each event an idempotency_key instead")
 	case !honoured:
-		return metering.Invalid(location, "must be absent: this operation does not honour it")
+		return metering.Invalid(location, "must be absent: this operation does not support it")
 	case len(keys) > 1:
 		return metering.Invalid(location, "must be given once")
 	case keys[0] == "":
@@ -139,7 +139,7 @@ func offered(op *huma.Operation) string {
 		names = append(names, metering.GroupPrefix+"<property>")
 	}
 	if len(names) == 0 {
-		return "; there are none here"
+		return "; it has none"
 	}
 	return "; available: " + strings.Join(names, ", ")
 }
@@ -162,5 +162,5 @@ func refuseUnusedBody(op *huma.Operation, request *http.Request) error {
 	if op.RequestBody != nil || op.Method == http.MethodGet || request.ContentLength >= 0 && request.ContentLength <= empty {
 		return nil
 	}
-	return metering.Invalid("body", "must be empty: this operation takes none")
+	return metering.Invalid("body", "must be empty: this operation has no body")
 }

@@ -32,7 +32,7 @@ func TestWhatAnOperationDoesNotTakeIsRefused(t *testing.T) {
 			}
 			p := send(good.query.Encode()+"&acton=x", "").problem(t, 422, "invalid")
 			require.Equal(t, "query.acton", p.Errors[0].Location, op.OperationID)
-			require.Contains(t, p.Detail, "query.acton unknown parameter")
+			require.Contains(t, p.Detail, "query.acton is not a parameter of this operation")
 			for name := range good.query {
 				p := send(good.query.Encode()+"&"+name+"=twice", "").problem(t, 422, "invalid")
 				require.Equal(t, []api.FieldProblem{{Location: "query." + name, Message: "must be given once"}}, p.Errors, op.OperationID)
@@ -50,10 +50,10 @@ func TestARefusedParameterSaysWhichThereAre(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call", "model")
 	detail := func(path string) string { return b.send(t, "GET", path, "").problem(t, 422, "invalid").Detail }
-	require.Equal(t, "query.action unknown parameter; available: page_size, page_token, archived, search", detail("/v1/customers?action=meter.create"))
-	require.Equal(t, "query.customers unknown parameter; available: meter, customer, granularity, group_by, start, end, page_size, page_token, group.<property>",
+	require.Equal(t, "query.action is not a parameter of this operation; available: page_size, page_token, archived, search", detail("/v1/customers?action=meter.create"))
+	require.Equal(t, "query.customers is not a parameter of this operation; available: meter, customer, granularity, group_by, start, end, page_size, page_token, group.<property>",
 		detail("/v1/usage?meter=calls&customers=acme"))
-	require.Equal(t, "query.a unknown parameter; there are none here", detail("/v1/tenant?a=b"))
+	require.Equal(t, "query.a is not a parameter of this operation; it has none", detail("/v1/tenant?a=b"))
 	require.Len(t, b.send(t, "GET", "/v1/tenant?"+strings.Repeat("long", 500)+"=b", "").problem(t, 422, "invalid").Errors[0].Location, 120+len("…"))
 }
 

@@ -14,11 +14,10 @@ import (
 // unrated registers the operations on usage that nothing will bill.
 func (s *server) unrated() {
 	const path = "/v1/billing/unrated"
-	const which = "In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without " +
-		"a provider has none. "
+	const which = "- Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.\n" +
+		"- A tenant without any price and without a provider has no unrated usage.\n"
 	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List usage that will not be billed", "Each line is one customer, meter, period and reason, with the estimated charge.\n\n"+
 		which+
-		"\n"+
 		"- A page may have few lines or none while `next_page_token` is set. Continue until it is null.")), s.listUnrated)
 	huma.Register(s.api, heavy(get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of usage that will not be billed", "Returns totals by reason and currency.\n\n"+
 		which)), s.unratedTotals)
@@ -26,7 +25,7 @@ func (s *server) unrated() {
 
 // UnratedMonths chooses the periods.
 type UnratedMonths struct {
-	Months int `query:"months" minimum:"1" maximum:"60" default:"3" doc:"How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later"`
+	Months int `query:"months" minimum:"1" maximum:"60" default:"3" doc:"Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later"`
 }
 
 // unratedMonths are those of UnratedMonths by default.
@@ -46,22 +45,22 @@ type listUnratedInput struct {
 type unratedUsage struct {
 	CustomerID   string                `json:"customer_id"`
 	ExternalID   string                `json:"external_id"`
-	CustomerName string                `json:"customer_name" doc:"Empty if it has none"`
+	CustomerName string                `json:"customer_name" doc:"Empty if the customer has no name"`
 	MeterID      string                `json:"meter_id"`
 	MeterSlug    string                `json:"meter_slug"`
 	Period       unratedPeriod         `json:"period"`
-	Reason       billing.UnratedReason `json:"reason" doc:"before_first_period: the usage is older than the customer's first billing period; no_price: neither the meter nor the customer's plan has a price; no_provider: the tenant has no billing provider; no_provider_link: the customer has no billing_provider_id; no_subscription_item: the provider takes no usage of the meter for the customer; before_subscription: the period lies outside the customer's subscription; closed_unbilled: the period closed before a provider had accepted the usage"`
-	Detail       string                `json:"detail" doc:"Why the provider takes none, in words; empty for the other reasons"`
+	Reason       billing.UnratedReason `json:"reason" doc:"before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage"`
+	Detail       string                `json:"detail" doc:"Details of no_subscription_item. Empty for the other reasons"`
 	Usage        metering.Decimal      `json:"usage"`
 	EventCount   int64                 `json:"event_count"`
-	Estimate     *metering.Decimal     `json:"estimate" doc:"The charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. null: there is no price"`
-	Currency     *string               `json:"currency" doc:"null: there is no price" example:"USD"`
+	Estimate     *metering.Decimal     `json:"estimate" doc:"Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price"`
+	Currency     *string               `json:"currency" doc:"Null without a price" example:"USD"`
 }
 
 type unratedPeriod struct {
 	Start time.Time    `json:"start"`
 	End   time.Time    `json:"end"`
-	State unratedState `json:"state" doc:"before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed"`
+	State unratedState `json:"state" doc:"before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed"`
 }
 
 // unratedState is a billing.PeriodState, PeriodBefore included.
@@ -111,18 +110,18 @@ func (s *server) listUnrated(ctx context.Context, in *listUnratedInput) (*listUn
 
 type unratedTotal struct {
 	Reason    billing.UnratedReason `json:"reason"`
-	Currency  *string               `json:"currency" doc:"null: of usage without a price" example:"USD"`
+	Currency  *string               `json:"currency" doc:"Null for usage without a price" example:"USD"`
 	Customers int64                 `json:"customers"`
-	Lines     int64                 `json:"lines" doc:"By customer, meter and period, as in the list"`
-	Estimate  *metering.Decimal     `json:"estimate" doc:"The sum of the estimates; null without a currency"`
+	Lines     int64                 `json:"lines" doc:"Number of lines in the list"`
+	Estimate  *metering.Decimal     `json:"estimate" doc:"Sum of the estimates. Null for usage without a price"`
 }
 
 type unratedTotalsInput struct{ UnratedMonths }
 
 type unratedTotalsOutput struct {
 	Body struct {
-		Since  time.Time      `json:"since" doc:"Periods count that ended later"`
-		Data   []unratedTotal `json:"data" doc:"By reason and currency"`
+		Since  time.Time      `json:"since" doc:"Start of the months. Includes the billing periods that end after it"`
+		Data   []unratedTotal `json:"data" doc:"Totals by reason and currency"`
 		Caveat string         `json:"caveat"`
 	}
 }

@@ -40,7 +40,7 @@ func TestUsageBeforeTheFirstBillingPeriodIsWarnedAboutAndListed(t *testing.T) {
 	require.Equal(t, 200, b.confirmed(t, "PUT", "/v1/meters/calls/pricing", `{"base_price":2,"included_units":50,"overage_rate":0.015,"currency":"USD"}`).status)
 	warnings := send("acme")
 	require.Len(t, warnings, 1)
-	require.Equal(t, `events[1] is older than its customer's first billing period: meter "calls" counts it, and it is never billed; GET /v1/billing/unrated lists such usage`, warnings[0])
+	require.Equal(t, `events[1] is older than its customer's first billing period: meter "calls" counts it, but it is never billed; GET /v1/billing/unrated lists such usage`, warnings[0])
 	require.Empty(t, b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme"}`).Warnings)
 
 	list := b.unrated(t, "?page_size=3")

@@ -12,8 +12,8 @@ import (
 
 // Span is the part of time that a query is about.
 type Span struct {
-	Start SentTime `query:"start" doc:"The first instant; the start of the current calendar month of the tenant's time zone when absent"`
-	End   SentTime `query:"end" doc:"The instant after the last; the end of that month when absent"`
+	Start SentTime `query:"start" doc:"Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone"`
+	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone"`
 }
 
 // within completes the span to a range: what is absent comes from whole.
@@ -53,15 +53,15 @@ type usageWindow struct {
 	WindowStart time.Time        `json:"window_start"`
 	WindowEnd   time.Time        `json:"window_end"`
 	Value       metering.Decimal `json:"value"`
-	LateValue   metering.Decimal `json:"late_value" doc:"Usage that arrived after the window became final; value and late_value together are all of it"`
-	IsFinal     bool             `json:"is_final" doc:"Whether value never changes again: the window's billing period is closed"`
+	LateValue   metering.Decimal `json:"late_value" doc:"Usage that arrived after the window became final. Add it to value for the whole usage"`
+	IsFinal     bool             `json:"is_final" doc:"Whether value is final because the billing period of the window is closed"`
 }
 
 type usageGroup struct {
-	GroupKey json.RawMessage  `json:"group_key" doc:"Property name to value; empty for a meter without group_by"`
-	Windows  []usageWindow    `json:"windows" doc:"In order of time; windows without usage are left out"`
-	Subtotal metering.Decimal `json:"subtotal" doc:"The total of the whole period, whatever the page"`
-	Filter   string           `json:"filter" example:"group.model=large" doc:"The group filters that select this group, besides those of the request for properties that group_by leaves out. Empty if no filter is needed"`
+	GroupKey json.RawMessage  `json:"group_key" doc:"Value of each property. Empty for a meter without group_by"`
+	Windows  []usageWindow    `json:"windows" doc:"Windows in order of time. Windows without usage are omitted"`
+	Subtotal metering.Decimal `json:"subtotal" doc:"Usage of the group in the whole range, on every page"`
+	Filter   string           `json:"filter" example:"group.model=large" doc:"Filters that select this group, in addition to the filters of the request. Empty if none is needed"`
 }
 
 type usageResult struct {
@@ -69,23 +69,23 @@ type usageResult struct {
 	CustomerID    string               `json:"customer_id" doc:"The customer's external ID"`
 	Period        usagePeriod          `json:"period"`
 	Granularity   metering.Granularity `json:"granularity"`
-	Groups        []usageGroup         `json:"groups" doc:"The groups with windows on this page"`
-	Total         metering.Decimal     `json:"total" doc:"Of the whole period and all groups, whatever the page"`
+	Groups        []usageGroup         `json:"groups" doc:"Groups with windows on this page"`
+	Total         metering.Decimal     `json:"total" doc:"Usage of all groups in the whole range, on every page"`
 	HasMore       bool                 `json:"has_more"`
 	NextPageToken *string              `json:"next_page_token"`
 
-	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group $other, which has the groups of a meter beyond the first 10,000 and those with a group_key of more than 1 KB. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none"`
-	Warnings   []string          `json:"warnings,omitempty" doc:"Why a group filter may miss usage"`
+	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group $other, which is not in total although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage"`
+	Warnings   []string          `json:"warnings,omitempty" doc:"Reasons why a group filter can miss usage"`
 }
 
 type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
-	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Days, weeks and months are those of the tenant's time zone; weeks begin on Monday"`
-	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Properties to group by. Repeat the parameter or separate names by commas; a name with commas needs a parameter of its own. Empty: one group. Absent: all properties of the meter" example:"[\"model\"]"`
+	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday"`
+	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group" example:"[\"model\"]"`
 	Span
-	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Windows per page, at most: a page ends at 1 MiB"`
-	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the page before"`
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of windows per page. A page also ends at 1 MiB"`
+	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
 }
 
 type usageOutput struct{ Body usageResult }
@@ -164,7 +164,7 @@ type summaryItem struct {
 	MeterSlug  string           `json:"meter_slug"`
 	TotalUsage metering.Decimal `json:"total_usage"`
 
-	Backfilling bool `json:"backfilling,omitempty" doc:"The meter's past is still being counted: total_usage is 0 and not known yet"`
+	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. Until then total_usage is 0"`
 }
 
 type summaryOutput struct{ Body []summaryItem }
@@ -213,7 +213,7 @@ func (s *server) meterTotal(ctx context.Context, c metering.Customer, slug strin
 
 type totalInput struct {
 	Customer string `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
-	Meter    string `query:"meter" maxLength:"64" doc:"One meter's slug; all meters when absent"`
+	Meter    string `query:"meter" maxLength:"64" doc:"Slug of a meter. Default: all meters"`
 	Span
 }
 
@@ -221,8 +221,8 @@ type totalOutput struct {
 	Body struct {
 		Total metering.Decimal `json:"total"`
 
-		Meters      []string `json:"meters,omitempty" doc:"The slugs of the meters whose usage was added up, where they are several: their units may differ"`
-		Backfilling []string `json:"backfilling,omitempty" doc:"The slugs of meters whose past is still being counted: total is without them"`
+		Meters      []string `json:"meters,omitempty" doc:"Slugs of the meters in the sum, if there are several. Their units can differ"`
+		Backfilling []string `json:"backfilling,omitempty" doc:"Slugs of meters that are excluded because they are backfilling"`
 	}
 }
 
@@ -266,10 +266,10 @@ type comparisonInput struct {
 
 type comparisonOutput struct {
 	Body struct {
-		CurrentTotal  metering.Decimal `json:"current_total" doc:"The current calendar month, to date"`
-		PreviousTotal metering.Decimal `json:"previous_total" doc:"The whole calendar month before"`
+		CurrentTotal  metering.Decimal `json:"current_total" doc:"Usage of the current calendar month to date"`
+		PreviousTotal metering.Decimal `json:"previous_total" doc:"Usage of the whole previous calendar month"`
 		Delta         metering.Decimal `json:"delta"`
-		PercentChange metering.Decimal `json:"percent_change" doc:"delta as a percentage of previous_total, with two decimals. If previous_total is negative, its sign is the opposite of delta's. If previous_total is 0: 100 or -100, with the sign of delta, or 0 if both totals are 0"`
+		PercentChange metering.Decimal `json:"percent_change" doc:"delta as a percentage of previous_total, with two decimals. For a negative previous_total, it has the opposite sign of delta. For 0, it is 100 or -100 with the sign of delta, or 0 if both totals are 0"`
 	}
 }
 

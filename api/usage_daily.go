@@ -10,29 +10,29 @@ import (
 )
 
 type dailyInput struct {
-	Days int `query:"days" minimum:"1" maximum:"92" default:"30" doc:"How many, up to today; they are those of the tenant's time zone"`
+	Days int `query:"days" minimum:"1" maximum:"92" default:"30" doc:"Number of days up to today, in the tenant's time zone"`
 }
 
 type dailyOutput struct{ Body dailyUsage }
 
 type dailyUsage struct {
 	Period usagePeriod  `json:"period"`
-	Meters []meterDaily `json:"meters" doc:"Every meter, by id"`
+	Meters []meterDaily `json:"meters" doc:"All meters, by id"`
 }
 
 type meterDaily struct {
 	MeterID   string           `json:"meter_id"`
 	MeterSlug string           `json:"meter_slug"`
-	Total     metering.Decimal `json:"total" doc:"Of these days together"`
-	Days      []dayUsage       `json:"days" doc:"In order of time; days without usage are left out"`
+	Total     metering.Decimal `json:"total" doc:"Usage of all these days"`
+	Days      []dayUsage       `json:"days" doc:"Days in order of time. Days without usage are omitted"`
 
-	Backfilling bool `json:"backfilling,omitempty" doc:"The meter's past is still being counted: there are no days, and total is not known yet"`
+	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. Until then there are no days and no total"`
 }
 
 type dayUsage struct {
 	Start time.Time        `json:"start"`
 	End   time.Time        `json:"end"`
-	Usage metering.Decimal `json:"usage" doc:"What came late included"`
+	Usage metering.Decimal `json:"usage" doc:"Usage of the day, including late usage"`
 }
 
 // usageDaily shows what all customers together have used.

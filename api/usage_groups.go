@@ -43,18 +43,18 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string]json.RawMes
 		location := shortened("query." + strings.ToValidUTF8(name, "�"))
 		other := property == metering.OtherProperty && len(m.Version.GroupBy) > 0
 		if !other && !slices.Contains(m.Version.GroupBy, property) {
-			return nil, metering.Invalid(location, "not a dimension of the meter; %s", dimensions(m))
+			return nil, metering.Invalid(location, "must be a property that the meter groups by; %s", dimensions(m))
 		}
 		if len(values) > 1 || !storable(values[0]) {
-			return nil, metering.Invalid(location, "must be given once, in UTF-8 without NUL")
+			return nil, metering.Invalid(location, "must be given once, as UTF-8 without NUL")
 		}
 		if other && values[0] != "true" {
-			return nil, metering.Invalid(location, "must be true: the group has no other value")
+			return nil, metering.Invalid(location, "must be true, the only value of this group")
 		}
 		filters[property] = metering.ParseGroupValue(values[0])
 	}
 	if _, other := filters[metering.OtherProperty]; other && len(filters) > 1 {
-		return nil, metering.Invalid("query."+metering.GroupPrefix+metering.OtherProperty, "must be the only filter: which values its usage has is not known")
+		return nil, metering.Invalid("query."+metering.GroupPrefix+metering.OtherProperty, "must be the only filter, because the property values of its usage are unknown")
 	}
 	return filters, nil
 }
@@ -62,10 +62,10 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string]json.RawMes
 // filterWarnings names usage that the group filters of a query may have missed.
 func filterWarnings(page db.WindowPage) (warnings []string) {
 	if page.Other != nil {
-		warnings = append(warnings, "the group $other has usage (other_total), some of which may have the values of the group filters: total is without it")
+		warnings = append(warnings, "total excludes usage of the group $other (other_total), some of which can match the group filters")
 	}
 	if page.Alike {
-		warnings = append(warnings, "no group has these values, but one has the same text as another JSON type: a number, true, false or null selects that value, and a text in double quotes selects the string")
+		warnings = append(warnings, "no group matches, but a group has the same text as another JSON type. A number, true, false or null selects that value. A text in double quotes selects the string")
 	}
 	return warnings
 }
@@ -87,7 +87,7 @@ func groupedBy(ctx context.Context, m metering.Meter) (properties []string, err 
 		}
 		for _, name := range names {
 			if !slices.Contains(m.Version.GroupBy, name) {
-				return nil, metering.Invalid("query.group_by", "must name properties that the meter groups by; %s", dimensions(m))
+				return nil, metering.Invalid("query.group_by", "must be properties that the meter groups by; %s", dimensions(m))
 			}
 			properties = append(properties, name)
 		}

@@ -144,7 +144,7 @@ func TestAGroupFilterSelectsOneJSONValue(t *testing.T) {
 	refused := func(filter string) []api.FieldProblem {
 		return b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&"+filter, "").problem(t, 422, "invalid").Errors
 	}
-	require.Equal(t, []api.FieldProblem{{Location: "query.group.$other", Message: "must be true: the group has no other value"}}, refused("group.%24other=false"))
+	require.Equal(t, []api.FieldProblem{{Location: "query.group.$other", Message: "must be true, the only value of this group"}}, refused("group.%24other=false"))
 	require.Equal(t, "query.group.$other", refused("group.%24other=true&group.p=0")[0].Location)
 	require.Equal(t, "query.group.p", refused("group.p=0&group.p=1")[0].Location)
 }

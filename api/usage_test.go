@@ -108,7 +108,7 @@ func TestGroupsAreToldApartByTheAskedPropertiesAlone(t *testing.T) {
 	require.Equal(t, map[string]string{"map[]": "3 in 2"}, subtotals("group_by="))
 	require.Equal(t, subtotals(""), subtotals("group_by=region,model"))
 	refused := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group_by=model,user", "").problem(t, 422, "invalid")
-	require.Equal(t, []api.FieldProblem{{Location: "query.group_by", Message: "must name properties that the meter groups by; available: model, region"}}, refused.Errors)
+	require.Equal(t, []api.FieldProblem{{Location: "query.group_by", Message: "must be properties that the meter groups by; available: model, region"}}, refused.Errors)
 }
 
 func TestPagesOfWindowsAreTheWholeInTheEnd(t *testing.T) {

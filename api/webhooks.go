@@ -17,14 +17,14 @@ type Webhook struct {
 	ID             string                   `json:"id" example:"whk_3"`
 	URL            string                   `json:"url"`
 	Description    string                   `json:"description"`
-	EventTypes     []metering.MessageKind   `json:"event_types" doc:"Those that it receives messages of"`
+	EventTypes     []metering.MessageKind   `json:"event_types" doc:"Types of the messages that the webhook receives"`
 	SecretLastFour string                   `json:"secret_last_four"`
-	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Until when messages are signed with the secret before this one too, unless an operator has kept that"`
+	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Time until which messages are also signed with the previous secret. An operator can keep that secret longer"`
 	CreatedAt      time.Time                `json:"created_at"`
 	Enabled        bool                     `json:"enabled"`
-	DisabledAt     *time.Time               `json:"disabled_at" doc:"Nothing is kept for it since"`
-	Because        metering.DisabledBecause `json:"disabled_because,omitempty" doc:"gone: it has answered 410; failing: it has taken nothing for five days"`
-	FailingSince   *time.Time               `json:"failing_since" doc:"It has taken nothing since"`
+	DisabledAt     *time.Time               `json:"disabled_at" doc:"Time since which the webhook is disabled. No messages are stored for it"`
+	Because        metering.DisabledBecause `json:"disabled_because,omitempty" doc:"Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days"`
+	FailingSince   *time.Time               `json:"failing_since" doc:"Time since which all deliveries fail"`
 }
 
 func showWebhook(e metering.Endpoint) Webhook {
@@ -35,7 +35,7 @@ func showWebhook(e metering.Endpoint) Webhook {
 }
 
 type createdWebhook struct {
-	Secret string `json:"secret" doc:"What its messages are signed with (Standard Webhooks). It is shown this once and cannot be shown again"`
+	Secret string `json:"secret" doc:"Signing secret of the messages (Standard Webhooks). It is shown only in this response"`
 	Webhook
 }
 
@@ -44,8 +44,8 @@ type createWebhookInput struct {
 	Body struct {
 		URL         string                 `json:"url" maxLength:"2048"`
 		Description string                 `json:"description,omitempty" maxLength:"255"`
-		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"The types of messages that it receives. webhook.test is none of them: POST /v1/webhooks/{id}/test sends one whatever is chosen here"`
-		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ and 24 to 64 bytes in base64; made here when absent"`
+		EventTypes  []metering.MessageKind `json:"event_types" minItems:"1" uniqueItems:"true" doc:"Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent"`
+		Secret      *string                `json:"secret,omitempty" maxLength:"128" doc:"whsec_ followed by 24 to 64 bytes in base64. Created if omitted"`
 	}
 }
 
@@ -142,7 +142,7 @@ type updateWebhookInput struct {
 		URL         *string                `json:"url,omitempty" maxLength:"2048"`
 		Description *string                `json:"description,omitempty" maxLength:"255"`
 		EventTypes  []metering.MessageKind `json:"event_types,omitempty" minItems:"1" uniqueItems:"true"`
-		Enabled     *bool                  `json:"enabled,omitempty" doc:"false gives up what waits for it; true begins anew"`
+		Enabled     *bool                  `json:"enabled,omitempty" doc:"false disables the webhook and discards its waiting messages. true enables it for new messages"`
 	}
 }
 
@@ -185,11 +185,11 @@ func (s *server) deleteWebhook(ctx context.Context, in *WebhookPath) (*deleteWeb
 
 // Delivery is a message on its way to a webhook.
 type Delivery struct {
-	ID        string                  `json:"id" doc:"Of the message: its webhook-id"`
+	ID        string                  `json:"id" doc:"Id of the message, sent as webhook-id"`
 	EventType deliveredKind           `json:"event_type"`
 	CreatedAt time.Time               `json:"created_at"`
-	Status    metering.DeliveryStatus `json:"status" doc:"A failed one is tried again when asked for"`
-	Attempts  int                     `json:"attempts" doc:"Since it was last asked for"`
+	Status    metering.DeliveryStatus `json:"status" doc:"State of the delivery. Redeliver a failed message to send it again"`
+	Attempts  int                     `json:"attempts" doc:"Number of attempts since the message was created or redelivered"`
 	NextTry   *time.Time              `json:"next_attempt_at"`
 	SettledAt *time.Time              `json:"settled_at"`
 }
@@ -231,7 +231,7 @@ func (s *server) listDeliveries(ctx context.Context, in *listDeliveriesInput) (*
 // DeliveryPath names a message on its way to a webhook.
 type DeliveryPath struct {
 	WebhookPath
-	Message string `path:"message" doc:"The message's id"`
+	Message string `path:"message" doc:"Id of the message"`
 }
 
 func (p DeliveryPath) delivery() (endpoint metering.EndpointID, message uuid.UUID, err error) {
@@ -247,14 +247,14 @@ func (p DeliveryPath) delivery() (endpoint metering.EndpointID, message uuid.UUI
 type attempt struct {
 	At      time.Time `json:"at"`
 	TookMS  int64     `json:"took_ms"`
-	Status  int       `json:"status" doc:"Of the answer; 0: there was none"`
-	Problem string    `json:"problem" doc:"Empty when the message was taken"`
+	Status  int       `json:"status" doc:"HTTP status of the response. 0 if there was none"`
+	Problem string    `json:"problem" doc:"Error of the attempt. Empty if it succeeded"`
 }
 
 type deliveryDetails struct {
 	Delivery
-	Message string    `json:"body" doc:"What every attempt has sent"`
-	Made    []attempt `json:"attempts_made" doc:"Oldest first"`
+	Message string    `json:"body" doc:"Body of the message, the same in every attempt"`
+	Made    []attempt `json:"attempts_made" doc:"Attempts, oldest first"`
 }
 
 type deliveryOutput struct{ Body deliveryDetails }
@@ -282,8 +282,8 @@ func (s *server) getDelivery(ctx context.Context, in *DeliveryPath) (*deliveryOu
 type sentOutput struct {
 	Status int
 	Body   struct {
-		ID        string `json:"id" doc:"Of the message"`
-		StatusURL string `json:"status_url" doc:"Where the delivery can be read"`
+		ID        string `json:"id" doc:"Id of the message"`
+		StatusURL string `json:"status_url" doc:"Path of the delivery"`
 	}
 }
 
@@ -292,6 +292,9 @@ func (p WebhookPath) sent(message uuid.UUID) *sentOutput {
 	out.Body.ID, out.Body.StatusURL = message.String(), "/v1/webhooks/"+p.ID+"/deliveries/"+message.String()
 	return out
 }
+
+// sendsOfWebhook describes the limits of countRequested.
+const sendsOfWebhook = "A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60."
 
 // Messages that a tenant may request in a minute, tests and redeliveries together.
 const (
@@ -303,10 +306,10 @@ const (
 func (s *server) countRequested(ctx context.Context, id metering.EndpointID) error {
 	requested := "webhook-messages:" + principalOf(ctx).Tenant.ID.String()
 	if a := s.minutes.take(ctx, requested+":"+id.String(), requestedOfWebhook); !a.allowed {
-		return tooMany(a, "tests and redeliveries of a webhook may be requested %d times a minute", requestedOfWebhook)
+		return tooMany(a, "a webhook can have at most %d tests and redeliveries a minute", requestedOfWebhook)
 	}
 	if a := s.minutes.take(ctx, requested, requestedOfTenant); !a.allowed {
-		return tooMany(a, "tests and redeliveries may be requested %d times a minute", requestedOfTenant)
+		return tooMany(a, "a tenant can have at most %d tests and redeliveries a minute", requestedOfTenant)
 	}
 	return nil
 }

@@ -198,7 +198,7 @@ func TestAWebhookIsTestedAFewTimesAMinute(t *testing.T) {
 	for range 10 {
 		require.Equal(t, 202, test(first.Id).status)
 	}
-	require.Contains(t, test(first.Id).problem(t, 429, "rate_limited").Detail, "10 times a minute")
+	require.Contains(t, test(first.Id).problem(t, 429, "rate_limited").Detail, "10 tests and redeliveries a minute")
 	for n := range 5 { // each is a new one, with an allowance of its own
 		made := b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/%d","event_types":["usage.discrepancy"]}`, n))
 		for range 10 {
@@ -207,7 +207,7 @@ func TestAWebhookIsTestedAFewTimesAMinute(t *testing.T) {
 		require.Equal(t, 200, b.send(t, http.MethodDelete, "/v1/webhooks/"+made.Id, "").status)
 	}
 	again := b.makeHook(t, `{"url":"https://example.com/again","event_types":["usage.discrepancy"]}`)
-	require.Contains(t, test(again.Id).problem(t, 429, "rate_limited").Detail, "60 times a minute")
+	require.Contains(t, test(again.Id).problem(t, 429, "rate_limited").Detail, "60 tests and redeliveries a minute")
 	b.ahead.Store(int64(time.Minute + time.Second))
 	require.Equal(t, 202, test(again.Id).status)
 	require.Equal(t, 409, b.send(t, http.MethodPost, "/v1/webhooks", someHook).status)
@@ -226,7 +226,7 @@ func TestARedeliveryCountsAsATest(t *testing.T) {
 		require.Equal(t, 202, again().status)
 	}
 	refused := again()
-	require.Contains(t, refused.problem(t, 429, "rate_limited").Detail, "10 times a minute")
+	require.Contains(t, refused.problem(t, 429, "rate_limited").Detail, "10 tests and redeliveries a minute")
 	require.NotEmpty(t, refused.header.Get("Retry-After"))
 	require.Equal(t, 429, b.send(t, http.MethodPost, "/v1/webhooks/"+hook.Id+"/test", "").status)
 }

@@ -32,7 +32,7 @@ test("another tenant is chosen in place, and a wrong password ends nothing", asy
   answers["GET /v1/customers"] = () => [200, chosen === "ten_1" ? customers : { ...customers, data: [{ ...customers.data[0], name: "Theirs" }] }];
   answers["POST /v1/auth/login"] = (body) => {
     const { password, tenant_id } = JSON.parse(body);
-    if (password !== "a password") return problem(401, "the e-mail and the password are not a member's");
+    if (password !== "a password") return problem(401, "the e-mail or password is wrong");
     if (tenant_id === undefined) return [200, { tenants: [tenant, other] }];
     chosen = tenant_id;
     return [200, { token: "t", member }];
@@ -55,7 +55,7 @@ test("another tenant is chosen in place, and a wrong password ends nothing", asy
 });
 
 test("a refused sign-in says why and keeps what was typed", async () => {
-  answers["POST /v1/auth/login"] = () => problem(401, "the e-mail and the password are not a member's");
+  answers["POST /v1/auth/login"] = () => problem(401, "the e-mail or password is wrong");
   open("/sign-in");
   await screen.findByRole("heading", { name: "Sign in" });
   type("E-mail", "ada@example.com");

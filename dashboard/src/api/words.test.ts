@@ -7,7 +7,7 @@ const failure = (code: string, detail: string, ...fields: [location: string, mes
 
 test("a problem says what an operator does about it, not which call a program makes", () => {
   expect(told(failure("paused", "an operator has paused the customer"))).toContain("Resume it on the screen of its sync");
-  expect(told(failure("conflict", "Auto-Sync is off; PUT /v1/billing/auto-sync turns it on"))).toBe("Auto-Sync is off; the switch above turns it on");
+  expect(told(failure("conflict", "Auto-Sync is off; turn it on with PUT /v1/billing/auto-sync"))).toBe("Auto-Sync is off; turn it on with the switch above");
   expect(told(failure("conflict", "the provider does not have all of the customer's usage: POST /v1/billing/sync first"))).toContain(": Sync now on the customer's bill first");
   expect(told(failure("conflict", "body.billing_provider_id: another customer of the tenant has this one"))).toBe("At the provider: another customer of the tenant has this one");
   expect(told(failure("conflict", "a customer with this external_id exists already"))).toBe("A customer with this external ID exists already");

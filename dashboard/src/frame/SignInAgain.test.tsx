@@ -4,7 +4,7 @@ import { router } from "../router";
 import { answers, asked, list, member, open, press, problem, sent, session, tenant, type } from "../testing";
 
 const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
-const missing = () => problem(401, "the credentials are missing or not valid");
+const missing = () => problem(401, "the credentials are missing or invalid");
 let who: object | undefined;
 
 beforeEach(() => {
@@ -28,7 +28,7 @@ test("a session that ends while a form is saved keeps what was typed, and the sa
   await screen.findByRole("heading", { name: "Your session has ended" });
   expect(screen.getByText("The session had ended, and nothing was changed. Try again.")).toBeTruthy();
   answers["POST /v1/auth/login"] = (body) => {
-    if (JSON.parse(body).password !== "a password") return problem(401, "the e-mail and the password are not a member's");
+    if (JSON.parse(body).password !== "a password") return problem(401, "the e-mail or password is wrong");
     who = { ...session, permissions: ["meters:read", "meters:write"], csrf_token: "another" };
     return [200, { token: "t", member }];
   };

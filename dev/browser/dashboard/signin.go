@@ -87,7 +87,7 @@ const navigation = `nav a[href="/overview"]` // of who has signed in
 // olga accepts at the issuer, signs in there once more, and then comes back too late, and finds no way there.
 func (w walk) olga(ctx context.Context, link, tenant string) error {
 	return do(ctx, w.to(link), press("Accept at"), arrive(navigation), see("Olga"), w.signOut,
-		w.to("/sign-in"), press("Sign in at your company's issuer"), fill("Tenant", tenant), press("Go on"), arrive("p strong"), see("Who you are is for"), w.judged("issuer-page"), press("Go on to"), arrive(navigation), see("Olga"), w.signOut,
+		w.to("/sign-in"), press("Sign in at your company's issuer"), fill("Tenant", tenant), press("Go on"), arrive("p strong"), see("signs its members in at"), w.judged("issuer-page"), press("Continue to"), arrive(navigation), see("Olga"), w.signOut,
 		w.leave("/v1/auth/oidc/callback?state=bookmarked"), arrive(`input[name="password"]`), see("Begin again"), w.judged("issuer-over"),
 		w.leave("/v1/auth/oidc/ten_0/login"), see("You are not signed in"), w.refused("/v1/auth/oidc/ten_0/login"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in at an issuer"))
 }

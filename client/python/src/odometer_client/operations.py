@@ -155,12 +155,12 @@ class Operations:
         return answer
 
     def list_sessions(self) -> schema.ListOwnSession:
-        """List one's own sessions."""
+        """List your sessions."""
         answer: schema.ListOwnSession = self.call("GET", "/v1/auth/sessions")
         return answer
 
     def end_session(self, id: str) -> schema.Ended:
-        """End one of one's own sessions."""
+        """End one of your sessions."""
         answer: schema.Ended = self.call("DELETE", "/v1/auth/sessions/{id}", path_parameters={"id": id})
         return answer
 
@@ -184,14 +184,14 @@ class Operations:
         | None = None,
         cause: str | None = None,
     ) -> schema.AttentionPage:
-        """List what needs attention."""
+        """List everything that needs attention."""
         answer: schema.AttentionPage = self.call(
             "GET", "/v1/billing/attention", query={"page_size": page_size, "page_token": page_token, "kind": kind, "cause": cause}
         )
         return answer
 
     def retry_failed_syncs(self, body: schema.RetryFailed, *, idempotency_key: str | None = None) -> schema.RetriedSyncs:
-        """Sync every customer whose last sync has failed."""
+        """Sync every customer whose last sync failed."""
         answer: schema.RetriedSyncs = self.call(
             "POST", "/v1/billing/attention/retry", headers={"Idempotency-Key": idempotency_key}, body=body
         )
@@ -215,7 +215,7 @@ class Operations:
         return answer
 
     def explain_billing(self, *, customer: str, meter: str, period: str | None = None, at: datetime | str | None = None) -> schema.Explain:
-        """Get the working of what a meter comes to in a billing period."""
+        """Get the breakdown of a meter's charge in a billing period."""
         answer: schema.Explain = self.call(
             "GET", "/v1/billing/explain", query={"customer": customer, "meter": meter, "period": period, "at": at}
         )
@@ -280,7 +280,7 @@ class Operations:
         return answer
 
     def make_provider_secret(self, type: str) -> schema.ProviderSecret:
-        """Make a secret for a provider that is not saved yet."""
+        """Create a secret for a provider before saving it."""
         answer: schema.ProviderSecret = self.call("POST", "/v1/billing/providers/{type}/secret", path_parameters={"type": type})
         return answer
 
@@ -293,7 +293,7 @@ class Operations:
         state: Literal["open", "agreed", "carried", "waived", "disputed", "written_off"] | None = None,
         period: str | None = None,
     ) -> schema.ListReconciliation:
-        """List what invoices bill of closed periods."""
+        """List the reconciliations of closed periods."""
         answer: schema.ListReconciliation = self.call(
             "GET",
             "/v1/billing/reconciliation",
@@ -302,21 +302,21 @@ class Operations:
         return answer
 
     def rebill_reconciliation(self, period: str, meter: str, body: schema.Because) -> schema.Reconciliation:
-        """Rebill what invoices lack of a closed period."""
+        """Rebill the amount missing on invoices of a closed period."""
         answer: schema.Reconciliation = self.call(
             "POST", "/v1/billing/reconciliation/{period}/{meter}/rebill", path_parameters={"period": period, "meter": meter}, body=body
         )
         return answer
 
     def waive_reconciliation(self, period: str, meter: str, body: schema.Because) -> schema.Reconciliation:
-        """Waive what invoices lack of a closed period."""
+        """Waive the amount missing on invoices of a closed period."""
         answer: schema.Reconciliation = self.call(
             "POST", "/v1/billing/reconciliation/{period}/{meter}/waive", path_parameters={"period": period, "meter": meter}, body=body
         )
         return answer
 
     def write_off_reconciliation(self, period: str, meter: str, body: schema.Because) -> schema.Reconciliation:
-        """Write off what invoices lack of a closed period."""
+        """Write off the amount missing on invoices of a closed period."""
         answer: schema.Reconciliation = self.call(
             "POST", "/v1/billing/reconciliation/{period}/{meter}/write-off", path_parameters={"period": period, "meter": meter}, body=body
         )
@@ -384,14 +384,14 @@ class Operations:
     def list_unrated_usage(
         self, *, page_size: int | None = None, page_token: str | None = None, months: int | None = None
     ) -> schema.ListUnratedUsage:
-        """List usage that nothing will bill."""
+        """List usage that will not be billed."""
         answer: schema.ListUnratedUsage = self.call(
             "GET", "/v1/billing/unrated", query={"page_size": page_size, "page_token": page_token, "months": months}
         )
         return answer
 
     def get_unrated_totals(self, *, months: int | None = None) -> schema.UnratedTotals:
-        """Get the total of usage that nothing will bill."""
+        """Get the total of usage that will not be billed."""
         answer: schema.UnratedTotals = self.call("GET", "/v1/billing/unrated/totals", query={"months": months})
         return answer
 
@@ -538,7 +538,7 @@ class Operations:
         end: datetime | str | None = None,
         granularity: Literal["hour", "day", "week", "month"] | None = None,
     ) -> schema.EventCounts:
-        """Get how many events were accepted, repeated and rejected."""
+        """Get the number of accepted, duplicate and rejected events."""
         answer: schema.EventCounts = self.call("GET", "/v1/events/counts", query={"start": start, "end": end, "granularity": granularity})
         return answer
 
@@ -577,7 +577,7 @@ class Operations:
         return answer
 
     def find_invitation(self, body: schema.FindInvitation) -> schema.FoundInvitation:
-        """Get what a token invites to."""
+        """Get an invitation by its token."""
         answer: schema.FoundInvitation = self.call("POST", "/v1/invitations/find", body=body)
         return answer
 
@@ -619,12 +619,12 @@ class Operations:
         return answer
 
     def preview_pricing(self, slug: str, body: schema.SetPricing) -> schema.PricePreview:
-        """Preview what a price would change."""
+        """Preview the effect of a price."""
         answer: schema.PricePreview = self.call("POST", "/v1/meters/{slug}/pricing/preview", path_parameters={"slug": slug}, body=body)
         return answer
 
     def withdraw_pricing(self, slug: str, version: str) -> schema.Pricing:
-        """Withdraw a meter's price that has not begun."""
+        """Withdraw a meter's scheduled price."""
         answer: schema.Pricing = self.call(
             "DELETE", "/v1/meters/{slug}/pricing/{version}", path_parameters={"slug": slug, "version": version}
         )
@@ -636,7 +636,7 @@ class Operations:
         return answer
 
     def ask_for_reset(self, body: schema.AskForReset) -> schema.ResetAsked:
-        """Ask for another password."""
+        """Ask for a password reset."""
         answer: schema.ResetAsked = self.call("POST", "/v1/password-resets", body=body)
         return answer
 
@@ -675,14 +675,14 @@ class Operations:
         return answer
 
     def preview_plan_pricing(self, slug: str, meter: str, body: schema.SetPlanPricing) -> schema.PricePreview:
-        """Preview what a price in a plan would change."""
+        """Preview the effect of a price in a plan."""
         answer: schema.PricePreview = self.call(
             "POST", "/v1/plans/{slug}/pricing/{meter}/preview", path_parameters={"slug": slug, "meter": meter}, body=body
         )
         return answer
 
     def withdraw_plan_pricing(self, slug: str, meter: str, version: str) -> schema.Pricing:
-        """Withdraw a meter's price in a plan that has not begun."""
+        """Withdraw a meter's scheduled price in a plan."""
         answer: schema.Pricing = self.call(
             "DELETE", "/v1/plans/{slug}/pricing/{meter}/{version}", path_parameters={"slug": slug, "meter": meter, "version": version}
         )
@@ -719,7 +719,7 @@ class Operations:
         return answer
 
     def renew_invitation(self, id: str) -> schema.CreatedInvitation:
-        """Make another token for an invitation."""
+        """Create a new token for an invitation."""
         answer: schema.CreatedInvitation = self.call("POST", "/v1/tenant/invitations/{id}/renew", path_parameters={"id": id})
         return answer
 
@@ -729,7 +729,7 @@ class Operations:
         return answer
 
     def create_member(self, body: schema.CreateMember, *, idempotency_key: str | None = None) -> schema.CreatedInvitation:
-        """Invite somebody to become a member."""
+        """Invite a person to become a member."""
         answer: schema.CreatedInvitation = self.call("POST", "/v1/tenant/members", headers={"Idempotency-Key": idempotency_key}, body=body)
         return answer
 
@@ -749,7 +749,7 @@ class Operations:
         return answer
 
     def reset_member(self, id: str) -> schema.CreatedInvitation:
-        """Invite a member to choose another password."""
+        """Invite a member to set a new password."""
         answer: schema.CreatedInvitation = self.call("POST", "/v1/tenant/members/{id}/reset", path_parameters={"id": id})
         return answer
 
@@ -800,12 +800,12 @@ class Operations:
         return answer
 
     def get_usage_comparison(self, *, customer: str, meter: str) -> schema.Comparison:
-        """Compare usage with the month before."""
+        """Compare usage with the previous month."""
         answer: schema.Comparison = self.call("GET", "/v1/usage/comparison", query={"customer": customer, "meter": meter})
         return answer
 
     def get_daily_usage(self, *, days: int | None = None) -> schema.DailyUsage:
-        """Get the usage of every meter by day, of all customers."""
+        """Get the daily usage of every meter for all customers."""
         answer: schema.DailyUsage = self.call("GET", "/v1/usage/daily", query={"days": days})
         return answer
 

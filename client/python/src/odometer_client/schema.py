@@ -909,7 +909,7 @@ class Readiness(TypedDict):
 
 class ReceivedEvent(TypedDict):
     """
-    An event of the provider's, of any version of its API
+    An event of the provider, in any version of its API
     """
 
     id: NotRequired[str]

@@ -36,7 +36,7 @@ func (a answer) confirmation(t testing.TB) api.Confirmation {
 	t.Helper()
 	p := a.problem(t, 409, "confirmation_required")
 	require.NotNil(t, p.Confirmation)
-	require.Contains(t, p.Detail, "send the same request with confirm set to confirmation.token")
+	require.Contains(t, p.Detail, "repeat the request with confirm set to confirmation.token")
 	return *p.Confirmation
 }
 

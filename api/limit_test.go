@@ -368,7 +368,7 @@ func TestWithoutRedisEachReplicaCountsAlone(t *testing.T) {
 				require.True(t, w.take(t.Context(), "a", 9).allowed)
 			}
 			require.False(t, w.take(t.Context(), "a", 9).allowed)
-			require.Equal(t, 1, log.count("Redis does not answer"))
+			require.Equal(t, 1, log.count("Redis does not respond"))
 			if name == "gone" {
 				return
 			}
@@ -382,8 +382,8 @@ func TestWithoutRedisEachReplicaCountsAlone(t *testing.T) {
 			w.timeout = redisTimeout
 			c.advance(redisRetry)
 			w.take(t.Context(), "b", 1)
-			require.Equal(t, 1, log.count("Redis answers again"))
-			require.Equal(t, 1, log.count("Redis does not answer"))
+			require.Equal(t, 1, log.count("Redis responds again"))
+			require.Equal(t, 1, log.count("Redis does not respond"))
 			require.True(t, w.take(t.Context(), "a", 9).allowed, "Redis has counted one of nine")
 		})
 	}

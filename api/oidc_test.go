@@ -381,7 +381,7 @@ func TestASignInInVainTellsAPersonWhatToDo(t *testing.T) {
 		address, why string
 		status       int
 	}{
-		{stranger, "this account is no member&#39;s", 401},
+		{stranger, "no member has this account", 401},
 		{withoutIssuer, "the tenant has no OIDC issuer", 404},
 		{b.url + "/v1/auth/oidc/%3Cb%3E/login", "there is no such tenant", 404},
 	} {
@@ -406,7 +406,7 @@ func TestALinkToAnIssuerWorksWithWhatSomebodyAddsToIt(t *testing.T) {
 	login := b.url + "/v1/auth/oidc/" + b.tenant.ID.String() + "/login?utm_source=mail&utm_source=news&%zz"
 	a := newBrowser(t).asPerson(t, login)
 	require.Equal(t, http.StatusOK, a.status, a.body)
-	require.Contains(t, a.body, "Go on to")
+	require.Contains(t, a.body, "Continue to")
 	require.NotContains(t, a.body, "utm_source")
 }
 

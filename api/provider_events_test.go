@@ -89,8 +89,8 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"sk_live_CANARYkey"}`:       {"invalid", "body.webhook_secret must be the signing secret"},
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"whsec_"}`:                  {"invalid", "body.webhook_secret must be the signing secret"},
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"whsec_CANARY and more"}`:   {"invalid", "body.webhook_secret must be the signing secret"},
-		`{"type":"stripe","secret_key":"sk_test_CANARYtest"}`:                                           {"invalid", "body.webhook_secret is needed"},
-		`{"type":"stripe","new_receiver":true}`:                                                         {"invalid", "body.new_receiver is of a provider with a URL"},
+		`{"type":"stripe","secret_key":"sk_test_CANARYtest"}`:                                           {"invalid", "body.webhook_secret is required"},
+		`{"type":"stripe","new_receiver":true}`:                                                         {"invalid", "body.new_receiver is only for a provider with a URL"},
 		`{"type":"stripe","new_receiver":"yes"}`:                                                        {"invalid", "body.new_receiver"},
 		`{"type":"webhook","url":"https://example.com","secret_key":"sk_live_CANARYkey"}`:               {"invalid", "body.secret_key is only for a provider of type stripe"},
 		`{"type":"stripe","secret_key":"sk_live_x","webhook_secret":"whsec_12345678","url":"https://"}`: {"invalid", "body.url is only for a provider of type webhook"},
@@ -103,7 +103,7 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		`{"type":"stripe","bills":"amounts","product":"prod_1","days_until_due":3}`:                     {"invalid", "body.days_until_due goes with"},
 		`{"type":"stripe","bills":"amounts","product":"prod_1","days_until_due":1.5}`:                   {"invalid", "body.days_until_due"},
 		`{"type":"stripe","bills":"amounts","product":"prod_1","days_until_due":366}`:                   {"invalid", "body.days_until_due"},
-		`{"type":"stripe","product":"prod_1"}`:                                                          {"invalid", "body.product goes with bills"},
+		`{"type":"stripe","product":"prod_1"}`:                                                          {"invalid", "body.product needs bills"},
 	} {
 		refused := b.send(t, "PUT", "/v1/billing/provider", body)
 		refused.problem(t, 422, want[0])
@@ -185,7 +185,7 @@ func TestStripesSecretsAreKeptWhereNoneAreGiven(t *testing.T) {
 	r := b.replica(t, func(d *api.Deps) { d.Keyring = other })
 	refused := r.send(t, "PUT", "/v1/billing/provider", `{"type":"stripe","webhook_secret":"whsec_another-endpoint"}`)
 	refused.problem(t, 422, "invalid")
-	require.Contains(t, refused.body, "body.secret_key is needed: the saved one cannot be opened")
+	require.Contains(t, refused.body, "body.secret_key is required, because the saved secret cannot be decrypted")
 }
 
 func TestStripesSecretsAreNeededTheFirstTime(t *testing.T) {
@@ -316,7 +316,7 @@ func TestAnEventIsSignedByteForByte(t *testing.T) {
 	} {
 		got := b.deliver(t, b.eventsPath(), odd, header)
 		got.problem(t, 400, "malformed")
-		require.Contains(t, got.body, "does not sign this body with the secret that the tenant has saved", name)
+		require.Contains(t, got.body, "is not a signature of this body with the webhook secret that the tenant has saved", name)
 	}
 	b.send(t, "POST", b.eventsPath(), odd, "Authorization: ").problem(t, 400, "malformed")
 	b.deliver(t, b.eventsPath(), `{"id":1}`, signature(`{"id":1}`)).problem(t, 400, "malformed")

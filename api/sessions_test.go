@@ -301,7 +301,7 @@ func TestSignInsAreLimitedByAccountAndByAddress(t *testing.T) {
 			try(account).problem(t, 401, "unauthorized")
 		}
 		a := try(strings.ToUpper(account))
-		require.Contains(t, a.problem(t, 429, "rate_limited").Detail, "as this member")
+		require.Contains(t, a.problem(t, 429, "rate_limited").Detail, "to this account")
 		require.Regexp(t, "^([1-9]|[1-5][0-9]|60)$", a.header.Get("Retry-After"))
 	}
 	for range 8 {

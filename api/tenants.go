@@ -15,7 +15,7 @@ type tenant struct {
 	Currency          string                  `json:"currency" example:"USD"`
 	GraceHours        int                     `json:"grace_hours" doc:"Hours for which a billing period accepts late events after its end"`
 	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"adjust bills late usage as an adjustment in another period. report only shows it"`
-	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Maximum number of requests with events per minute"`
+	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Maximum number of requests with events in a minute"`
 	Strict            bool                    `json:"strict" doc:"Whether to reject events with an unknown field, customer or event type"`
 	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it"`
 	V1BodylessWrites  bool                    `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 can write"`
@@ -54,7 +54,7 @@ type updateTenantInput struct {
 		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217 code. Applies to prices without a currency of their own"`
 		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`
-		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647" doc:"Maximum number of requests with events per minute. At most the limit set by the operators, 60000 by default"`
+		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647" doc:"Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default"`
 		Strict            *bool                    `json:"strict,omitempty" doc:"true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists"`
 		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it"`
 		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead"`

@@ -212,8 +212,8 @@ func (s *server) routes() {
 		"Returns the price in force now and all versions: past, present and scheduled."), s.getPricing)
 	huma.Register(s.api, heavy(put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",
 		"Adds a version of the price. A billing period is charged at the version in force at its start.\n\n"+
-			"- Without `effective_from`, the version applies from the next billing period.\n"+
-			"- The first price of a meter applies from the beginning. It therefore charges running billing periods too.\n\n"+
+			"- Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.\n"+
+			"- Without `effective_from`, a later version applies from the start of the next calendar month.\n\n"+
 			howToConfirm)), s.setPricing)
 	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview the effect of a price",
 		"Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.")), s.previewPricing)

@@ -2584,13 +2584,13 @@ func (e ListDeliveriesParamsStatus) Valid() bool {
 type APIKeyMetadata struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who has made it: a member or a credential, or operator for the command line
+	// CreatedBy Creator of the key: a member, another credential, or operator for the command line
 	//
 	// Examples: member_3
 	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Who answers for it since its maker was removed
+	// HandedTo Member who is responsible for the key since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
 	// Id Examples: key_12
@@ -2599,7 +2599,7 @@ type APIKeyMetadata struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
-	// OldLastUsedAt When the key that this one replaces was last used, while both are valid
+	// OldLastUsedAt Last use of the replaced key, while both keys are valid
 	OldLastUsedAt *time.Time `json:"old_last_used_at"`
 
 	// Prefix Examples: svc_adm_
@@ -2607,7 +2607,7 @@ type APIKeyMetadata struct {
 	RevokedAt *time.Time          `json:"revoked_at"`
 	Scope     APIKeyMetadataScope `json:"scope"`
 
-	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
+	// SuccessorId Id of the key that replaces this one. Both are valid until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -2616,13 +2616,13 @@ type APIKeyMetadataScope string
 
 // AcceptAtIssuer defines model for AcceptAtIssuer.
 type AcceptAtIssuer struct {
-	// Token Of the invitation
+	// Token Token of the invitation
 	Token string `json:"token"`
 }
 
 // AcceptInvitation defines model for AcceptInvitation.
 type AcceptInvitation struct {
-	// Password 12 to 256 characters. A member of other tenants gives the password for those, and signs in to all tenants with it
+	// Password 12 to 256 characters. A member of other tenants gives the existing password and uses it for all of them
 	Password string `json:"password"`
 
 	// Token The token of the invitation
@@ -2647,7 +2647,7 @@ type Adjustment struct {
 
 // AdjustmentLine defines model for AdjustmentLine.
 type AdjustmentLine struct {
-	// Amount What it adds to the closed period's charge
+	// Amount Additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
 	// Currency Examples: USD
@@ -2655,13 +2655,13 @@ type AdjustmentLine struct {
 	MeterId   string `json:"meter_id"`
 	MeterSlug string `json:"meter_slug"`
 
-	// Quantity The units that it adds
+	// Quantity Additional units
 	Quantity json.Number `json:"quantity"`
 
 	// Reason Examples: late usage
 	Reason string `json:"reason"`
 
-	// Steps The working of amount; where the period that carries it is closed too, what each series was reported
+	// Steps Breakdown of the amount. If the billing period that bills it is closed too, it contains the reported amounts
 	Steps []Step `json:"steps"`
 }
 
@@ -2672,13 +2672,13 @@ type AskForReset struct {
 
 // AssignPlan defines model for AssignPlan.
 type AssignPlan struct {
-	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
-	// EffectiveFrom A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
+	// EffectiveFrom Time from which the plan applies to the billing periods that start. Default: the start of the customer's next billing period, or of the current one if the customer was created in it
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
-	// Plan The plan's slug; null: none
+	// Plan Slug of the plan. Null to use the meters' own prices
 	Plan *string `json:"plan"`
 }
 
@@ -2692,10 +2692,10 @@ type Assignment struct {
 type Attempt struct {
 	At time.Time `json:"at"`
 
-	// Problem Empty when the message was taken
+	// Problem Error of the attempt. Empty if it succeeded
 	Problem string `json:"problem"`
 
-	// Status Of the answer; 0: there was none
+	// Status HTTP status of the response. 0 if there was none
 	Status int64 `json:"status"`
 	TookMs int64 `json:"took_ms"`
 }
@@ -2707,7 +2707,7 @@ type AttentionCause struct {
 	Count int64              `json:"count"`
 	Kind  AttentionCauseKind `json:"kind"`
 
-	// Since The oldest item's
+	// Since Start of the oldest item
 	Since time.Time `json:"since"`
 }
 
@@ -2730,43 +2730,43 @@ type AttentionCustomer struct {
 	// Id Examples: cus_42
 	Id string `json:"id"`
 
-	// Name Empty where it has none
+	// Name Empty if the customer has no name
 	Name string `json:"name"`
 }
 
 // AttentionItem defines model for AttentionItem.
 type AttentionItem struct {
-	// Action What to do about it
+	// Action Recommended action
 	//
 	// Examples: Fix the cause, then sync the customer again.
 	Action string `json:"action"`
 
-	// Amounts The charges of reports that were not accepted, for a failed sync; the invoice, for a hold; our charge for the period, for a line of the reconciliation; the estimated charge, for unrated usage
+	// Amounts Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge
 	Amounts []Money `json:"amounts"`
 
 	// Cause Examples: the webhook answered 400
 	Cause    string             `json:"cause"`
 	Customer *AttentionCustomer `json:"customer,omitempty"`
 
-	// Id ID of the sync, hold, webhook, meter or, with conflicts, customer; period/meter for a line of the reconciliation, day/customer/meter for a discrepancy, reason/currency for unrated usage
+	// Id Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise period/meter for a reconciliation, day/customer/meter for a discrepancy, and reason/currency for unrated usage
 	//
 	// Examples: hld_42
 	Id   string            `json:"id"`
 	Kind AttentionItemKind `json:"kind"`
 
-	// Reference The invoice at the provider, the meter's slug, the webhook's URL, or the number of customers or events; empty for a sync
+	// Reference Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync
 	Reference string `json:"reference"`
 
-	// Since When the item began. For a failed sync, the first sync of the customer after which none has succeeded
+	// Since Start of the item. For a failed sync, the customer's first sync in the unbroken series of failures
 	Since time.Time `json:"since"`
 
 	// Syncing Whether a sync of the customer is open
 	Syncing bool `json:"syncing"`
 
-	// Until When it is too late; null: never
+	// Until Deadline for acting. Null if there is none
 	Until *time.Time `json:"until"`
 
-	// Url Where this API says more
+	// Url Path in this API with the details
 	//
 	// Examples: /v1/billing/holds/hld_42
 	Url string `json:"url"`
@@ -2777,20 +2777,20 @@ type AttentionItemKind string
 
 // AttentionPage defines model for AttentionPage.
 type AttentionPage struct {
-	// Causes The 20 most frequent ones of each kind
+	// Causes The 20 most frequent causes of each kind
 	Causes []AttentionCause `json:"causes"`
 
-	// Counts All kinds, those without items too
+	// Counts Number of items of every kind, including kinds without items
 	Counts []AttentionCount `json:"counts"`
 	Data   []AttentionItem  `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 
-	// TotalItems All items of all kinds, whatever kind and cause narrow the list to
+	// TotalItems Number of all items. The filters kind and cause do not affect it
 	TotalItems int64 `json:"total_items"`
 }
 
@@ -2799,37 +2799,37 @@ type AuditEntry struct {
 	// Action Examples: meter.create
 	Action string `json:"action"`
 
-	// Actor Who: a credential or a member; operator for the command line and the Temporal UI; schedule for the service itself; stranger for whoever has not proved who they are
+	// Actor A credential or a member. Otherwise operator for the command line and the Temporal UI, schedule for the service itself, and stranger for an unauthenticated caller
 	//
 	// Examples: key_12
 	Actor string `json:"actor"`
 
-	// Address Where the request came from, of IPv6 the /64 network; empty where there was no request
+	// Address Address of the client. For IPv6, its /64 network. Empty if there was no request
 	//
 	// Examples: 192.0.2.7
 	Address string `json:"address"`
 
-	// After The same fields, as they are since; of what changes nothing, what was asked for
+	// After The same fields after the change. For an action that changes no field, the request
 	After *map[string]interface{} `json:"after,omitempty"`
 	At    time.Time               `json:"at"`
 
-	// Before The fields that were changed, as they were. A secret is {"set": true}, what is personal a digest under a key
+	// Before The changed fields before the change. A secret is {"set": true}. Personal data is a digest
 	Before *map[string]interface{} `json:"before,omitempty"`
 
-	// Id Its number in the tenant's log: 1, 2, 3, …
+	// Id Number of the entry in the tenant's log, from 1
 	//
 	// Examples: aud_99
 	Id string `json:"id"`
 
-	// Reason Why, in the actor's words; empty where they were not asked
+	// Reason Reason given by the actor. Empty if none was requested
 	//
 	// Examples: the receiver is being moved
 	Reason string `json:"reason"`
 
-	// RequestId X-Request-Id of the request; empty where there was none
+	// RequestId X-Request-Id of the request. Empty if there was no request
 	RequestId string `json:"request_id"`
 
-	// Resource The id of what changed
+	// Resource Id of the changed resource
 	//
 	// Examples: mtr_7
 	Resource string `json:"resource"`
@@ -2837,36 +2837,36 @@ type AuditEntry struct {
 
 // AutoSync defines model for AutoSync.
 type AutoSync struct {
-	// AppliedAt Since when the schedule follows these settings; null: it will shortly
+	// AppliedAt Time since which the schedule has these settings. Null until they are applied
 	AppliedAt *time.Time `json:"applied_at"`
 	Enabled   bool       `json:"enabled"`
 
-	// LastRuns Newest first
+	// LastRuns Latest runs, newest first
 	LastRuns []AutoSyncRun `json:"last_runs"`
 	NextRuns []time.Time   `json:"next_runs"`
 
-	// Paused Also by an operator, in the Temporal UI
+	// Paused Whether the schedule is paused, here or in the Temporal UI
 	Paused bool `json:"paused"`
 
-	// Schedule hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone
+	// Schedule hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone
 	Schedule string `json:"schedule"`
 }
 
 // AutoSyncOutcome defines model for AutoSyncOutcome.
 type AutoSyncOutcome struct {
-	// Busy Customers that somebody else was syncing
+	// Busy Number of customers with another sync in progress
 	Busy int64 `json:"busy"`
 
-	// Closed Billing periods
+	// Closed Number of billing periods that were closed
 	Closed int64 `json:"closed"`
 
-	// Customers Those with something to report
+	// Customers Number of customers with usage to report
 	Customers int64 `json:"customers"`
 
-	// Failed Customers whose sync goes on by itself, or has failed: it is in the list of syncs
+	// Failed Number of customers whose sync failed or is still running. The list of syncs shows them
 	Failed int64 `json:"failed"`
 
-	// Reports Those that were sent
+	// Reports Number of reports that were sent
 	Reports int64 `json:"reports"`
 }
 
@@ -2883,16 +2883,16 @@ type AutoSyncRunStatus string
 
 // Backfill defines model for Backfill.
 type Backfill struct {
-	// CountedDays Of the days that may hold earlier events, how many are counted
+	// CountedDays Number of days whose events are counted
 	CountedDays int64 `json:"counted_days"`
 
-	// Days 0 until a worker has begun
+	// Days Number of days that can contain earlier events. 0 until a worker has started
 	Days int64 `json:"days"`
 }
 
 // Because defines model for Because.
 type Because struct {
-	// Reason Why, in your words: the audit log keeps it
+	// Reason Reason for the audit log
 	//
 	// Examples: voided by mistake
 	Reason string `json:"reason"`
@@ -2900,44 +2900,44 @@ type Because struct {
 
 // BillingPeriod defines model for BillingPeriod.
 type BillingPeriod struct {
-	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+	// Bills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
 	Bills *BillingPeriodBills `json:"bills,omitempty"`
 
-	// ClosedAt When the period was closed; null while open
+	// ClosedAt Time at which the period was closed. Null while it is open
 	ClosedAt *time.Time `json:"closed_at"`
 
-	// DueAt When it is to be closed: its end and the grace
+	// DueAt Planned closing time: the end of the period plus the grace
 	DueAt time.Time `json:"due_at"`
 	End   time.Time `json:"end"`
 
-	// Id null: it is not stored yet, because the customer was not synced in it
+	// Id Null for a period that is not stored yet. It is stored with the first sync in or after it
 	//
 	// Examples: per_42
 	Id    *string      `json:"id"`
 	Lines []PeriodLine `json:"lines"`
 	Start time.Time    `json:"start"`
 
-	// State in_grace: it is over, and takes usage until it is closed
+	// State in_grace: the period has ended and accepts late events until it is closed
 	State BillingPeriodState `json:"state"`
 
-	// Stream Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+	// Stream Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
 	Stream *int64 `json:"stream,omitempty"`
 }
 
-// BillingPeriodBills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+// BillingPeriodBills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
 type BillingPeriodBills string
 
-// BillingPeriodState in_grace: it is over, and takes usage until it is closed
+// BillingPeriodState in_grace: the period has ended and accepts late events until it is closed
 type BillingPeriodState string
 
 // ChangedPeriods defines model for ChangedPeriods.
 type ChangedPeriods struct {
 	Customers int64 `json:"customers"`
 
-	// End The last end of these periods, exclusive
+	// End Latest end of these periods, exclusive
 	End time.Time `json:"end"`
 
-	// Start The first start of these periods
+	// Start Earliest start of these periods
 	Start time.Time `json:"start"`
 }
 
@@ -2949,56 +2949,56 @@ type ClosedPeriod struct {
 
 // Comparison defines model for Comparison.
 type Comparison struct {
-	// CurrentTotal The current calendar month, to date
+	// CurrentTotal Usage of the current calendar month to date
 	CurrentTotal json.Number `json:"current_total"`
 
 	// Delta An exact decimal number
 	Delta json.Number `json:"delta"`
 
-	// PercentChange delta as a percentage of previous_total, with two decimals. If previous_total is negative, its sign is the opposite of delta's. If previous_total is 0: 100 or -100, with the sign of delta, or 0 if both totals are 0
+	// PercentChange delta as a percentage of previous_total, with two decimals. For a negative previous_total, it has the opposite sign of delta. For 0, it is 100 or -100 with the sign of delta, or 0 if both totals are 0
 	PercentChange json.Number `json:"percent_change"`
 
-	// PreviousTotal The whole calendar month before
+	// PreviousTotal Usage of the whole previous calendar month
 	PreviousTotal json.Number `json:"previous_total"`
 }
 
 // Confirm defines model for Confirm.
 type Confirm struct {
-	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 }
 
 // Confirmation defines model for Confirmation.
 type Confirmation struct {
-	// AsOf When changes were computed. Usage that arrives later changes the amounts, and not the token
+	// AsOf Time at which changes was computed. Later usage changes the amounts but not the token
 	AsOf time.Time `json:"as_of"`
 
-	// Changes The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way
+	// Changes Changes of the customers' charges by currency, from the usage so far. If empty, only future usage is charged differently
 	Changes []PriceImpact `json:"changes"`
 
-	// Customers How many customers have a begun billing period that is charged in another way
+	// Customers Number of customers with a begun billing period that would be charged differently
 	Customers int64 `json:"customers"`
 
-	// Periods Those billing periods, by the calendar month in which they begin
+	// Periods The affected billing periods, by the calendar month in which they begin
 	Periods []ChangedPeriods `json:"periods"`
 
-	// Token Send it as confirm with the same request to apply the write. It holds until another write of a price, plan assignment, meter definition or timezone, or until billing periods with another start or end begin or close. Another customer's period with the same start and end does not invalidate it
+	// Token Value of confirm in the repeated request. Valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes
 	Token string `json:"token"`
 
-	// Uncounted The ids of meters with earlier events that are not counted yet: they are missing in changes
+	// Uncounted Ids of meters that are missing from changes because their earlier events are not counted yet
 	Uncounted []string `json:"uncounted"`
 }
 
 // Connectable defines model for Connectable.
 type Connectable struct {
-	// Connected Whether it is the billing provider now
+	// Connected Whether it is the current billing provider
 	Connected bool            `json:"connected"`
 	Type      ConnectableType `json:"type"`
 
-	// WebhookEvents Of a provider that sends events: those to send to webhook_url
+	// WebhookEvents For a provider that sends events, the event types to send to webhook_url
 	WebhookEvents *[]string `json:"webhook_events,omitempty"`
 
-	// WebhookUrl Of a provider that sends events: add it there as an endpoint for webhook_events. Its signing secret is the webhook_secret to save
+	// WebhookUrl For a provider that sends events, the URL of the endpoint to add there. Save its signing secret as webhook_secret
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
@@ -3012,20 +3012,20 @@ type Connectables struct {
 
 // CountedWindow defines model for CountedWindow.
 type CountedWindow struct {
-	// Accepted Events stored now or earlier under the same key
+	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them
+	// Conflicts Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events whose idempotency_key was known; they add nothing
+	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
 	Duplicates int64     `json:"duplicates"`
 	End        time.Time `json:"end"`
 
 	// Rejected Events that break a rule
 	Rejected int64 `json:"rejected"`
 
-	// Rejections The rejected ones by the rule, the most first
+	// Rejections Rejected events by rule, most frequent first
 	Rejections []EventRejections `json:"rejections"`
 	Start      time.Time         `json:"start"`
 }
@@ -3034,7 +3034,7 @@ type CountedWindow struct {
 type Counting struct {
 	Aggregation CountingAggregation `json:"aggregation"`
 
-	// GroupBy What usage is grouped by until status is complete
+	// GroupBy Properties that usage is grouped by until status is complete
 	GroupBy []string `json:"group_by"`
 }
 
@@ -3043,23 +3043,23 @@ type CountingAggregation string
 
 // CreateAPIKey defines model for CreateAPIKey.
 type CreateAPIKey struct {
-	// ExpiresAt From then on it is not valid; without it, it never expires
+	// ExpiresAt Time from which the key is invalid. Without it, the key never expires
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Name      string     `json:"name"`
 
-	// Scope Nobody makes a credential that may do more than themselves
+	// Scope Permissions of the key. They cannot exceed those of the creator
 	Scope CreateAPIKeyScope `json:"scope"`
 }
 
-// CreateAPIKeyScope Nobody makes a credential that may do more than themselves
+// CreateAPIKeyScope Permissions of the key. They cannot exceed those of the creator
 type CreateAPIKeyScope string
 
 // CreateCustomer defines model for CreateCustomer.
 type CreateCustomer struct {
-	// BillingProviderId The customer at the billing provider
+	// BillingProviderId Id of the customer at the billing provider
 	BillingProviderId *string `json:"billing_provider_id,omitempty"`
 
-	// ExternalId Your name for the customer
+	// ExternalId Your own identifier of the customer
 	ExternalId string                  `json:"external_id"`
 	Metadata   *map[string]interface{} `json:"metadata,omitempty"`
 	Name       *string                 `json:"name,omitempty"`
@@ -3067,54 +3067,54 @@ type CreateCustomer struct {
 
 // CreateHMACSecret defines model for CreateHMACSecret.
 type CreateHMACSecret struct {
-	// ExpiresAt From then on it is not valid; without it, it never expires
+	// ExpiresAt Time from which the key is invalid. Without it, the key never expires
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Name      string     `json:"name"`
 
-	// Scope Nobody makes a credential that may do more than themselves
+	// Scope Permissions of the key. They cannot exceed those of the creator
 	Scope CreateHMACSecretScope `json:"scope"`
 
-	// Signatures v2: signatures that do not cover method and path are refused. Recommended. The default is v1_and_v2
+	// Signatures Accepted signature versions. Recommended: v2, which covers the method and the path. Default: v1_and_v2
 	Signatures *CreateHMACSecretSignatures `json:"signatures,omitempty"`
 }
 
-// CreateHMACSecretScope Nobody makes a credential that may do more than themselves
+// CreateHMACSecretScope Permissions of the key. They cannot exceed those of the creator
 type CreateHMACSecretScope string
 
-// CreateHMACSecretSignatures v2: signatures that do not cover method and path are refused. Recommended. The default is v1_and_v2
+// CreateHMACSecretSignatures Accepted signature versions. Recommended: v2, which covers the method and the path. Default: v1_and_v2
 type CreateHMACSecretSignatures string
 
 // CreateMember defines model for CreateMember.
 type CreateMember struct {
-	// Email Once per tenant, whatever its case. An earlier invitation of this e-mail ends
+	// Email E-mail of the member, unique in the tenant, case-insensitive. Replaces a pending invitation of the same e-mail
 	Email string  `json:"email"`
 	Name  *string `json:"name,omitempty"`
 
-	// Role owner only while the tenant has none
+	// Role Role of the member. owner only if the tenant has no owner
 	Role CreateMemberRole `json:"role"`
 }
 
-// CreateMemberRole owner only while the tenant has none
+// CreateMemberRole Role of the member. owner only if the tenant has no owner
 type CreateMemberRole string
 
 // CreateMeter defines model for CreateMeter.
 type CreateMeter struct {
-	// Aggregation sum adds the events' values, count counts the events. The default is sum
+	// Aggregation sum adds the values of events. count adds 1 for each event. Default: sum
 	Aggregation *CreateMeterAggregation `json:"aggregation,omitempty"`
 
-	// EventType The meter counts events of this type
+	// EventType Type of the events that the meter counts
 	EventType string `json:"event_type"`
 
-	// GroupBy The event properties to group usage by
+	// GroupBy Event properties to group usage by
 	GroupBy *[]string `json:"group_by,omitempty"`
 	Name    *string   `json:"name,omitempty"`
 	Slug    string    `json:"slug"`
 
-	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is. The default is 0
+	// UsageScale Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always have whole units, webhooks exact usage. Default: 0
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
-// CreateMeterAggregation sum adds the events' values, count counts the events. The default is sum
+// CreateMeterAggregation sum adds the values of events. count adds 1 for each event. Default: sum
 type CreateMeterAggregation string
 
 // CreatePlan defines model for CreatePlan.
@@ -3127,10 +3127,10 @@ type CreatePlan struct {
 type CreateWebhook struct {
 	Description *string `json:"description,omitempty"`
 
-	// EventTypes The types of messages that it receives. webhook.test is none of them: POST /v1/webhooks/{id}/test sends one whatever is chosen here
+	// EventTypes Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent
 	EventTypes []CreateWebhookEventTypes `json:"event_types"`
 
-	// Secret whsec_ and 24 to 64 bytes in base64; made here when absent
+	// Secret whsec_ followed by 24 to 64 bytes in base64. Created if omitted
 	Secret *string `json:"secret,omitempty"`
 	Url    string  `json:"url"`
 }
@@ -3142,25 +3142,25 @@ type CreateWebhookEventTypes string
 type CreatedAPIKey struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who has made it: a member or a credential, or operator for the command line
+	// CreatedBy Creator of the key: a member, another credential, or operator for the command line
 	//
 	// Examples: member_3
 	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Who answers for it since its maker was removed
+	// HandedTo Member who is responsible for the key since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
 	// Id Examples: key_12
 	Id string `json:"id"`
 
-	// Key The whole key. It is shown this once and cannot be shown again
+	// Key The complete key. It is shown only in this response
 	Key        string     `json:"key"`
 	LastFour   string     `json:"last_four"`
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
-	// OldLastUsedAt When the key that this one replaces was last used, while both are valid
+	// OldLastUsedAt Last use of the replaced key, while both keys are valid
 	OldLastUsedAt *time.Time `json:"old_last_used_at"`
 
 	// Prefix Examples: svc_adm_
@@ -3168,7 +3168,7 @@ type CreatedAPIKey struct {
 	RevokedAt *time.Time         `json:"revoked_at"`
 	Scope     CreatedAPIKeyScope `json:"scope"`
 
-	// SuccessorId The key that replaces this one, which is valid beside it until expires_at
+	// SuccessorId Id of the key that replaces this one. Both are valid until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
@@ -3179,13 +3179,13 @@ type CreatedAPIKeyScope string
 type CreatedHMACSecret struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who has made it: a member or a credential, or operator for the command line
+	// CreatedBy Creator of the secret: a member, another credential, or operator for the command line
 	//
 	// Examples: member_3
 	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Who answers for it since its maker was removed
+	// HandedTo Member who is responsible for the secret since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
 	// Id Examples: sec_3
@@ -3194,44 +3194,44 @@ type CreatedHMACSecret struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
-	// OldLastUsedAt When the secret that this one replaces was last used, while both are valid
+	// OldLastUsedAt Last use of the replaced secret, while both secrets are valid
 	OldLastUsedAt *time.Time             `json:"old_last_used_at"`
 	RevokedAt     *time.Time             `json:"revoked_at"`
 	Scope         CreatedHMACSecretScope `json:"scope"`
 
-	// Secret What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again
+	// Secret The complete secret, whose bytes are the signing key. It is shown only in this response
 	Secret string `json:"secret"`
 
-	// Signatures The versions of signatures that are accepted of it
+	// Signatures Signature versions that the secret accepts
 	Signatures CreatedHMACSecretSignatures `json:"signatures"`
 
-	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
+	// SuccessorId Id of the secret that replaces this one. Both are valid until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
 // CreatedHMACSecretScope defines model for CreatedHMACSecret.Scope.
 type CreatedHMACSecretScope string
 
-// CreatedHMACSecretSignatures The versions of signatures that are accepted of it
+// CreatedHMACSecretSignatures Signature versions that the secret accepts
 type CreatedHMACSecretSignatures string
 
 // CreatedInvitation defines model for CreatedInvitation.
 type CreatedInvitation struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who has invited: a member or a credential
+	// CreatedBy Creator of the invitation: a member or a credential
 	//
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
 	Email     string `json:"email"`
 
-	// ExpiresAt From then on it cannot be accepted
+	// ExpiresAt Time from which the invitation is invalid
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// Id Examples: inv_5
 	Id string `json:"id"`
 
-	// MemberId The member who gets another way to sign in; null: who accepts becomes a member
+	// MemberId Member whose sign-in is reset. Null if accepting creates a member
 	//
 	// Examples: member_12
 	MemberId *string               `json:"member_id"`
@@ -3241,11 +3241,11 @@ type CreatedInvitation struct {
 	// TenantId Examples: ten_1
 	TenantId string `json:"tenant_id"`
 
-	// Token What accepts it. It is shown this once and cannot be shown again
+	// Token Token that accepts the invitation. It is shown only in this response
 	Token         string `json:"token"`
 	TokenLastFour string `json:"token_last_four"`
 
-	// Url The link to send: the page where it is accepted. The token stands behind #, so that no server is sent it
+	// Url Link for the invited person. The token follows the #, so that browsers do not send it to servers
 	//
 	// Examples: https://odometer.example.com/invitation#…
 	Url string `json:"url"`
@@ -3259,32 +3259,32 @@ type CreatedWebhook struct {
 	CreatedAt   time.Time `json:"created_at"`
 	Description string    `json:"description"`
 
-	// DisabledAt Nothing is kept for it since
+	// DisabledAt Time since which the webhook is disabled. No messages are stored for it
 	DisabledAt *time.Time `json:"disabled_at"`
 
-	// DisabledBecause gone: it has answered 410; failing: it has taken nothing for five days
+	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
 	DisabledBecause *CreatedWebhookDisabledBecause `json:"disabled_because,omitempty"`
 	Enabled         bool                           `json:"enabled"`
 
-	// EventTypes Those that it receives messages of
+	// EventTypes Types of the messages that the webhook receives
 	EventTypes []CreatedWebhookEventTypes `json:"event_types"`
 
-	// FailingSince It has taken nothing since
+	// FailingSince Time since which all deliveries fail
 	FailingSince *time.Time `json:"failing_since"`
 
-	// FormerSecretUntil Until when messages are signed with the secret before this one too, unless an operator has kept that
+	// FormerSecretUntil Time until which messages are also signed with the previous secret. An operator can keep that secret longer
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
 	Id string `json:"id"`
 
-	// Secret What its messages are signed with (Standard Webhooks). It is shown this once and cannot be shown again
+	// Secret Signing secret of the messages (Standard Webhooks). It is shown only in this response
 	Secret         string `json:"secret"`
 	SecretLastFour string `json:"secret_last_four"`
 	Url            string `json:"url"`
 }
 
-// CreatedWebhookDisabledBecause gone: it has answered 410; failing: it has taken nothing for five days
+// CreatedWebhookDisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
 type CreatedWebhookDisabledBecause string
 
 // CreatedWebhookEventTypes defines model for CreatedWebhook.EventTypes.
@@ -3292,14 +3292,14 @@ type CreatedWebhookEventTypes string
 
 // Customer defines model for Customer.
 type Customer struct {
-	// ArchivedAt Since when lists leave it out; null: it is not archived
+	// ArchivedAt Time since which the customer is archived. Null if it is not
 	ArchivedAt *time.Time `json:"archived_at"`
 
-	// BillingProviderId The customer at the billing provider
+	// BillingProviderId Id of the customer at the billing provider
 	BillingProviderId *string   `json:"billing_provider_id"`
 	CreatedAt         time.Time `json:"created_at"`
 
-	// ErasedAt When what is personal was erased: only numbers and ids are left; null: it was not
+	// ErasedAt Time at which personal data was erased. Null if it was not
 	ErasedAt   *time.Time `json:"erased_at"`
 	ExternalId string     `json:"external_id"`
 
@@ -3315,13 +3315,13 @@ type Customer struct {
 
 // CustomerFields defines model for CustomerFields.
 type CustomerFields struct {
-	// BillingProviderId The customer at the billing provider; null: none
+	// BillingProviderId Id of the customer at the billing provider. Null removes it
 	BillingProviderId *string `json:"billing_provider_id,omitempty"`
 
-	// ExternalId May repeat that of the path
+	// ExternalId If present, must equal the external ID of the path
 	ExternalId *string `json:"external_id,omitempty"`
 
-	// Metadata Takes the place of what was there
+	// Metadata Replaces the saved metadata
 	Metadata *map[string]interface{} `json:"metadata,omitempty"`
 	Name     *string                 `json:"name,omitempty"`
 }
@@ -3346,10 +3346,10 @@ type CustomerNotSynced struct {
 
 // CustomerPlan defines model for CustomerPlan.
 type CustomerPlan struct {
-	// Plan The slug of the plan that charges the current period; null: the meters' own prices do
+	// Plan Slug of the plan that charges the current period. Null if the meters' own prices apply
 	Plan *string `json:"plan"`
 
-	// Versions In the order in which they hold
+	// Versions Assignments in order of effective_from
 	Versions []Assignment `json:"versions"`
 }
 
@@ -3370,7 +3370,7 @@ type CustomerSynced struct {
 
 // DailyUsage defines model for DailyUsage.
 type DailyUsage struct {
-	// Meters Every meter, by id
+	// Meters All meters, by id
 	Meters []MeterDaily `json:"meters"`
 	Period UsagePeriod  `json:"period"`
 }
@@ -3380,7 +3380,7 @@ type DayUsage struct {
 	End   time.Time `json:"end"`
 	Start time.Time `json:"start"`
 
-	// Usage What came late included
+	// Usage Usage of the day, including late usage
 	Usage json.Number `json:"usage"`
 }
 
@@ -3402,65 +3402,65 @@ type DeleteWebhook struct {
 
 // Delivery defines model for Delivery.
 type Delivery struct {
-	// Attempts Since it was last asked for
+	// Attempts Number of attempts since the message was created or redelivered
 	Attempts  int64             `json:"attempts"`
 	CreatedAt time.Time         `json:"created_at"`
 	EventType DeliveryEventType `json:"event_type"`
 
-	// Id Of the message: its webhook-id
+	// Id Id of the message, sent as webhook-id
 	Id            string     `json:"id"`
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 	SettledAt     *time.Time `json:"settled_at"`
 
-	// Status A failed one is tried again when asked for
+	// Status State of the delivery. Redeliver a failed message to send it again
 	Status DeliveryStatus `json:"status"`
 }
 
 // DeliveryEventType defines model for Delivery.EventType.
 type DeliveryEventType string
 
-// DeliveryStatus A failed one is tried again when asked for
+// DeliveryStatus State of the delivery. Redeliver a failed message to send it again
 type DeliveryStatus string
 
 // DeliveryDetails defines model for DeliveryDetails.
 type DeliveryDetails struct {
-	// Attempts Since it was last asked for
+	// Attempts Number of attempts since the message was created or redelivered
 	Attempts int64 `json:"attempts"`
 
-	// AttemptsMade Oldest first
+	// AttemptsMade Attempts, oldest first
 	AttemptsMade []Attempt `json:"attempts_made"`
 
-	// Body What every attempt has sent
+	// Body Body of the message, the same in every attempt
 	Body      string                   `json:"body"`
 	CreatedAt time.Time                `json:"created_at"`
 	EventType DeliveryDetailsEventType `json:"event_type"`
 
-	// Id Of the message: its webhook-id
+	// Id Id of the message, sent as webhook-id
 	Id            string     `json:"id"`
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 	SettledAt     *time.Time `json:"settled_at"`
 
-	// Status A failed one is tried again when asked for
+	// Status State of the delivery. Redeliver a failed message to send it again
 	Status DeliveryDetailsStatus `json:"status"`
 }
 
 // DeliveryDetailsEventType defines model for DeliveryDetails.EventType.
 type DeliveryDetailsEventType string
 
-// DeliveryDetailsStatus A failed one is tried again when asked for
+// DeliveryDetailsStatus State of the delivery. Redeliver a failed message to send it again
 type DeliveryDetailsStatus string
 
 // Digest defines model for Digest.
 type Digest struct {
-	// Algorithm How the digest is computed: docs/api/bills.md has the steps of each algorithm
+	// Algorithm Algorithm of the hash, as described in docs/api/bills.md
 	//
 	// Examples: sha256-events-1
 	Algorithm string `json:"algorithm"`
 
-	// EventCount How many events it is of
+	// EventCount Number of events in the hash
 	EventCount int64 `json:"event_count"`
 
-	// Hash In hexadecimal digits
+	// Hash Hash in hexadecimal digits
 	//
 	// Examples: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 	Hash string `json:"hash"`
@@ -3473,12 +3473,12 @@ type Ended struct {
 
 // EraseCustomer defines model for EraseCustomer.
 type EraseCustomer struct {
-	// Confirm The external_id again: what is erased cannot be had back
+	// Confirm The customer's external_id, to confirm the erasure. It cannot be undone
 	//
 	// Examples: acme
 	Confirm string `json:"confirm"`
 
-	// Reason Why, in your words: the audit log keeps it
+	// Reason Reason for the audit log
 	//
 	// Examples: voided by mistake
 	Reason string `json:"reason"`
@@ -3486,22 +3486,22 @@ type EraseCustomer struct {
 
 // Event defines model for Event.
 type Event struct {
-	// CustomerId The customer's external ID; an unknown one makes a new customer
+	// CustomerId The customer's external ID. An unknown ID creates a customer, unless the tenant is strict
 	CustomerId string `json:"customer_id"`
 
-	// EventType What happened; meters count events by it
+	// EventType Kind of event, such as api_call. Each meter counts the events of one type
 	EventType string `json:"event_type"`
 
-	// IdempotencyKey A repeat of the key is accepted and adds nothing
+	// IdempotencyKey Key that makes repeats safe. A repeat with the same key is accepted and adds nothing
 	IdempotencyKey *string `json:"idempotency_key,omitempty"`
 
-	// Properties Anything, in at most 16 KiB; its keys can be a meter's group_by
+	// Properties Any JSON object of at most 16 KiB. A meter can group usage by its keys
 	Properties *map[string]interface{} `json:"properties,omitempty"`
 
-	// Timestamp When it happened; now when absent. At most five years back and one hour ahead; with an idempotency_key, no further back than events are kept
+	// Timestamp Time of the event. Default: now. At most five years in the past and one hour in the future. With an idempotency_key, not older than the retention of events
 	Timestamp *time.Time `json:"timestamp,omitempty"`
 
-	// Value Less than 10^18 in absolute value, with at most 12 decimals. The default is 1
+	// Value Quantity that a sum meter adds. Absolute value below 10^18, at most 12 decimals. Default: 1
 	Value                *json.Number           `json:"value,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -3521,7 +3521,7 @@ type EventConflict struct {
 	IdempotencyKey *string                `json:"idempotency_key"`
 	Properties     map[string]interface{} `json:"properties"`
 
-	// ReceivedAt When it was sent first
+	// ReceivedAt Time at which the event was first received
 	ReceivedAt time.Time `json:"received_at"`
 	Timestamp  time.Time `json:"timestamp"`
 
@@ -3531,7 +3531,7 @@ type EventConflict struct {
 
 // EventCounter defines model for EventCounter.
 type EventCounter struct {
-	// Late It came when its billing period was closed: its usage is billed as an adjustment
+	// Late Whether the event arrived after its billing period was closed. Its usage is then billed as an adjustment
 	Late      bool         `json:"late"`
 	MeterSlug string       `json:"meter_slug"`
 	Period    *EventPeriod `json:"period,omitempty"`
@@ -3539,13 +3539,13 @@ type EventCounter struct {
 
 // EventCounts defines model for EventCounts.
 type EventCounts struct {
-	// Accepted Events stored now or earlier under the same key
+	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them
+	// Conflicts Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events whose idempotency_key was known; they add nothing
+	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
 	Duplicates  int64                  `json:"duplicates"`
 	Granularity EventCountsGranularity `json:"granularity"`
 	Period      UsagePeriod            `json:"period"`
@@ -3553,10 +3553,10 @@ type EventCounts struct {
 	// Rejected Events that break a rule
 	Rejected int64 `json:"rejected"`
 
-	// Rejections The rejected ones by the rule, the most first
+	// Rejections Rejected events by rule, most frequent first
 	Rejections []EventRejections `json:"rejections"`
 
-	// Windows In order of time, of the hours that begin in the period; windows without events are left out
+	// Windows Windows in order of time, from the hours that begin in the range. Windows without events are omitted
 	Windows []CountedWindow `json:"windows"`
 }
 
@@ -3570,10 +3570,10 @@ type EventPage struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 
-	// SearchedUntil The part of the range that is later was searched. null: all kept events were searched
+	// SearchedUntil The search has covered the range from here to its end. Null: it has covered all stored events
 	SearchedUntil *time.Time `json:"searched_until"`
 }
 
@@ -3602,13 +3602,13 @@ type ExcludedMeter struct {
 
 // Explain defines model for Explain.
 type Explain struct {
-	// Amount The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
+	// Amount Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider had accepted it when it was closed
+	// Billed Whether the provider had accepted the usage at the closing of the period
 	Billed bool `json:"billed"`
 
-	// Charge For the usage, rounded to the currency's minor unit
+	// Charge Charge for the usage, rounded to the currency's minor unit
 	Charge json.Number `json:"charge"`
 
 	// Currency Examples: USD
@@ -3619,33 +3619,33 @@ type Explain struct {
 	Digest     *Digest `json:"digest,omitempty"`
 	EventCount int64   `json:"event_count"`
 
-	// ExternalId The customer's
+	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// LateAmount Additional charge from late usage, whichever period carries it
+	// LateAmount Additional charge for late usage, in whichever period it is billed
 	LateAmount json.Number `json:"late_amount"`
 
-	// LateSteps The working of late_amount, which is its last step; of an open period there is none
+	// LateSteps Breakdown of late_amount, which is the last step. Empty for an open period
 	LateSteps []Step `json:"late_steps"`
 
-	// LateUsage What arrived after the closing
+	// LateUsage Usage that arrived after the closing
 	LateUsage json.Number `json:"late_usage"`
 	MeterId   string      `json:"meter_id"`
 	MeterSlug string      `json:"meter_slug"`
 	Period    PeriodHead  `json:"period"`
 
-	// PriceVersion 0 where the meter has no price, or the provider's own is charged
+	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
 
-	// ProviderPrice The id of the provider's own price, where that is charged
+	// ProviderPrice Id of the provider's own price. Absent if our price applies
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// Steps The working; its last step is the amount
+	// Steps Breakdown of the amount, which is the last step
 	Steps []Step `json:"steps"`
 
-	// Usage So far; of a closed period, what it was closed at
+	// Usage Usage so far. For a closed period, the usage at its closing
 	Usage json.Number `json:"usage"`
 }
 
@@ -3665,19 +3665,19 @@ type ExportedEvent struct {
 
 // FieldProblem defines model for FieldProblem.
 type FieldProblem struct {
-	// Code The rule, for programs that act on it: of an event it is the code that errors of a batch have
+	// Code Code of the rule. For an event, the same code as in the errors of a batch
 	//
 	// Examples: timestamp_too_old
 	Code *string `json:"code,omitempty"`
 
-	// Location Such as body.slug or query.start
+	// Location Field of the request, such as body.slug or query.start
 	Location string `json:"location"`
 	Message  string `json:"message"`
 }
 
 // FindInvitation defines model for FindInvitation.
 type FindInvitation struct {
-	// Token Of the invitation
+	// Token Token of the invitation
 	Token string `json:"token"`
 }
 
@@ -3685,18 +3685,18 @@ type FindInvitation struct {
 type FoundInvitation struct {
 	Email string `json:"email"`
 
-	// ExpiresAt From then on it cannot be accepted
+	// ExpiresAt Time from which the invitation is invalid
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// Issuer The tenant's OIDC issuer, where it can be accepted too; null: there is none
+	// Issuer The tenant's OIDC issuer, which can accept the invitation too. Null if there is none
 	Issuer *string `json:"issuer"`
 	Name   string  `json:"name"`
 
-	// Reset Whether it gives a member another way to sign in; if not, who accepts it becomes a member
+	// Reset Whether the invitation resets an existing member. If false, it creates a member
 	Reset bool                `json:"reset"`
 	Role  FoundInvitationRole `json:"role"`
 
-	// TenantName Of the tenant that has invited
+	// TenantName Name of the inviting tenant
 	TenantName string `json:"tenant_name"`
 }
 
@@ -3707,13 +3707,13 @@ type FoundInvitationRole string
 type HMACSecret struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who has made it: a member or a credential, or operator for the command line
+	// CreatedBy Creator of the secret: a member, another credential, or operator for the command line
 	//
 	// Examples: member_3
 	CreatedBy string     `json:"created_by"`
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Who answers for it since its maker was removed
+	// HandedTo Member who is responsible for the secret since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
 	// Id Examples: sec_3
@@ -3722,22 +3722,22 @@ type HMACSecret struct {
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Name       string     `json:"name"`
 
-	// OldLastUsedAt When the secret that this one replaces was last used, while both are valid
+	// OldLastUsedAt Last use of the replaced secret, while both secrets are valid
 	OldLastUsedAt *time.Time      `json:"old_last_used_at"`
 	RevokedAt     *time.Time      `json:"revoked_at"`
 	Scope         HMACSecretScope `json:"scope"`
 
-	// Signatures The versions of signatures that are accepted of it
+	// Signatures Signature versions that the secret accepts
 	Signatures HMACSecretSignatures `json:"signatures"`
 
-	// SuccessorId The secret that replaces this one, which is valid beside it until expires_at
+	// SuccessorId Id of the secret that replaces this one. Both are valid until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
 // HMACSecretScope defines model for HMACSecret.Scope.
 type HMACSecretScope string
 
-// HMACSecretSignatures The versions of signatures that are accepted of it
+// HMACSecretSignatures Signature versions that the secret accepts
 type HMACSecretSignatures string
 
 // Health defines model for Health.
@@ -3767,10 +3767,10 @@ type HoldReason struct {
 	// MeterSlug Examples: api-calls
 	MeterSlug *string `json:"meter_slug,omitempty"`
 
-	// Ours Units that were reported; of charge_differs, money
+	// Ours Reported units. For charge_differs, our amount
 	Ours *json.Number `json:"ours,omitempty"`
 
-	// Theirs Units that the provider has counted; of price_differs and charge_differs, money
+	// Theirs Units that the provider has counted. For price_differs and charge_differs, the provider's amount
 	Theirs *json.Number `json:"theirs,omitempty"`
 }
 
@@ -3781,7 +3781,7 @@ type HoldReasonCode string
 type HoldReport struct {
 	Id openapi_types.UUID `json:"id"`
 
-	// Response What came of the last attempt
+	// Response Result of the last attempt
 	Response string          `json:"response"`
 	State    HoldReportState `json:"state"`
 }
@@ -3794,27 +3794,27 @@ type IngestError struct {
 	// Code Examples: timestamp_too_old
 	Code string `json:"code"`
 
-	// Index The event's place in the request, from 0
+	// Index Index of the event in the request, from 0
 	Index   int64  `json:"index"`
 	Message string `json:"message"`
 }
 
 // IngestResult defines model for IngestResult.
 type IngestResult struct {
-	// Accepted Events stored now or earlier under the same key
+	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted
+	// Conflicts Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events whose idempotency_key was known; they add nothing
+	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
 	Duplicates int64         `json:"duplicates"`
 	Errors     []IngestError `json:"errors"`
 
-	// Rejected Events that break a rule; errors names each
+	// Rejected Events that break a rule. errors lists them
 	Rejected int64 `json:"rejected"`
 
-	// Warnings What is worth knowing but stops nothing
+	// Warnings Hints about accepted and rejected events, such as unknown fields or event types without a meter
 	Warnings []string `json:"warnings"`
 }
 
@@ -3822,19 +3822,19 @@ type IngestResult struct {
 type Invitation struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who has invited: a member or a credential
+	// CreatedBy Creator of the invitation: a member or a credential
 	//
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
 	Email     string `json:"email"`
 
-	// ExpiresAt From then on it cannot be accepted
+	// ExpiresAt Time from which the invitation is invalid
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// Id Examples: inv_5
 	Id string `json:"id"`
 
-	// MemberId The member who gets another way to sign in; null: who accepts becomes a member
+	// MemberId Member whose sign-in is reset. Null if accepting creates a member
 	//
 	// Examples: member_12
 	MemberId *string        `json:"member_id"`
@@ -3891,7 +3891,7 @@ type InvoiceDisagrees struct {
 
 // InvoiceHold defines model for InvoiceHold.
 type InvoiceHold struct {
-	// Actions What an operator can ask for: each is a path of its own
+	// Actions Available actions. Each is a path below the hold
 	//
 	// Examples: ["release"]
 	Actions []string `json:"actions"`
@@ -3903,72 +3903,72 @@ type InvoiceHold struct {
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// CustomerName Empty where it has none
+	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// Deadline Then the provider makes it final, whoever is alive
+	// Deadline Time at which the provider finalizes the invoice in any case
 	Deadline time.Time `json:"deadline"`
 
-	// EndedAt null: there is something left to do
+	// EndedAt Null while the hold is active
 	EndedAt *time.Time `json:"ended_at"`
 
-	// ExternalId The customer's
+	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// GraceUntil Nothing is compared before
+	// GraceUntil Time before which nothing is compared
 	GraceUntil time.Time   `json:"grace_until"`
 	Hold       *HoldReport `json:"hold,omitempty"`
 
 	// Id Examples: hld_42
 	Id string `json:"id"`
 
-	// InvoiceId At the provider
+	// InvoiceId Id of the invoice at the provider
 	//
 	// Examples: in_1MtHbELkdIwHu7ixl4OzzPMv
 	InvoiceId string     `json:"invoice_id"`
 	LookedAt  *time.Time `json:"looked_at"`
 
-	// Note The reason that the operator gave
+	// Note Reason given by the operator
 	Note   string     `json:"note"`
 	Period HeldPeriod `json:"period"`
 
-	// Reasons What was found when it was looked at last; of an invoice that an operator has released, what was found before
+	// Reasons Differences of the last comparison. If an operator released the invoice, the differences before the release
 	Reasons []HoldReason `json:"reasons"`
 	Release *HoldReport  `json:"release,omitempty"`
 
-	// ReleasedBy Who has asked for its release; empty: nobody
+	// ReleasedBy Operator who requested the release. Empty if none did
 	//
 	// Examples: key_12
 	ReleasedBy string `json:"released_by"`
 
-	// State planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held
+	// State planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold
 	State InvoiceHoldState `json:"state"`
 }
 
-// InvoiceHoldState planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held
+// InvoiceHoldState planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold
 type InvoiceHoldState string
 
 // InvoiceHoldChange defines model for InvoiceHoldChange.
 type InvoiceHoldChange struct {
-	// DeadlineHours At most 720 together with grace_hours. What is held already keeps its deadline
+	// DeadlineHours Hours after the grace at which a held invoice becomes final in any case. At most 720 together with grace_hours. Current holds keep their deadlines
 	DeadlineHours *int64 `json:"deadline_hours,omitempty"`
 
-	// Enabled Of providers that make invoices
+	// Enabled Whether draft invoices with usage are held. Only for providers that make invoices
 	Enabled *bool `json:"enabled,omitempty"`
 }
 
 // InvoiceHoldSettings defines model for InvoiceHoldSettings.
 type InvoiceHoldSettings struct {
-	// DeadlineHours How long after the grace a held invoice becomes final by itself, whatever was found
+	// DeadlineHours Hours after the grace at which a held invoice becomes final in any case
 	DeadlineHours int64 `json:"deadline_hours"`
 
-	// Enabled Whether a provider's draft invoices of usage are held until what was reported is counted and compared
+	// Enabled Whether draft invoices with usage are held until the reports are counted and compared
 	Enabled bool `json:"enabled"`
 }
 
 // KeyOverlap defines model for KeyOverlap.
 type KeyOverlap struct {
-	// OverlapSeconds How long the old key is valid beside the new one; unless it says, the old one ends at once. The default is 0
+	// OverlapSeconds Seconds that the old key stays valid with the new one. With 0, it is revoked immediately. Default: 0
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
@@ -3979,7 +3979,7 @@ type ListAPIKeyMetadata struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -3990,7 +3990,7 @@ type ListAuditEntry struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4001,7 +4001,7 @@ type ListBillingPeriod struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4012,7 +4012,7 @@ type ListCustomer struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4023,7 +4023,7 @@ type ListDelivery struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4034,7 +4034,7 @@ type ListEventConflict struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4045,7 +4045,7 @@ type ListExportedEvent struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4056,7 +4056,7 @@ type ListHMACSecret struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4067,7 +4067,7 @@ type ListInvitation struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4078,7 +4078,7 @@ type ListInvoiceHold struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4089,7 +4089,7 @@ type ListMember struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4100,7 +4100,7 @@ type ListMeter struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4111,7 +4111,7 @@ type ListOwnSession struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4122,7 +4122,7 @@ type ListPlan struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4133,7 +4133,7 @@ type ListPricing struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4144,7 +4144,7 @@ type ListReconciliation struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4155,7 +4155,7 @@ type ListStatementReport struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4166,7 +4166,7 @@ type ListSyncRun struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4177,7 +4177,7 @@ type ListUnratedUsage struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4188,7 +4188,7 @@ type ListUsageDiscrepancy struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4199,7 +4199,7 @@ type ListWebhook struct {
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
 
-	// NextPageToken The page_token of the next page; null on the last one
+	// NextPageToken page_token of the next page. Null on the last page
 	NextPageToken *string `json:"next_page_token"`
 }
 
@@ -4208,7 +4208,7 @@ type LogIn struct {
 	Email    string `json:"email"`
 	Password string `json:"password"`
 
-	// TenantId Which tenant to sign in to, for who is a member of several
+	// TenantId Tenant to sign in to. Required for a member of several tenants
 	//
 	// Examples: ten_42
 	TenantId *string `json:"tenant_id,omitempty"`
@@ -4224,7 +4224,7 @@ type Member struct {
 	CreatedAt time.Time `json:"created_at"`
 	Email     string    `json:"email"`
 
-	// HasPassword Whether the member signs in with a password; if not, only at the tenant's OIDC issuer
+	// HasPassword Whether the member signs in with a password. If false, only at the tenant's OIDC issuer
 	HasPassword bool `json:"has_password"`
 
 	// Id Examples: member_12
@@ -4404,17 +4404,17 @@ type MessagePeriod struct {
 type Meter struct {
 	Aggregation MeterAggregation `json:"aggregation"`
 
-	// ArchivedAt Since when lists leave it out, and no event that comes is counted; null: it is not archived
+	// ArchivedAt Time since which the meter is archived and counts no new events. Null if it is not
 	ArchivedAt *time.Time `json:"archived_at"`
 	Backfill   *Backfill  `json:"backfill,omitempty"`
 
-	// CountedFrom Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
+	// CountedFrom Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted
 	CountedFrom *time.Time `json:"counted_from"`
 	CreatedAt   time.Time  `json:"created_at"`
 	Current     *Counting  `json:"current,omitempty"`
 	EventType   string     `json:"event_type"`
 
-	// GroupBy The event properties that usage is grouped by
+	// GroupBy Event properties that usage is grouped by
 	GroupBy []string `json:"group_by"`
 
 	// Id Examples: mtr_7
@@ -4422,30 +4422,30 @@ type Meter struct {
 	Name string `json:"name"`
 	Slug string `json:"slug"`
 
-	// Status backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503
+	// Status backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
 	Status MeterStatus `json:"status"`
 
-	// UsageScale How many decimals of its usage, rounded half to even, are reported to a provider that adds up units
+	// UsageScale Number of decimals of usage that is reported to a provider that adds up units, rounded half to even
 	UsageScale int32 `json:"usage_scale"`
 }
 
 // MeterAggregation defines model for Meter.Aggregation.
 type MeterAggregation string
 
-// MeterStatus backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503
+// MeterStatus backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
 type MeterStatus string
 
 // MeterDaily defines model for MeterDaily.
 type MeterDaily struct {
-	// Backfilling The meter's past is still being counted: there are no days, and total is not known yet
+	// Backfilling Whether the meter's earlier events are still being counted. Until then there are no days and no total
 	Backfilling *bool `json:"backfilling,omitempty"`
 
-	// Days In order of time; days without usage are left out
+	// Days Days in order of time. Days without usage are omitted
 	Days      []DayUsage `json:"days"`
 	MeterId   string     `json:"meter_id"`
 	MeterSlug string     `json:"meter_slug"`
 
-	// Total Of these days together
+	// Total Usage of all these days
 	Total json.Number `json:"total"`
 }
 
@@ -4460,25 +4460,25 @@ type Money struct {
 
 // MonthlyRevenue defines model for MonthlyRevenue.
 type MonthlyRevenue struct {
-	// Amount billed, estimated and unbilled together
+	// Amount Sum of billed, estimated and unbilled
 	Amount json.Number `json:"amount"`
 
-	// Billed Of closed periods: what a provider in live mode was reported, with the adjustments that were booked since
+	// Billed Charges of closed periods that were reported to a provider in live mode, and their adjustments
 	Billed   json.Number `json:"billed"`
 	Currency string      `json:"currency"`
 
-	// Customers That had usage in these periods
+	// Customers Number of customers with usage in these periods
 	Customers int64 `json:"customers"`
 
-	// Estimated Of periods that are not closed: what they come to so far
+	// Estimated Charges of periods that are not closed, for the usage so far
 	Estimated json.Number `json:"estimated"`
 
-	// Month In the tenant's time zone. A billing period is of the month that it ends in
+	// Month Month in the tenant's time zone. A billing period belongs to the month in which it ends
 	//
 	// Examples: 2026-11
 	Month string `json:"month"`
 
-	// Unbilled Of closed periods: what no provider was reported in time, or one in test mode, and adjustments that are only reported
+	// Unbilled Charges of closed periods that were not reported in live mode in time, and adjustments that are not billed
 	Unbilled json.Number `json:"unbilled"`
 }
 
@@ -4486,27 +4486,27 @@ type MonthlyRevenue struct {
 type OidcSettings struct {
 	ClientId string `json:"client_id"`
 
-	// Configured Whether the tenant has an issuer; without one, issuer and client_id are empty
+	// Configured Whether the tenant has an OIDC issuer. If false, issuer and client_id are empty
 	Configured      bool   `json:"configured"`
 	HasClientSecret bool   `json:"has_client_secret"`
 	Issuer          string `json:"issuer"`
 
-	// LoginUrl Where members begin to sign in, in a browser
+	// LoginUrl Page at which members begin to sign in
 	LoginUrl string `json:"login_url"`
 
-	// RedirectUri What to register at the issuer
+	// RedirectUri Redirect URI to register at the issuer
 	RedirectUri string `json:"redirect_uri"`
 
-	// UpdatedAt null without an issuer
+	// UpdatedAt Null without an issuer
 	UpdatedAt *time.Time `json:"updated_at"`
 }
 
 // OwnSession defines model for OwnSession.
 type OwnSession struct {
-	// CreatedAt When it began, by signing in
+	// CreatedAt Time of the sign-in
 	CreatedAt time.Time `json:"created_at"`
 
-	// Current Whether it is the one that asks
+	// Current Whether it is the session of this request
 	Current   bool               `json:"current"`
 	ExpiresAt time.Time          `json:"expires_at"`
 	Id        openapi_types.UUID `json:"id"`
@@ -4514,7 +4514,7 @@ type OwnSession struct {
 
 // PasswordSet defines model for PasswordSet.
 type PasswordSet struct {
-	// Changed Every other session of the person has ended, in every tenant, and the password is that of all of them
+	// Changed Always true. The password changes in all the person's tenants, and all other sessions end
 	Changed bool `json:"changed"`
 }
 
@@ -4533,33 +4533,33 @@ type PeriodClosed struct {
 
 // PeriodHead defines model for PeriodHead.
 type PeriodHead struct {
-	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+	// Bills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
 	Bills *PeriodHeadBills `json:"bills,omitempty"`
 
-	// ClosedAt When the period was closed; null while open
+	// ClosedAt Time at which the period was closed. Null while it is open
 	ClosedAt *time.Time `json:"closed_at"`
 
-	// DueAt When it is to be closed: its end and the grace
+	// DueAt Planned closing time: the end of the period plus the grace
 	DueAt time.Time `json:"due_at"`
 	End   time.Time `json:"end"`
 
-	// Id null: it is not stored yet, because the customer was not synced in it
+	// Id Null for a period that is not stored yet. It is stored with the first sync in or after it
 	//
 	// Examples: per_42
 	Id    *string   `json:"id"`
 	Start time.Time `json:"start"`
 
-	// State in_grace: it is over, and takes usage until it is closed
+	// State in_grace: the period has ended and accepts late events until it is closed
 	State PeriodHeadState `json:"state"`
 
-	// Stream Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+	// Stream Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
 	Stream *int64 `json:"stream,omitempty"`
 }
 
-// PeriodHeadBills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+// PeriodHeadBills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
 type PeriodHeadBills string
 
-// PeriodHeadState in_grace: it is over, and takes usage until it is closed
+// PeriodHeadState in_grace: the period has ended and accepts late events until it is closed
 type PeriodHeadState string
 
 // PeriodLine defines model for PeriodLine.
@@ -4567,7 +4567,7 @@ type PeriodLine struct {
 	// Amount Rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider had accepted it when it was closed, in the mode that the present provider is in
+	// Billed Whether the provider had accepted the usage at the closing of the period, in the provider's current mode
 	Billed     bool   `json:"billed"`
 	Currency   string `json:"currency"`
 	EventCount int64  `json:"event_count"`
@@ -4575,73 +4575,73 @@ type PeriodLine struct {
 	// LateAmount Additional charge from late usage
 	LateAmount json.Number `json:"late_amount"`
 
-	// LateUsage What arrived after the closing
+	// LateUsage Usage that arrived after the closing
 	LateUsage json.Number `json:"late_usage"`
 	MeterId   string      `json:"meter_id"`
 	MeterSlug string      `json:"meter_slug"`
 
-	// PriceVersion 0 where the meter has no price, or the provider's own is charged
+	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
 
-	// ProviderPrice The id of the provider's own price, where that is charged
+	// ProviderPrice Id of the provider's own price. Absent if our price applies
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// Usage So far; of a closed period, what it was closed at
+	// Usage Usage so far. For a closed period, the usage at its closing
 	Usage json.Number `json:"usage"`
 }
 
 // PeriodStatement defines model for PeriodStatement.
 type PeriodStatement struct {
-	// Adjustments What the period carries of others that are closed, oldest first
+	// Adjustments Adjustments of closed periods that are billed in this period, oldest first
 	Adjustments []ClosedPeriod `json:"adjustments"`
 
-	// Bills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+	// Bills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
 	Bills *PeriodStatementBills `json:"bills,omitempty"`
 
-	// ClosedAt When the period was closed; null while open
+	// ClosedAt Time at which the period was closed. Null while it is open
 	ClosedAt *time.Time `json:"closed_at"`
 
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// DueAt When it is to be closed: its end and the grace
+	// DueAt Planned closing time: the end of the period plus the grace
 	DueAt time.Time `json:"due_at"`
 	End   time.Time `json:"end"`
 
-	// ExternalId The customer's
+	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// Id null: it is not stored yet, because the customer was not synced in it
+	// Id Null for a period that is not stored yet. It is stored with the first sync in or after it
 	//
 	// Examples: per_42
 	Id *string `json:"id"`
 
-	// Lines One for each meter. One whose past is still being counted is left out
+	// Lines One line for each meter, except meters that are backfilling
 	Lines   []StatementLine     `json:"lines"`
 	Reports ListStatementReport `json:"reports"`
 	Start   time.Time           `json:"start"`
 
-	// State in_grace: it is over, and takes usage until it is closed
+	// State in_grace: the period has ended and accepts late events until it is closed
 	State PeriodStatementState `json:"state"`
 
-	// Stream Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+	// Stream Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
 	Stream *int64 `json:"stream,omitempty"`
 
-	// Totals One for each currency
+	// Totals Totals, one for each currency
 	Totals []StatementTotal `json:"totals"`
 }
 
-// PeriodStatementBills In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+// PeriodStatementBills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
 type PeriodStatementBills string
 
-// PeriodStatementState in_grace: it is over, and takes usage until it is closed
+// PeriodStatementState in_grace: the period has ended and accepts late events until it is closed
 type PeriodStatementState string
 
 // Plan defines model for Plan.
 type Plan struct {
-	// ArchivedAt Since when lists leave it out, and nobody gets it anew; null: it is not archived
+	// ArchivedAt Time since which the plan is archived and cannot be assigned. Null if it is not
 	ArchivedAt *time.Time `json:"archived_at"`
 	CreatedAt  time.Time  `json:"created_at"`
 
@@ -4653,28 +4653,28 @@ type Plan struct {
 
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
-	// Amount The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, the closed period's additional charge
+	// Amount Exact charge for the usage, which has the decimals that the provider accepts. For a provider's own price, rounded by the provider's rules. For a late item, the additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
-	// Backfilling The meter's past is still being counted: usage and amount are 0 and not known yet
+	// Backfilling Whether the meter's earlier events are still being counted. Until then usage and amount are 0
 	Backfilling *bool `json:"backfilling,omitempty"`
 
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
-	// Excluded Why the meter is excluded, as of the customer's last sync
+	// Excluded Reason why the meter is not billed, from the customer's last sync
 	Excluded        *string          `json:"excluded,omitempty"`
 	LateFor         *UsagePeriod     `json:"late_for,omitempty"`
 	MeterId         string           `json:"meter_id"`
 	MeterSlug       string           `json:"meter_slug"`
 	PriceDifference *PriceDifference `json:"price_difference,omitempty"`
 
-	// ProviderPrice The id of the provider's own price, where that is charged
+	// ProviderPrice Id of the provider's own price. Absent if our price applies
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// UnitPrice The overage rate; 0 where the meter has no price. Of a provider's own price the rate of the last units, or of a package of them
+	// UnitPrice Overage rate of the meter's price, or 0 without a price. For a provider's own price, the rate of the last units or of a package of units
 	UnitPrice json.Number `json:"unit_price"`
 
 	// Usage An exact decimal number
@@ -4683,33 +4683,33 @@ type PreviewItem struct {
 
 // Price defines model for Price.
 type Price struct {
-	// BasePrice Per billing period, whatever the usage
+	// BasePrice Fixed charge for each billing period
 	BasePrice json.Number `json:"base_price"`
 	CreatedAt time.Time   `json:"created_at"`
 
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
-	// EffectiveFrom A period is charged at the version in force at its start; null: from the beginning
+	// EffectiveFrom A billing period is charged at the version in force at its start. Null: from the beginning
 	EffectiveFrom *time.Time `json:"effective_from"`
 
-	// IncludedUnits Covered by the base price
+	// IncludedUnits Units that the base price includes
 	IncludedUnits json.Number `json:"included_units"`
 
-	// OverageRate Per unit beyond the included ones
+	// OverageRate Price of each unit beyond the included units
 	OverageRate json.Number `json:"overage_rate"`
 	Version     int64       `json:"version"`
 }
 
 // PriceComparison defines model for PriceComparison.
 type PriceComparison struct {
-	// ComparedAt When the provider's prices were read; null: they are not compared yet
+	// ComparedAt Time at which the provider's prices were read. Null if they are not compared yet
 	ComparedAt *time.Time `json:"compared_at"`
 
-	// Differences The meters whose price here is not the one that the provider charges; that one is billed
+	// Differences Meters whose price here differs from the provider's price. The provider's price is billed
 	Differences []PriceDifference `json:"differences"`
 
-	// Reason Why they are not compared yet
+	// Reason Reason why the prices are not compared yet
 	Reason *string `json:"reason,omitempty"`
 }
 
@@ -4719,12 +4719,12 @@ type PriceDifference struct {
 	MeterId   string `json:"meter_id"`
 	MeterSlug string `json:"meter_slug"`
 
-	// OurPrice What the price here charges
+	// OurPrice Description of the price here
 	//
 	// Examples: 0.02 USD for each unit
 	OurPrice string `json:"our_price"`
 
-	// TheirPrice What the provider charges
+	// TheirPrice Description of the provider's price
 	//
 	// Examples: 0.03 USD for each unit
 	TheirPrice string `json:"their_price"`
@@ -4732,28 +4732,28 @@ type PriceDifference struct {
 
 // PriceImpact defines model for PriceImpact.
 type PriceImpact struct {
-	// After What they would come to
+	// After Total of these customers' charges with the change
 	After json.Number `json:"after"`
 
-	// Before What those customers' charges come to now
+	// Before Total of these customers' charges now
 	Before json.Number `json:"before"`
 
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
-	// Customers How many customers' charges differ
+	// Customers Number of customers whose charges differ
 	Customers int64 `json:"customers"`
 }
 
 // PricePreview defines model for PricePreview.
 type PricePreview struct {
-	// Changes What it would change of the charges of billing periods that are not closed, as of now, by currency; empty: nothing
+	// Changes Changes of the charges of billing periods that are not closed, by currency, from the usage so far. Empty if there are none
 	Changes []PriceImpact `json:"changes"`
 
-	// EffectiveFrom From when it would hold; null: from the beginning
+	// EffectiveFrom Time from which the price would apply. Null: from the beginning
 	EffectiveFrom *time.Time `json:"effective_from"`
 
-	// IfInForce The same if it had been in force at the start of those periods, whenever it is to hold
+	// IfInForce The same changes if the price had applied at the start of those periods
 	IfInForce []PriceImpact `json:"if_in_force"`
 }
 
@@ -4763,38 +4763,38 @@ type Pricing struct {
 	MeterId   string `json:"meter_id"`
 	MeterSlug string `json:"meter_slug"`
 
-	// Versions Oldest first
+	// Versions Versions, oldest first
 	Versions []Price `json:"versions"`
 }
 
 // Problem defines model for Problem.
 type Problem struct {
-	// Code The kind of problem, for programs: confirmation_required, conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. More may be added
+	// Code Error code for programs: confirmation_required, conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. Future versions can add codes
 	Code         string        `json:"code"`
 	Confirmation *Confirmation `json:"confirmation,omitempty"`
 
-	// Detail What went wrong this time
+	// Detail Description of this error
 	Detail string `json:"detail"`
 
-	// Errors The rules that were broken, one by one
+	// Errors The fields that break a rule
 	Errors []FieldProblem `json:"errors"`
 
-	// RequestId What to tell the operator; also in X-Request-Id
+	// RequestId Id to report to the operator. Also in the X-Request-Id header
 	RequestId string `json:"request_id"`
 
-	// Status The HTTP status
+	// Status HTTP status
 	Status int64 `json:"status"`
 
-	// Title The kind of problem in words
+	// Title Short description of the code
 	Title string `json:"title"`
 
-	// Type Where this kind of problem is explained
+	// Type URL of the page that explains the code
 	Type string `json:"type"`
 }
 
 // Provider defines model for Provider.
 type Provider struct {
-	// Account The account that the secret belongs to; none where the provider is a URL
+	// Account Account of the secret. Absent for a provider with a URL
 	//
 	// Examples: acct_1PQ2
 	Account *string `json:"account,omitempty"`
@@ -4812,7 +4812,7 @@ type Provider struct {
 	// Id Examples: con_3
 	Id string `json:"id"`
 
-	// Livemode Whether what is reported is charged, where the provider says so. Test and live mode of an account are two connections: what one was reported never counts as billed for the other
+	// Livemode Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other
 	Livemode *bool `json:"livemode,omitempty"`
 
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
@@ -4824,10 +4824,10 @@ type Provider struct {
 	// Products Of Stripe, with bills: meter slugs to ids of products, which their lines name
 	Products *map[string]string `json:"products,omitempty"`
 
-	// Secret The secret, this once, if it was made here
+	// Secret The secret, if it was created here. It is shown only in this response
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretLastFour All of the secret that is ever shown again
+	// SecretLastFour Last four characters of the secret
 	SecretLastFour string `json:"secret_last_four"`
 
 	// TaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
@@ -4840,16 +4840,16 @@ type Provider struct {
 	// Url Of a webhook: gets signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// ValidatedAt When the provider took the settings
+	// ValidatedAt Time at which the provider accepted the settings
 	ValidatedAt time.Time `json:"validated_at"`
 
-	// WebhookEvents Of a provider that sends events: those to send to webhook_url
+	// WebhookEvents For a provider that sends events, the event types to send to webhook_url
 	WebhookEvents *[]string `json:"webhook_events,omitempty"`
 
-	// WebhookSecretLastFour Of a provider that sends events: all of the endpoint's signing secret that is ever shown again
+	// WebhookSecretLastFour For a provider that sends events, the last four characters of the endpoint's signing secret
 	WebhookSecretLastFour *string `json:"webhook_secret_last_four,omitempty"`
 
-	// WebhookUrl Of a provider that sends events: add it there as an endpoint for webhook_events
+	// WebhookUrl For a provider that sends events, the URL of the endpoint to add there
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
@@ -4872,42 +4872,42 @@ type ProviderEvent struct {
 
 // ProviderSecret defines model for ProviderSecret.
 type ProviderSecret struct {
-	// Secret For the receiver first, and then to be saved as the provider's secret: it is kept nowhere
+	// Secret The new secret. It is not stored: install it in the receiver, then save the provider with it
 	Secret string `json:"secret"`
 }
 
 // Readiness defines model for Readiness.
 type Readiness struct {
-	// Bodies exhausted: within the last 10 seconds a request body found no memory and was answered with 503. The status stays ok: other requests are served, and strangers could take a replica out of service otherwise
+	// Bodies exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests
 	Bodies ReadinessBodies `json:"bodies"`
 
-	// Clock Whether the process's clock agrees with the database's within 5 seconds
+	// Clock Whether the clocks of the process and the database agree within 5 seconds
 	Clock ReadinessClock `json:"clock"`
 
-	// Database Whether a small write is stored
+	// Database Whether a small write succeeds
 	Database ReadinessDatabase `json:"database"`
 	Status   ReadinessStatus   `json:"status"`
 
-	// Temporal Ingest and queries go on without it
+	// Temporal Whether Temporal responds. Ingestion and queries work without it
 	Temporal ReadinessTemporal `json:"temporal"`
 }
 
-// ReadinessBodies exhausted: within the last 10 seconds a request body found no memory and was answered with 503. The status stays ok: other requests are served, and strangers could take a replica out of service otherwise
+// ReadinessBodies exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests
 type ReadinessBodies string
 
-// ReadinessClock Whether the process's clock agrees with the database's within 5 seconds
+// ReadinessClock Whether the clocks of the process and the database agree within 5 seconds
 type ReadinessClock string
 
-// ReadinessDatabase Whether a small write is stored
+// ReadinessDatabase Whether a small write succeeds
 type ReadinessDatabase string
 
 // ReadinessStatus defines model for Readiness.Status.
 type ReadinessStatus string
 
-// ReadinessTemporal Ingest and queries go on without it
+// ReadinessTemporal Whether Temporal responds. Ingestion and queries work without it
 type ReadinessTemporal string
 
-// ReceivedEvent An event of the provider's, of any version of its API
+// ReceivedEvent An event of the provider, in any version of its API
 type ReceivedEvent struct {
 	Id                   *string                `json:"id,omitempty"`
 	Type                 *string                `json:"type,omitempty"`
@@ -4916,7 +4916,7 @@ type ReceivedEvent struct {
 
 // ReconciledInvoice defines model for ReconciledInvoice.
 type ReconciledInvoice struct {
-	// Amount For the meter, before discounts and tax
+	// Amount Amount of the meter before discounts and tax
 	Amount json.Number `json:"amount"`
 
 	// ConnectionId Examples: con_1
@@ -4925,10 +4925,10 @@ type ReconciledInvoice struct {
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
-	// FinalizedAt At the provider; null: it may still change
+	// FinalizedAt Time at which the provider finalized the invoice. Null while it can change
 	FinalizedAt *time.Time `json:"finalized_at"`
 
-	// Id At the provider
+	// Id Id of the invoice at the provider
 	//
 	// Examples: in_1MtHbELkdIwHu7ixl4OzzPMv
 	Id string `json:"id"`
@@ -4936,27 +4936,27 @@ type ReconciledInvoice struct {
 	// Quantity Units of the meter
 	Quantity json.Number `json:"quantity"`
 
-	// Renewal Whether the period's end made it: it is the last one of the period
+	// Renewal Whether the end of the period created the invoice. It is then the last one of the period
 	Renewal bool `json:"renewal"`
 
-	// Status At the provider
+	// Status Status at the provider
 	//
 	// Examples: paid
 	Status string `json:"status"`
 
-	// Void Whether nobody has to pay it: it was voided, or credited in full
+	// Void Whether nothing is due because the invoice was voided or fully credited
 	Void bool `json:"void"`
 }
 
 // ReconciledOurs defines model for ReconciledOurs.
 type ReconciledOurs struct {
-	// Charge For the usage, at our price
+	// Charge Charge for the usage at our price
 	Charge json.Number `json:"charge"`
 
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
-	// Usage What the period closed at
+	// Usage Usage at the closing of the period
 	Usage json.Number `json:"usage"`
 }
 
@@ -4971,18 +4971,18 @@ type ReconciledPeriod struct {
 
 // ReconciledTheirs defines model for ReconciledTheirs.
 type ReconciledTheirs struct {
-	// Amount What they bill for the meter, before discounts and tax; absent: nothing, or in more than one currency
+	// Amount Invoiced amount of the meter before discounts and tax. Absent for none or several currencies
 	Amount *json.Number `json:"amount,omitempty"`
 
-	// Currency Of the amount
+	// Currency Currency of amount
 	//
 	// Examples: USD
 	Currency *string `json:"currency,omitempty"`
 
-	// Quantity Units that final invoices bill which are not void; once the state is decided, those that it was decided on
+	// Quantity Units on final invoices that are not void. Fixed when the state is decided
 	Quantity json.Number `json:"quantity"`
 
-	// Unexplained Of the quantity, what nobody has reported from here; 0 while the state is open
+	// Unexplained Part of quantity that was not reported from here. 0 while the state is open
 	Unexplained json.Number `json:"unexplained"`
 }
 
@@ -4991,47 +4991,47 @@ type Reconciliation struct {
 	// AcceptedQuantity Units that the provider has accepted
 	AcceptedQuantity json.Number `json:"accepted_quantity"`
 
-	// Actions What an operator can decide: each is a path of its own, write_off is write-off there
+	// Actions Available decisions. Each is a path below the reconciliation. write_off is at write-off
 	Actions []ReconciliationActions `json:"actions"`
 
-	// BilledQuantity Units that count as billed: they are never charged again; absent while the state is open
+	// BilledQuantity Units that count as billed and are never charged again. Absent while the state is open
 	BilledQuantity *json.Number `json:"billed_quantity,omitempty"`
 
-	// Bills In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities
+	// Bills Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge
 	Bills ReconciliationBills `json:"bills"`
 
-	// CountedQuantity Of them, those that it was seen to have counted
+	// CountedQuantity Accepted units that the provider has counted
 	CountedQuantity json.Number `json:"counted_quantity"`
 
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// CustomerName Empty where it has none
+	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// DecidedAt When; null while the state is open
+	// DecidedAt Time of the decision. Null while the state is open
 	DecidedAt *time.Time `json:"decided_at"`
 
-	// DecidedBy Who decided on the state; empty: the rules, or nobody yet
+	// DecidedBy Operator who decided the state. Empty if the rules did or it is undecided
 	//
 	// Examples: key_12
 	DecidedBy string `json:"decided_by"`
 
-	// ExternalId The customer's
+	// ExternalId External ID of the customer
 	ExternalId string           `json:"external_id"`
 	Invoiced   ReconciledTheirs `json:"invoiced"`
 
-	// Invoices Of the provider's period that this one lies in, as they were last read
+	// Invoices Invoices of the provider's period that contains this one, as last read
 	Invoices  []ReconciledInvoice `json:"invoices"`
 	MeterId   string              `json:"meter_id"`
 	MeterSlug string              `json:"meter_slug"`
 
-	// Note The reason that the operator gave
+	// Note Reason given by the operator
 	Note   string           `json:"note"`
 	Ours   ReconciledOurs   `json:"ours"`
 	Period ReconciledPeriod `json:"period"`
 
-	// Reason Why the invoices bill something else; empty where they do not
+	// Reason Reason why the invoices differ. Empty if they agree
 	//
 	// Examples: accepted, not billed
 	Reason string              `json:"reason"`
@@ -5041,7 +5041,7 @@ type Reconciliation struct {
 // ReconciliationActions defines model for Reconciliation.Actions.
 type ReconciliationActions string
 
-// ReconciliationBills In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities
+// ReconciliationBills Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge
 type ReconciliationBills string
 
 // ReconciliationState defines model for Reconciliation.State.
@@ -5083,22 +5083,22 @@ type RemoveMember struct {
 
 // ResetAsked defines model for ResetAsked.
 type ResetAsked struct {
-	// Accepted Always, whether or not anybody has this e-mail
+	// Accepted Always true, even for an unknown e-mail
 	Accepted bool `json:"accepted"`
 }
 
 // ResolveReport defines model for ResolveReport.
 type ResolveReport struct {
-	// Reason Why, in your words: the audit log keeps it
+	// Reason Reason for the audit log
 	//
 	// Examples: voided by mistake
 	Reason string `json:"reason"`
 
-	// State What you have found out at the provider: accepted where it has the report, else rejected
+	// State Outcome at the provider: accepted if it has the report, otherwise rejected
 	State ResolveReportState `json:"state"`
 }
 
-// ResolveReportState What you have found out at the provider: accepted where it has the report, else rejected
+// ResolveReportState Outcome at the provider: accepted if it has the report, otherwise rejected
 type ResolveReportState string
 
 // RetriedSyncs defines model for RetriedSyncs.
@@ -5106,21 +5106,21 @@ type RetriedSyncs struct {
 	// Customers Number of customers for which a sync was requested
 	Customers int64 `json:"customers"`
 
-	// Joined Number of those with a request that was already waiting: its sync answers this request too
+	// Joined Number of customers who already had a waiting request. Its sync answers this request too
 	Joined int64 `json:"joined"`
 
-	// Remaining Customers beyond the 10,000 of one request: send another under another Idempotency-Key
+	// Remaining Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key
 	Remaining int64 `json:"remaining"`
 }
 
 // RetryFailed defines model for RetryFailed.
 type RetryFailed struct {
-	// Cause Only customers whose last sync has failed of this; absent: of anything
+	// Cause Cause of the failed syncs to repeat. Default: every cause
 	//
 	// Examples: the webhook answered 400
 	Cause *string `json:"cause,omitempty"`
 
-	// Customers Only these customers, by external ID; absent: all
+	// Customers External IDs of the customers to sync. Default: every customer whose last sync failed
 	//
 	// Examples: ["acme"]
 	Customers *[]string `json:"customers,omitempty"`
@@ -5155,7 +5155,7 @@ type SaveAutoSync struct {
 	Enabled bool  `json:"enabled"`
 	Paused  *bool `json:"paused,omitempty"`
 
-	// Schedule hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone
+	// Schedule hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone
 	Schedule string `json:"schedule"`
 }
 
@@ -5163,10 +5163,10 @@ type SaveAutoSync struct {
 type SaveOIDC struct {
 	ClientId string `json:"client_id"`
 
-	// ClientSecret Absent for a public client. It is not shown again
+	// ClientSecret Omit it for a public client. It is never returned
 	ClientSecret *string `json:"client_secret,omitempty"`
 
-	// Issuer Exactly as its discovery document says
+	// Issuer Issuer exactly as in its discovery document
 	Issuer string `json:"issuer"`
 }
 
@@ -5184,7 +5184,7 @@ type SaveProvider struct {
 	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// NewReceiver Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. Saved again at the same URL it is the same receiver
+	// NewReceiver Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that others have not billed. false: the URL belongs to the receiver that had it before, or else to the last receiver, which has moved. Its statements continue. Saving the same URL again keeps the receiver
 	NewReceiver *bool `json:"new_receiver,omitempty"`
 
 	// Product Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products
@@ -5193,10 +5193,10 @@ type SaveProvider struct {
 	// Products Of Stripe, with bills: meter slugs to ids of products, which their lines name
 	Products *map[string]string `json:"products,omitempty"`
 
-	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. The saved one is kept when this is absent
+	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. Default: the saved one
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretKey Of Stripe: a secret or restricted API key. The saved one is kept when this is absent
+	// SecretKey Of Stripe: a secret or restricted API key. Default: the saved one
 	SecretKey *string `json:"secret_key,omitempty"`
 
 	// TaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
@@ -5209,7 +5209,7 @@ type SaveProvider struct {
 	// Url Of a webhook: gets signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// WebhookSecret Of Stripe: the signing secret of the endpoint there. The saved one is kept when this is absent
+	// WebhookSecret Of Stripe: the signing secret of the endpoint there. Default: the saved one
 	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
 
@@ -5227,42 +5227,42 @@ type SaveProviderType string
 
 // SecretOverlap defines model for SecretOverlap.
 type SecretOverlap struct {
-	// OverlapSeconds How long the old secret is valid beside the new one; messages to a webhook are signed with both. The default is 86400
+	// OverlapSeconds Seconds that the old secret stays valid with the new one. During this time, webhook messages are signed with both. Default: 86400
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
 // Sent defines model for Sent.
 type Sent struct {
-	// Id Of the message
+	// Id Id of the message
 	Id string `json:"id"`
 
-	// StatusUrl Where the delivery can be read
+	// StatusUrl Path of the delivery
 	StatusUrl string `json:"status_url"`
 }
 
 // Session defines model for Session.
 type Session struct {
-	// CsrfToken Of the member's session
+	// CsrfToken Value for X-CSRF-Token. Only for a member's session
 	CsrfToken *string `json:"csrf_token,omitempty"`
 
-	// ExpiresAt When the member has to sign in again
+	// ExpiresAt Expiry of the member's session
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Member    *Member    `json:"member,omitempty"`
 
-	// Permissions What x-permission of the operations may say
+	// Permissions Permissions of the caller, as in x-permission of the operations
 	Permissions []string `json:"permissions"`
 
-	// Scope Of a program
+	// Scope Scope of an API key or HMAC secret
 	Scope  *SessionScope `json:"scope,omitempty"`
 	Tenant SessionTenant `json:"tenant"`
 
-	// WorkflowsUrl The page of the Temporal UI that lists the runs, where the deployment names one
+	// WorkflowsUrl Page of the Temporal UI that lists the workflow runs. Absent if it is not configured
 	//
 	// Examples: https://temporal.example.com/namespaces/default/workflows
 	WorkflowsUrl *string `json:"workflows_url,omitempty"`
 }
 
-// SessionScope Of a program
+// SessionScope Scope of an API key or HMAC secret
 type SessionScope string
 
 // SessionTenant defines model for SessionTenant.
@@ -5279,22 +5279,22 @@ type SessionTenant struct {
 type SetPassword struct {
 	Current string `json:"current"`
 
-	// New 12 to 256 characters
+	// New New password, 12 to 256 characters
 	New string `json:"new"`
 }
 
 // SetPlanPricing defines model for SetPlanPricing.
 type SetPlanPricing struct {
-	// BasePrice It or overage_rate is needed; 0 is free
+	// BasePrice Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Currency ISO 4217; the tenant's when absent
+	// Currency ISO 4217 code. Default: the tenant's currency
 	Currency *string `json:"currency,omitempty"`
 
-	// EffectiveFrom Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced
+	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// IncludedUnits An exact decimal number
@@ -5306,16 +5306,16 @@ type SetPlanPricing struct {
 
 // SetPricing defines model for SetPricing.
 type SetPricing struct {
-	// BasePrice It or overage_rate is needed; 0 is free
+	// BasePrice Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage
 	BasePrice *json.Number `json:"base_price,omitempty"`
 
-	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Currency ISO 4217; the tenant's when absent
+	// Currency ISO 4217 code. Default: the tenant's currency
 	Currency *string `json:"currency,omitempty"`
 
-	// EffectiveFrom Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced
+	// EffectiveFrom Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// IncludedUnits An exact decimal number
@@ -5327,21 +5327,21 @@ type SetPricing struct {
 
 // SignInAtIssuer defines model for SignInAtIssuer.
 type SignInAtIssuer struct {
-	// Location Where this browser goes to sign in; whoever comes back has accepted
+	// Location URL at which this browser signs in. Signing in there accepts the invitation
 	Location string `json:"location"`
 }
 
 // SignedIn defines model for SignedIn.
 type SignedIn struct {
-	// CsrfToken What X-CSRF-Token has to say when the cookie is the credential and the method is not GET
+	// CsrfToken Value for X-CSRF-Token. Required with the cookie for every method except GET
 	CsrfToken *string    `json:"csrf_token,omitempty"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Member    *Member    `json:"member,omitempty"`
 
-	// Tenants Where the person is a member of several: nobody is signed in yet, and another attempt has to say tenant_id
+	// Tenants Tenants of the person, if there are several. Sign in again with the tenant_id of one of them
 	Tenants *[]SessionTenant `json:"tenants,omitempty"`
 
-	// Token For Authorization: Bearer. Browsers have it in a cookie too
+	// Token Token for Authorization: Bearer. Browsers also receive it as a cookie
 	Token *string `json:"token,omitempty"`
 }
 
@@ -5369,13 +5369,13 @@ type Statement struct {
 
 // StatementLine defines model for StatementLine.
 type StatementLine struct {
-	// Amount The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
+	// Amount Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed
 	Amount json.Number `json:"amount"`
 
-	// Billed Whether the provider had accepted it when it was closed
+	// Billed Whether the provider had accepted the usage at the closing of the period
 	Billed bool `json:"billed"`
 
-	// Charge For the usage, rounded to the currency's minor unit
+	// Charge Charge for the usage, rounded to the currency's minor unit
 	Charge json.Number `json:"charge"`
 
 	// Currency Examples: USD
@@ -5383,29 +5383,29 @@ type StatementLine struct {
 	Digest     *Digest `json:"digest,omitempty"`
 	EventCount int64   `json:"event_count"`
 
-	// LateAmount Additional charge from late usage, whichever period carries it
+	// LateAmount Additional charge for late usage, in whichever period it is billed
 	LateAmount json.Number `json:"late_amount"`
 
-	// LateSteps The working of late_amount, which is its last step; of an open period there is none
+	// LateSteps Breakdown of late_amount, which is the last step. Empty for an open period
 	LateSteps []Step `json:"late_steps"`
 
-	// LateUsage What arrived after the closing
+	// LateUsage Usage that arrived after the closing
 	LateUsage json.Number `json:"late_usage"`
 	MeterId   string      `json:"meter_id"`
 	MeterSlug string      `json:"meter_slug"`
 
-	// PriceVersion 0 where the meter has no price, or the provider's own is charged
+	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
 
-	// ProviderPrice The id of the provider's own price, where that is charged
+	// ProviderPrice Id of the provider's own price. Absent if our price applies
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// Steps The working; its last step is the amount
+	// Steps Breakdown of the amount, which is the last step
 	Steps []Step `json:"steps"`
 
-	// Usage So far; of a closed period, what it was closed at
+	// Usage Usage so far. For a closed period, the usage at its closing
 	Usage json.Number `json:"usage"`
 }
 
@@ -5437,45 +5437,45 @@ type StatementReport struct {
 	// ConnectionId Examples: con_1
 	ConnectionId string `json:"connection_id"`
 
-	// DecidedAt When its outcome became known
+	// DecidedAt Time at which the outcome became known
 	DecidedAt   *time.Time            `json:"decided_at"`
 	FirstSentAt *time.Time            `json:"first_sent_at"`
 	Kind        StatementReportKind   `json:"kind"`
 	Lines       []StatementReportLine `json:"lines"`
 
-	// Method Of a quantity: the provider's way of reporting it
+	// Method Reporting method of the provider. Only for a quantity
 	//
 	// Examples: meter_event
 	Method *string `json:"method,omitempty"`
 
-	// Number In the order of the customer's reports; a statement's sequence
+	// Number Number of the report among the customer's reports. For a statement, its sequence
 	Number int64 `json:"number"`
 
-	// Provider The type of the provider
+	// Provider Type of the provider
 	//
 	// Examples: webhook
 	Provider string `json:"provider"`
 
-	// ProviderCustomer The customer there
+	// ProviderCustomer Id of the customer at the provider
 	//
 	// Examples: cus_NffrFeUfNV2Hib
 	ProviderCustomer *string `json:"provider_customer,omitempty"`
 
-	// ProviderTime The timestamp that it has at the provider, where it has one
+	// ProviderTime Timestamp of the report at the provider. Null if it has none
 	ProviderTime *time.Time `json:"provider_time"`
 
-	// QuantitySent Of a quantity the number that went out, of a charge the money
+	// QuantitySent Number that was sent. For a charge, an amount
 	QuantitySent *json.Number `json:"quantity_sent,omitempty"`
 
-	// RecordedAt When it was written down
+	// RecordedAt Time at which the report was stored
 	RecordedAt time.Time `json:"recorded_at"`
 	ReportId   string    `json:"report_id"`
 
-	// Response What came of it
+	// Response Result of the report
 	Response string               `json:"response"`
 	State    StatementReportState `json:"state"`
 
-	// Target What adds it up at the provider
+	// Target Object at the provider that receives the report
 	//
 	// Examples: si_Na6dzxczY5fwHx
 	Target *string     `json:"target,omitempty"`
@@ -5490,7 +5490,7 @@ type StatementReportState string
 
 // StatementReportLine defines model for StatementReportLine.
 type StatementReportLine struct {
-	// Amount What of the charge is billed there
+	// Amount Part of the charge that is billed there
 	Amount    json.Number                  `json:"amount"`
 	Component StatementReportLineComponent `json:"component"`
 
@@ -5500,10 +5500,10 @@ type StatementReportLine struct {
 	MeterSlug string      `json:"meter_slug"`
 	Period    UsagePeriod `json:"period"`
 
-	// Quantity What the provider has of it once the report is accepted
+	// Quantity Units at the provider once the report is accepted
 	Quantity json.Number `json:"quantity"`
 
-	// Usage Of the whole period then
+	// Usage Usage of the whole period at that time
 	Usage json.Number `json:"usage"`
 }
 
@@ -5512,10 +5512,10 @@ type StatementReportLineComponent string
 
 // StatementTotal defines model for StatementTotal.
 type StatementTotal struct {
-	// Adjustments Of amount, what the adjustments are
+	// Adjustments Part of amount that comes from adjustments
 	Adjustments json.Number `json:"adjustments"`
 
-	// Amount Of the lines, and of the adjustments
+	// Amount Sum of the lines and adjustments
 	Amount json.Number `json:"amount"`
 
 	// Currency Examples: USD
@@ -5524,57 +5524,57 @@ type StatementTotal struct {
 
 // SteeredSync defines model for SteeredSync.
 type SteeredSync struct {
-	// HoldsFor The customer's syncs that were not over, this one among them: one run brings them all
+	// HoldsFor The customer's unfinished syncs, including this one. The request applies to all of them, because one run performs them
 	//
 	// Examples: ["0192b1a0-0000-7000-8000-000000000000"]
 	HoldsFor []string `json:"holds_for"`
 
-	// Note What it holds for, in words
+	// Note Effect of the request
 	//
-	// Examples: The customer's run goes on, and brings every sync of holds_for.
+	// Examples: The customer's run continues. It performs every sync in holds_for.
 	Note string  `json:"note"`
 	Sync SyncRun `json:"sync"`
 }
 
 // Step defines model for Step.
 type Step struct {
-	// Amount Exact, in the unit
+	// Amount Exact amount in unit
 	Amount       json.Number  `json:"amount"`
 	ClosedPeriod *UsagePeriod `json:"closed_period,omitempty"`
 
-	// Description What the amount is, in plain English
+	// Description Explanation of the amount in one sentence
 	//
 	// Examples: The units that the base price covers.
 	Description string `json:"description"`
 
-	// EventCount Of usage: the events that it is counted from
+	// EventCount Number of counted events. Only for usage
 	EventCount *int64 `json:"event_count,omitempty"`
 
-	// MeterVersion The version of the meter that has counted it; absent: it is not counted
+	// MeterVersion Version of the meter that counted the usage. Absent for other steps
 	MeterVersion *int64   `json:"meter_version,omitempty"`
 	Name         StepName `json:"name"`
 
-	// PriceVersion The version of the price that it stands in; absent: it stands in none
+	// PriceVersion Version of the price with this value. Absent for other steps
 	PriceVersion *int64 `json:"price_version,omitempty"`
 
-	// ProviderPrice The id of the provider's own price, where it is of that
+	// ProviderPrice Id of the provider's own price with this value. Absent for other steps
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// Reason Why a closed period is adjusted
+	// Reason Reason of the adjustment of the closed period
 	//
 	// Examples: late usage
 	Reason *string `json:"reason,omitempty"`
 
-	// RoundedTo The decimals that it is rounded to, half to even; absent: it is not rounded
+	// RoundedTo Decimals to which the amount is rounded, half to even. Absent if it is not rounded
 	RoundedTo *int32      `json:"rounded_to,omitempty"`
 	Series    *StepSeries `json:"series,omitempty"`
 
-	// Steps What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the plan of
+	// Steps Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation
 	Steps *[]Step `json:"steps,omitempty"`
 
-	// Unit units, or the code of a currency
+	// Unit units, or a currency code
 	//
 	// Examples: USD
 	Unit string `json:"unit"`
@@ -5605,7 +5605,7 @@ type StepSeriesKind string
 
 // StoredEvent defines model for StoredEvent.
 type StoredEvent struct {
-	// CountedBy The meters in whose usage it is. A meter whose past is being counted is not here yet
+	// CountedBy Meters that count the event. A meter that is backfilling is listed once that is complete
 	CountedBy []EventCounter `json:"counted_by"`
 
 	// CustomerId The customer's external ID
@@ -5614,7 +5614,7 @@ type StoredEvent struct {
 	Id             string  `json:"id"`
 	IdempotencyKey *string `json:"idempotency_key"`
 
-	// IngestedAt When it came
+	// IngestedAt Time at which the event was received
 	IngestedAt time.Time              `json:"ingested_at"`
 	Properties map[string]interface{} `json:"properties"`
 	Timestamp  time.Time              `json:"timestamp"`
@@ -5634,7 +5634,7 @@ type StoredPeriod struct {
 
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
-	// Backfilling The meter's past is still being counted: total_usage is 0 and not known yet
+	// Backfilling Whether the meter's earlier events are still being counted. Until then total_usage is 0
 	Backfilling *bool  `json:"backfilling,omitempty"`
 	MeterId     string `json:"meter_id"`
 	MeterSlug   string `json:"meter_slug"`
@@ -5650,41 +5650,41 @@ type SyncBilling struct {
 
 // SyncLine defines model for SyncLine.
 type SyncLine struct {
-	// Amount Charged for usage, rounded to the currency's minor unit; of an adjustment, the closed period's additional charge
+	// Amount Charge for the usage, rounded to the currency's minor unit. For an adjustment, the additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
-	// Component Usage of the period, or what late usage adds to it once it is closed
+	// Component usage of the period, or adjustment for late usage of a closed period
 	Component SyncLineComponent `json:"component"`
 	Currency  string            `json:"currency"`
 
-	// Kind Of the report that it stands in
+	// Kind Kind of the report with this line
 	Kind      SyncLineKind `json:"kind"`
 	MeterId   string       `json:"meter_id"`
 	MeterSlug string       `json:"meter_slug"`
 
-	// Method Of a quantity: the provider's way of reporting it
+	// Method Reporting method of the provider. Only for a quantity
 	//
 	// Examples: meter_event
 	Method *string `json:"method,omitempty"`
 
-	// Number Of the report, in the order of the customer's; a statement's sequence
+	// Number Number of the report among the customer's reports. For a statement, its sequence
 	Number int64       `json:"number"`
 	Period UsagePeriod `json:"period"`
 
-	// Quantity What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
+	// Quantity Units of this line at the provider once the report is accepted: the usage in window, rounded for the provider, less usage reported through other connections
 	Quantity json.Number `json:"quantity"`
 
-	// QuantitySent The number that went out: quantity, or what it adds to the former one; of a charge money
+	// QuantitySent Number that was sent: quantity, or its increase since the previous report. For a charge, an amount
 	QuantitySent *json.Number `json:"quantity_sent,omitempty"`
 	ReportId     string       `json:"report_id"`
 
-	// Response What came of it
+	// Response Result of the report
 	Response string `json:"response"`
 
-	// State Of the report
+	// State State of the report
 	State SyncLineState `json:"state"`
 
-	// Target What adds it up at the provider: a subscription item, a meter or a subscription; own_invoice is the period's invoice that is made here
+	// Target Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period
 	//
 	// Examples: si_Na6dzxczY5fwHx
 	Target *string `json:"target,omitempty"`
@@ -5692,39 +5692,39 @@ type SyncLine struct {
 	// UnitPrice An exact decimal number
 	UnitPrice json.Number `json:"unit_price"`
 
-	// Usage Of the whole period so far
+	// Usage Usage of the whole period so far
 	Usage  json.Number `json:"usage"`
 	Window UsagePeriod `json:"window"`
 }
 
-// SyncLineComponent Usage of the period, or what late usage adds to it once it is closed
+// SyncLineComponent usage of the period, or adjustment for late usage of a closed period
 type SyncLineComponent string
 
-// SyncLineKind Of the report that it stands in
+// SyncLineKind Kind of the report with this line
 type SyncLineKind string
 
-// SyncLineState Of the report
+// SyncLineState State of the report
 type SyncLineState string
 
 // SyncPause defines model for SyncPause.
 type SyncPause struct {
-	// By Who paused the customer
+	// By Actor who paused the customer
 	//
 	// Examples: key_12
 	By string `json:"by"`
 
-	// Reason Why, in their words
+	// Reason Reason given by the actor
 	//
 	// Examples: the receiver is being moved
 	Reason string `json:"reason"`
 
-	// Since When the customer was paused
+	// Since Time of the pause
 	Since time.Time `json:"since"`
 }
 
 // SyncRun defines model for SyncRun.
 type SyncRun struct {
-	// Attempts How often the report that is being tried was sent, the attempt that is under way included; only of a sync that is not over
+	// Attempts Number of attempts to send the current report, including one in progress. Only for an unfinished sync
 	//
 	// Examples: 3
 	Attempts *int64 `json:"attempts,omitempty"`
@@ -5732,50 +5732,50 @@ type SyncRun struct {
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// CustomerName Empty where it has none
+	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// EngineAnswered false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list
+	// EngineAnswered False if the workflow engine did not respond within a second. Then paused and next_attempt_at can be unknown. Absent in the list
 	EngineAnswered *bool `json:"engine_answered,omitempty"`
 
-	// Error Of a failed run: what to do
+	// Error Reason and fix of a failed sync
 	Error string `json:"error"`
 
-	// Excluded The meters that were left out, and why
+	// Excluded Meters that are not billed, with the reason
 	Excluded []ExcludedMeter `json:"excluded"`
 
-	// ExternalId The customer's
+	// ExternalId External ID of the customer
 	ExternalId string     `json:"external_id"`
 	FinishedAt *time.Time `json:"finished_at"`
 	Id         string     `json:"id"`
 
-	// LastError Why the report has to be tried again; empty where nothing has failed yet
+	// LastError Error of the last attempt. Empty if there was none
 	//
 	// Examples: the webhook answered 503
 	LastError *string `json:"last_error,omitempty"`
 
-	// Lines What the run reported, and what it found up to date
+	// Lines Lines that the sync reported or that were already up to date
 	Lines []SyncLine `json:"lines"`
 
-	// NextAttemptAt Absent while it is being tried or paused, where it is not known, and in the list
+	// NextAttemptAt Time of the next attempt. Absent during an attempt or pause, if unknown, and in the list
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
-	// Note Present if the request joined an earlier one: its sync answers both
+	// Note Present if the request joined an earlier one. The sync then answers both
 	//
-	// Examples: An earlier request for this customer was waiting when this one came. Its sync answers this request too.
+	// Examples: This request joined an earlier request for the customer that was still waiting. One sync answers both.
 	Note  *string    `json:"note,omitempty"`
 	Pause *SyncPause `json:"pause,omitempty"`
 
-	// Paused Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused
+	// Paused Whether the sync is paused. Absent if unknown. In the list, only present if the customer is paused
 	Paused *bool `json:"paused,omitempty"`
 
-	// Reconciliations Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read
+	// Reconciliations The customer's latest unresolved reconciliations: periods whose last invoice is not final, or whose invoices differ. Only for a single sync
 	Reconciliations *[]Unresolved `json:"reconciliations,omitempty"`
 	RequestedAt     time.Time     `json:"requested_at"`
 	StartedAt       *time.Time    `json:"started_at"`
 	Status          SyncRunStatus `json:"status"`
 
-	// StatusUrl Where the run can be read again
+	// StatusUrl Path of this sync, to poll
 	StatusUrl string         `json:"status_url"`
 	Trigger   SyncRunTrigger `json:"trigger"`
 }
@@ -5793,47 +5793,47 @@ type Tenant struct {
 	// Currency Examples: USD
 	Currency string `json:"currency"`
 
-	// GraceHours How long after its end a billing period still takes usage
+	// GraceHours Hours for which a billing period accepts late events after its end
 	GraceHours int64 `json:"grace_hours"`
 
 	// Id Examples: ten_1
 	Id string `json:"id"`
 
-	// IdempotencyConflicts accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected
+	// IdempotencyConflicts Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
 	IdempotencyConflicts TenantIdempotencyConflicts `json:"idempotency_conflicts"`
 	InvoiceHold          InvoiceHoldSettings        `json:"invoice_hold"`
 
-	// LatePolicy Whether usage for a closed period is billed as an adjustment or only shown
+	// LatePolicy adjust bills late usage as an adjustment in another period. report only shows it
 	LatePolicy TenantLatePolicy `json:"late_policy"`
 	Name       string           `json:"name"`
 
-	// RequestsPerMinute Requests with events, at most the ceiling that the operators have set
+	// RequestsPerMinute Maximum number of requests with events in a minute
 	RequestsPerMinute int64 `json:"requests_per_minute"`
 
-	// Strict Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected
+	// Strict Whether to reject events with an unknown field, customer or event type
 	Strict bool `json:"strict"`
 
-	// Timezone Days, months and billing periods are its local ones
+	// Timezone IANA time zone of days, months and billing periods
 	//
 	// Examples: Europe/Zurich
 	Timezone string `json:"timezone"`
 
-	// V1BodylessWrites Whether requests without a body that are signed in v1 may do more than read
+	// V1BodylessWrites Whether requests without a body that are signed in v1 can write
 	V1BodylessWrites bool `json:"v1_bodyless_writes"`
 }
 
-// TenantIdempotencyConflicts accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected
+// TenantIdempotencyConflicts Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
 type TenantIdempotencyConflicts string
 
-// TenantLatePolicy Whether usage for a closed period is billed as an adjustment or only shown
+// TenantLatePolicy adjust bills late usage as an adjustment in another period. report only shows it
 type TenantLatePolicy string
 
 // Total defines model for Total.
 type Total struct {
-	// Backfilling The slugs of meters whose past is still being counted: total is without them
+	// Backfilling Slugs of meters that are excluded because they are backfilling
 	Backfilling *[]string `json:"backfilling,omitempty"`
 
-	// Meters The slugs of the meters whose usage was added up, where they are several: their units may differ
+	// Meters Slugs of the meters in the sum, if there are several. Their units can differ
 	Meters *[]string `json:"meters,omitempty"`
 
 	// Total An exact decimal number
@@ -5848,25 +5848,25 @@ type UnratedPeriod struct {
 	End   time.Time `json:"end"`
 	Start time.Time `json:"start"`
 
-	// State before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed
+	// State before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed
 	State UnratedPeriodState `json:"state"`
 }
 
-// UnratedPeriodState before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed
+// UnratedPeriodState before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed
 type UnratedPeriodState string
 
 // UnratedTotal defines model for UnratedTotal.
 type UnratedTotal struct {
-	// Currency null: of usage without a price
+	// Currency Null for usage without a price
 	//
 	// Examples: USD
 	Currency  *string `json:"currency"`
 	Customers int64   `json:"customers"`
 
-	// Estimate The sum of the estimates; null without a currency
+	// Estimate Sum of the estimates. Null for usage without a price
 	Estimate json.Number `json:"estimate"`
 
-	// Lines By customer, meter and period, as in the list
+	// Lines Number of lines in the list
 	Lines  int64              `json:"lines"`
 	Reason UnratedTotalReason `json:"reason"`
 }
@@ -5878,28 +5878,28 @@ type UnratedTotalReason string
 type UnratedTotals struct {
 	Caveat string `json:"caveat"`
 
-	// Data By reason and currency
+	// Data Totals by reason and currency
 	Data []UnratedTotal `json:"data"`
 
-	// Since Periods count that ended later
+	// Since Start of the months. Includes the billing periods that end after it
 	Since time.Time `json:"since"`
 }
 
 // UnratedUsage defines model for UnratedUsage.
 type UnratedUsage struct {
-	// Currency null: there is no price
+	// Currency Null without a price
 	//
 	// Examples: USD
 	Currency   *string `json:"currency"`
 	CustomerId string  `json:"customer_id"`
 
-	// CustomerName Empty if it has none
+	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// Detail Why the provider takes none, in words; empty for the other reasons
+	// Detail Details of no_subscription_item. Empty for the other reasons
 	Detail string `json:"detail"`
 
-	// Estimate The charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. null: there is no price
+	// Estimate Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price
 	Estimate   json.Number   `json:"estimate"`
 	EventCount int64         `json:"event_count"`
 	ExternalId string        `json:"external_id"`
@@ -5907,22 +5907,22 @@ type UnratedUsage struct {
 	MeterSlug  string        `json:"meter_slug"`
 	Period     UnratedPeriod `json:"period"`
 
-	// Reason before_first_period: the usage is older than the customer's first billing period; no_price: neither the meter nor the customer's plan has a price; no_provider: the tenant has no billing provider; no_provider_link: the customer has no billing_provider_id; no_subscription_item: the provider takes no usage of the meter for the customer; before_subscription: the period lies outside the customer's subscription; closed_unbilled: the period closed before a provider had accepted the usage
+	// Reason before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage
 	Reason UnratedUsageReason `json:"reason"`
 
 	// Usage An exact decimal number
 	Usage json.Number `json:"usage"`
 }
 
-// UnratedUsageReason before_first_period: the usage is older than the customer's first billing period; no_price: neither the meter nor the customer's plan has a price; no_provider: the tenant has no billing provider; no_provider_link: the customer has no billing_provider_id; no_subscription_item: the provider takes no usage of the meter for the customer; before_subscription: the period lies outside the customer's subscription; closed_unbilled: the period closed before a provider had accepted the usage
+// UnratedUsageReason before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage
 type UnratedUsageReason string
 
 // Unresolved defines model for Unresolved.
 type Unresolved struct {
-	// Difference What the invoices bill more; negative: what they lack
+	// Difference Invoiced units less our units. Negative if units are missing
 	Difference *json.Number `json:"difference,omitempty"`
 
-	// Invoiced Units that final invoices bill; absent while the state is open
+	// Invoiced Units on final invoices. Absent while the state is open
 	Invoiced  *json.Number     `json:"invoiced,omitempty"`
 	MeterId   string           `json:"meter_id"`
 	MeterSlug string           `json:"meter_slug"`
@@ -5930,7 +5930,7 @@ type Unresolved struct {
 	Reason    string           `json:"reason"`
 	State     UnresolvedState  `json:"state"`
 
-	// Units That the period closed at, as the provider takes them
+	// Units Units at the closing of the period, rounded for the provider
 	Units json.Number `json:"units"`
 }
 
@@ -5941,23 +5941,23 @@ type UnresolvedState string
 type UpdateMember struct {
 	Name *string `json:"name,omitempty"`
 
-	// Role The owner's changes only by make-owner
+	// Role New role. Use make-owner to change the owner
 	Role *UpdateMemberRole `json:"role,omitempty"`
 }
 
-// UpdateMemberRole The owner's changes only by make-owner
+// UpdateMemberRole New role. Use make-owner to change the owner
 type UpdateMemberRole string
 
 // UpdateMeter defines model for UpdateMeter.
 type UpdateMeter struct {
 	Aggregation *UpdateMeterAggregation `json:"aggregation,omitempty"`
 
-	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
 	Confirm *string   `json:"confirm,omitempty"`
 	GroupBy *[]string `json:"group_by,omitempty"`
 	Name    *string   `json:"name,omitempty"`
 
-	// UsageScale Changes what is reported of open periods; nothing is counted anew
+	// UsageScale Number of decimals of reported usage. A change applies to open periods and recounts nothing
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
@@ -5966,33 +5966,33 @@ type UpdateMeterAggregation string
 
 // UpdateTenant defines model for UpdateTenant.
 type UpdateTenant struct {
-	// Confirm confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way
+	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
-	// Currency ISO 4217; of prices that do not name their own
+	// Currency ISO 4217 code. Applies to prices without a currency of their own
 	Currency   *string `json:"currency,omitempty"`
 	GraceHours *int64  `json:"grace_hours,omitempty"`
 
-	// IdempotencyConflicts reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it
+	// IdempotencyConflicts Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
 	IdempotencyConflicts *UpdateTenantIdempotencyConflicts `json:"idempotency_conflicts,omitempty"`
 	InvoiceHold          *InvoiceHoldChange                `json:"invoice_hold,omitempty"`
 	LatePolicy           *UpdateTenantLatePolicy           `json:"late_policy,omitempty"`
 	Name                 *string                           `json:"name,omitempty"`
 
-	// RequestsPerMinute 422 above the ceiling that the operators have set, 60000 by default
+	// RequestsPerMinute Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default
 	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
 
-	// Strict true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists
+	// Strict true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists
 	Strict *bool `json:"strict,omitempty"`
 
-	// Timezone Every meter is counted anew; until that is done it answers with windows of the current zone. 409 once a customer has a billing period. If a begun billing period with charges gets another start or end, it returns 409 confirmation_required
+	// Timezone IANA time zone. Meters recount all usage and use the current zone until that is complete. Returns 409 once a customer has a billing period. Also returns 409 confirmation_required if the dates of begun billing periods change
 	Timezone *string `json:"timezone,omitempty"`
 
-	// V1BodylessWrites true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead
+	// V1BodylessWrites Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead
 	V1BodylessWrites *bool `json:"v1_bodyless_writes,omitempty"`
 }
 
-// UpdateTenantIdempotencyConflicts reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it
+// UpdateTenantIdempotencyConflicts Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
 type UpdateTenantIdempotencyConflicts string
 
 // UpdateTenantLatePolicy defines model for UpdateTenant.LatePolicy.
@@ -6002,7 +6002,7 @@ type UpdateTenantLatePolicy string
 type UpdateWebhook struct {
 	Description *string `json:"description,omitempty"`
 
-	// Enabled false gives up what waits for it; true begins anew
+	// Enabled false disables the webhook and discards its waiting messages. true enables it for new messages
 	Enabled    *bool                      `json:"enabled,omitempty"`
 	EventTypes *[]UpdateWebhookEventTypes `json:"event_types,omitempty"`
 	Url        *string                    `json:"url,omitempty"`
@@ -6027,41 +6027,41 @@ type UsageDisagrees struct {
 type UsageDiscrepancy struct {
 	CustomerExternalId *string `json:"customer_external_id"`
 
-	// CustomerId null: the sum of all customers
+	// CustomerId Null for the sum of all customers
 	CustomerId *string `json:"customer_id"`
 
-	// CustomerName Empty where it has none
+	// CustomerName Empty if the customer has no name
 	CustomerName *string `json:"customer_name"`
 
-	// Day UTC
+	// Day Day in UTC
 	Day        openapi_types.Date `json:"day"`
 	EventCount int64              `json:"event_count"`
 
-	// Events What the events add up to
+	// Events Usage in the stored events
 	Events    json.Number `json:"events"`
 	FoundAt   time.Time   `json:"found_at"`
 	MeterId   string      `json:"meter_id"`
 	MeterSlug string      `json:"meter_slug"`
 
-	// Total What totals are made of
+	// Total Usage in the totals
 	Total      json.Number `json:"total"`
 	TotalCount int64       `json:"total_count"`
 }
 
 // UsageGroup defines model for UsageGroup.
 type UsageGroup struct {
-	// Filter The group filters that select this group, besides those of the request for properties that group_by leaves out. Empty if no filter is needed
+	// Filter Filters that select this group, in addition to the filters of the request. Empty if none is needed
 	//
 	// Examples: group.model=large
 	Filter string `json:"filter"`
 
-	// GroupKey Property name to value; empty for a meter without group_by
+	// GroupKey Value of each property. Empty for a meter without group_by
 	GroupKey map[string]interface{} `json:"group_key"`
 
-	// Subtotal The total of the whole period, whatever the page
+	// Subtotal Usage of the group in the whole range, on every page
 	Subtotal json.Number `json:"subtotal"`
 
-	// Windows In order of time; windows without usage are left out
+	// Windows Windows in order of time. Windows without usage are omitted
 	Windows []UsageWindow `json:"windows"`
 }
 
@@ -6084,20 +6084,20 @@ type UsageResult struct {
 	CustomerId  string                 `json:"customer_id"`
 	Granularity UsageResultGranularity `json:"granularity"`
 
-	// Groups The groups with windows on this page
+	// Groups Groups with windows on this page
 	Groups        []UsageGroup `json:"groups"`
 	HasMore       bool         `json:"has_more"`
 	Meter         UsageMeter   `json:"meter"`
 	NextPageToken *string      `json:"next_page_token"`
 
-	// OtherTotal Usage in the group $other, which has the groups of a meter beyond the first 10,000 and those with a group_key of more than 1 KB. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none
+	// OtherTotal Usage in the group $other, which is not in total although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
 	OtherTotal *json.Number `json:"other_total,omitempty"`
 	Period     UsagePeriod  `json:"period"`
 
-	// Total Of the whole period and all groups, whatever the page
+	// Total Usage of all groups in the whole range, on every page
 	Total json.Number `json:"total"`
 
-	// Warnings Why a group filter may miss usage
+	// Warnings Reasons why a group filter can miss usage
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -6106,10 +6106,10 @@ type UsageResultGranularity string
 
 // UsageWindow defines model for UsageWindow.
 type UsageWindow struct {
-	// IsFinal Whether value never changes again: the window's billing period is closed
+	// IsFinal Whether value is final because the billing period of the window is closed
 	IsFinal bool `json:"is_final"`
 
-	// LateValue Usage that arrived after the window became final; value and late_value together are all of it
+	// LateValue Usage that arrived after the window became final. Add it to value for the whole usage
 	LateValue json.Number `json:"late_value"`
 
 	// Value An exact decimal number
@@ -6123,20 +6123,20 @@ type Webhook struct {
 	CreatedAt   time.Time `json:"created_at"`
 	Description string    `json:"description"`
 
-	// DisabledAt Nothing is kept for it since
+	// DisabledAt Time since which the webhook is disabled. No messages are stored for it
 	DisabledAt *time.Time `json:"disabled_at"`
 
-	// DisabledBecause gone: it has answered 410; failing: it has taken nothing for five days
+	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
 	DisabledBecause *WebhookDisabledBecause `json:"disabled_because,omitempty"`
 	Enabled         bool                    `json:"enabled"`
 
-	// EventTypes Those that it receives messages of
+	// EventTypes Types of the messages that the webhook receives
 	EventTypes []WebhookEventTypes `json:"event_types"`
 
-	// FailingSince It has taken nothing since
+	// FailingSince Time since which all deliveries fail
 	FailingSince *time.Time `json:"failing_since"`
 
-	// FormerSecretUntil Until when messages are signed with the secret before this one too, unless an operator has kept that
+	// FormerSecretUntil Time until which messages are also signed with the previous secret. An operator can keep that secret longer
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
 	// Id Examples: whk_3
@@ -6145,7 +6145,7 @@ type Webhook struct {
 	Url            string `json:"url"`
 }
 
-// WebhookDisabledBecause gone: it has answered 410; failing: it has taken nothing for five days
+// WebhookDisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
 type WebhookDisabledBecause string
 
 // WebhookEventTypes defines model for Webhook.EventTypes.
@@ -6160,45 +6160,45 @@ type WebhookTested struct {
 
 // ListApiKeysParams defines parameters for ListApiKeys.
 type ListApiKeysParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // CreateApiKeyParams defines parameters for CreateApiKey.
 type CreateApiKeyParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateApiKeyParams defines parameters for RotateApiKey.
 type RotateApiKeyParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // GetAuditLogParams defines parameters for GetAuditLog.
 type GetAuditLogParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 	Actor     *string `form:"actor,omitempty" json:"actor,omitempty"`
 
-	// Action An action, or how it begins
+	// Action An action, or the beginning of its name
 	Action *string `form:"action,omitempty" json:"action,omitempty"`
 
-	// Resource The whole id, or the first of several
+	// Resource Complete id, or the first part of an id
 	Resource  *string `form:"resource,omitempty" json:"resource,omitempty"`
 	RequestId *string `form:"request_id,omitempty" json:"request_id,omitempty"`
 
-	// Start Entries from then on
+	// Start Entries at or after this time
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End Entries before then
+	// End Entries before this time
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
@@ -6208,20 +6208,20 @@ type FinishOidcParams struct {
 	Code  *string `form:"code,omitempty" json:"code,omitempty"`
 	Error *string `form:"error,omitempty" json:"error,omitempty"`
 
-	// Iss RFC 9207
+	// Iss Issuer of the response, as defined by RFC 9207
 	Iss *string `form:"iss,omitempty" json:"iss,omitempty"`
 }
 
 // ListAttentionParams defines parameters for ListAttention.
 type ListAttentionParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string                  `form:"page_token,omitempty" json:"page_token,omitempty"`
 	Kind      *ListAttentionParamsKind `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// Cause As causes has it
+	// Cause A cause from causes
 	Cause *string `form:"cause,omitempty" json:"cause,omitempty"`
 }
 
@@ -6230,16 +6230,16 @@ type ListAttentionParamsKind string
 
 // RetryFailedSyncsParams defines parameters for RetryFailedSyncs.
 type RetryFailedSyncsParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDiscrepanciesParams defines parameters for ListDiscrepancies.
 type ListDiscrepanciesParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -6251,19 +6251,19 @@ type ExplainBillingParams struct {
 	// Meter The meter's slug
 	Meter string `form:"meter" json:"meter"`
 
-	// Period The id of one of the customer's billing periods
+	// Period Id of one of the customer's billing periods
 	Period *string `form:"period,omitempty" json:"period,omitempty"`
 
-	// At Instead of period: an instant of it. When both are absent: now, so that the running period is explained
+	// At A time in the billing period, instead of period. Default: now
 	At *time.Time `form:"at,omitempty" json:"at,omitempty"`
 }
 
 // ListInvoiceHoldsParams defines parameters for ListInvoiceHolds.
 type ListInvoiceHoldsParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
@@ -6276,10 +6276,10 @@ type ListInvoiceHoldsParamsState string
 
 // ListBillingPeriodsParams defines parameters for ListBillingPeriods.
 type ListBillingPeriodsParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
@@ -6294,17 +6294,17 @@ type PreviewBillingParams struct {
 
 // ListReconciliationsParams defines parameters for ListReconciliations.
 type ListReconciliationsParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
 	Customer *string                         `form:"customer,omitempty" json:"customer,omitempty"`
 	State    *ListReconciliationsParamsState `form:"state,omitempty" json:"state,omitempty"`
 
-	// Period The id of a billing period
+	// Period Id of a billing period
 	Period *string `form:"period,omitempty" json:"period,omitempty"`
 }
 
@@ -6313,25 +6313,25 @@ type ListReconciliationsParamsState string
 
 // GetRevenueParams defines parameters for GetRevenue.
 type GetRevenueParams struct {
-	// Months How many months, the current one included. Months that have not begun are shown besides where a billing period that runs now will end in one
+	// Months Number of months, including the current one. Later months are added if a running billing period ends in them
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
 }
 
 // GetStatementParams defines parameters for GetStatement.
 type GetStatementParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // ListBillingSyncsParams defines parameters for ListBillingSyncs.
 type ListBillingSyncsParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
@@ -6344,40 +6344,40 @@ type ListBillingSyncsParamsStatus string
 
 // ListUnratedUsageParams defines parameters for ListUnratedUsage.
 type ListUnratedUsageParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
-	// Months How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later
+	// Months Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
 }
 
 // GetUnratedTotalsParams defines parameters for GetUnratedTotals.
 type GetUnratedTotalsParams struct {
-	// Months How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later
+	// Months Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
 }
 
 // ListCustomersParams defines parameters for ListCustomers.
 type ListCustomersParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
-	// Archived Whether archived ones are listed too
+	// Archived Whether archived items are included
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 
-	// Search A part of the name or the external ID, in upper or lower case, or the whole id here or at the billing provider
+	// Search Part of the name or external ID, case-insensitive, or the complete id here or at the billing provider
 	Search *string `form:"search,omitempty" json:"search,omitempty"`
 }
 
 // CreateCustomerParams defines parameters for CreateCustomer.
 type CreateCustomerParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -6388,86 +6388,86 @@ type GetCustomerByExternalIdParams struct {
 
 // GetCustomerByIdParams defines parameters for GetCustomerById.
 type GetCustomerByIdParams struct {
-	// Id Its id, as runs in Temporal, messages and the audit log name it
+	// Id Id of the customer, as in other responses, messages and the audit log
 	Id string `form:"id" json:"id"`
 }
 
 // ArchiveCustomerParams defines parameters for ArchiveCustomer.
 type ArchiveCustomerParams struct {
-	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // EraseCustomerParams defines parameters for EraseCustomer.
 type EraseCustomerParams struct {
-	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetCustomerPlanParams defines parameters for GetCustomerPlan.
 type GetCustomerPlanParams struct {
-	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // AssignPlanParams defines parameters for AssignPlan.
 type AssignPlanParams struct {
-	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
 type UnarchiveCustomerParams struct {
-	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UpsertCustomerParams defines parameters for UpsertCustomer.
 type UpsertCustomerParams struct {
-	// ExternalId The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // ListEventsParams defines parameters for ListEvents.
 type ListEventsParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
 	Customer  *string `form:"customer,omitempty" json:"customer,omitempty"`
 	EventType *string `form:"event_type,omitempty" json:"event_type,omitempty"`
 
-	// IdempotencyKey The whole key
+	// IdempotencyKey The complete idempotency key
 	IdempotencyKey *string `form:"idempotency_key,omitempty" json:"idempotency_key,omitempty"`
 
-	// Start The first instant; when absent, with idempotency_key the first from which events are kept, otherwise 24 hours before the end, or before now
+	// Start Start of the range, inclusive. Default: 24 hours before end. With idempotency_key, the default is the oldest stored event
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; when absent, an hour from now, which no event is after
+	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
 // ListEventConflictsParams defines parameters for ListEventConflicts.
 type ListEventConflictsParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // GetEventCountsParams defines parameters for GetEventCounts.
 type GetEventCountsParams struct {
-	// Start The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end
+	// Start Start of the range, inclusive. Default: 24 hours before end. At most 92 days before end
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; now when absent
+	// End End of the range, exclusive. Default: now
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// Granularity Days, weeks and months are those of the tenant's time zone; weeks begin on Monday
+	// Granularity Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday
 	Granularity *GetEventCountsParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
 }
 
@@ -6476,70 +6476,70 @@ type GetEventCountsParamsGranularity string
 
 // ListHmacSecretsParams defines parameters for ListHmacSecrets.
 type ListHmacSecretsParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // CreateHmacSecretParams defines parameters for CreateHmacSecret.
 type CreateHmacSecretParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // RotateHmacSecretParams defines parameters for RotateHmacSecret.
 type RotateHmacSecretParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListMetersParams defines parameters for ListMeters.
 type ListMetersParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
-	// Archived Whether archived ones are listed too
+	// Archived Whether archived items are included
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 }
 
 // CreateMeterParams defines parameters for CreateMeter.
 type CreateMeterParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
-	// Archived Whether archived ones are listed too
+	// Archived Whether archived items are included
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 }
 
 // CreatePlanParams defines parameters for CreatePlan.
 type CreatePlanParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListPricingParams defines parameters for ListPricing.
 type ListPricingParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
-	// Plan A plan's slug: the prices in the plan instead of the meters' own
+	// Plan Slug of a plan, to list its prices instead of the meters' own
 	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
 }
 
@@ -6551,31 +6551,31 @@ type ReceiveProviderEventParams struct {
 
 // ListInvitationsParams defines parameters for ListInvitations.
 type ListInvitationsParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // ListMembersParams defines parameters for ListMembers.
 type ListMembersParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // CreateMemberParams defines parameters for CreateMember.
 type CreateMemberParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // RemoveMemberParams defines parameters for RemoveMember.
 type RemoveMemberParams struct {
-	// Keys What becomes of live API keys and HMAC secrets that the member has made, or that those have made: revoke, or hand_over to you. Needed where there are any
+	// Keys Required if the member's valid API keys and HMAC secrets remain. revoke ends them, hand_over makes you responsible for them. Includes credentials that those created
 	Keys *RemoveMemberParamsKeys `form:"keys,omitempty" json:"keys,omitempty"`
 }
 
@@ -6584,7 +6584,7 @@ type RemoveMemberParamsKeys string
 
 // GetUsageParams defines parameters for GetUsage.
 type GetUsageParams struct {
-	// Group Values of properties, each as a parameter of its own, `group.<property>=value`: the keys of this object begin with `group.`
+	// Group Group filters. Send each one as a separate parameter `group.<property>=value`. The keys of this object are the names of the parameters.
 	Group *map[string]string `form:"group,omitempty" json:"group,omitempty"`
 
 	// Meter The meter's slug
@@ -6593,22 +6593,22 @@ type GetUsageParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Granularity Days, weeks and months are those of the tenant's time zone; weeks begin on Monday
+	// Granularity Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday
 	Granularity *GetUsageParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
 
-	// GroupBy Properties to group by. Repeat the parameter or separate names by commas; a name with commas needs a parameter of its own. Empty: one group. Absent: all properties of the meter
+	// GroupBy Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group
 	GroupBy *[]string `form:"group_by,omitempty" json:"group_by,omitempty"`
 
-	// Start The first instant; the start of the current calendar month of the tenant's time zone when absent
+	// Start Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; the end of that month when absent
+	// End End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// PageSize Windows per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of windows per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -6626,7 +6626,7 @@ type GetUsageComparisonParams struct {
 
 // GetDailyUsageParams defines parameters for GetDailyUsage.
 type GetDailyUsageParams struct {
-	// Days How many, up to today; they are those of the tenant's time zone
+	// Days Number of days up to today, in the tenant's time zone
 	Days *int64 `form:"days,omitempty" json:"days,omitempty"`
 }
 
@@ -6636,16 +6636,16 @@ type ExportUsageParams struct {
 	Customer string                   `form:"customer" json:"customer"`
 	Format   *ExportUsageParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
-	// Start The first instant; when absent, 30 days before the end, or before now
+	// Start Start of the range, inclusive. Default: 30 days before end
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; when absent, an hour from now, which no event is after
+	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// PageSize Events per page
+	// PageSize Maximum number of events per page
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
@@ -6657,10 +6657,10 @@ type GetUsageSummaryParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Start The first instant; the start of the current calendar month of the tenant's time zone when absent
+	// Start Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; the end of that month when absent
+	// End End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
@@ -6669,28 +6669,28 @@ type GetUsageTotalParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Meter One meter's slug; all meters when absent
+	// Meter Slug of a meter. Default: all meters
 	Meter *string `form:"meter,omitempty" json:"meter,omitempty"`
 
-	// Start The first instant; the start of the current calendar month of the tenant's time zone when absent
+	// Start Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End The instant after the last; the end of that month when absent
+	// End End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 }
 
 // CreateWebhookParams defines parameters for CreateWebhook.
 type CreateWebhookParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
 type ListDeliveriesParams struct {
-	// PageSize Items per page, at most: a page ends at 1 MiB
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
-	// PageToken next_page_token of the page before
+	// PageToken next_page_token of the previous page
 	PageToken *string                     `form:"page_token,omitempty" json:"page_token,omitempty"`
 	Status    *ListDeliveriesParamsStatus `form:"status,omitempty" json:"status,omitempty"`
 }
@@ -6700,7 +6700,7 @@ type ListDeliveriesParamsStatus string
 
 // RotateWebhookSecretParams defines parameters for RotateWebhookSecret.
 type RotateWebhookSecretParams struct {
-	// IdempotencyKey A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
@@ -7211,28 +7211,36 @@ type ClientInterface interface {
 
 	// GetHealth Check that the process runs
 	//
-	// Says only that the process answers: it asks neither the database nor Temporal.
+	// Checks only that the process responds, not the database or Temporal.
 	//
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetReadiness Check that requests can be served
 	//
-	// 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
+	// Checks run at most once a second. Returns 503 in these cases:
+	//
+	// - Events cannot be stored, or usage cannot be read.
+	// - The clocks of this process and of the database differ by more than 5 seconds.
+	//
+	// If only Temporal is unavailable, the status is 200 and `temporal` shows it: ingestion and queries still work.
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListApiKeys List API keys
 	//
-	// Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+	// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
 	//
 	// Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
 	ListApiKeys(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateApiKeyWithBody Create an API key
 	//
-	// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+	// The key is shown only in this response.
+	//
+	// - A key cannot have more permissions than its creator.
+	// - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7241,7 +7249,10 @@ type ClientInterface interface {
 
 	// CreateApiKey Create an API key
 	//
-	// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+	// The key is shown only in this response.
+	//
+	// - A key cannot have more permissions than its creator.
+	// - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7250,14 +7261,14 @@ type ClientInterface interface {
 
 	// RevokeApiKey Revoke an API key
 	//
-	// The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
+	// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
 	//
 	// Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 	RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateApiKeyWithBody Rotate an API key
 	//
-	// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+	// Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7266,7 +7277,7 @@ type ClientInterface interface {
 
 	// RotateApiKey Rotate an API key
 	//
-	// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+	// Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7275,14 +7286,17 @@ type ClientInterface interface {
 
 	// GetAuditLog List the audit log
 	//
-	// Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
+	// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+	//
+	// - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
+	// - It records 20 refusals of a kind in a minute, and then the number of the others.
 	//
 	// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 	GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// LogInWithBody Sign in with e-mail and password
 	//
-	// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+	// If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7291,7 +7305,7 @@ type ClientInterface interface {
 
 	// LogIn Sign in with e-mail and password
 	//
-	// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+	// If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7300,35 +7314,35 @@ type ClientInterface interface {
 
 	// LogOut Sign out
 	//
-	// Ends this session. Other sessions of the same person go on.
+	// Ends this session. The member's other sessions continue.
 	//
 	// Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 	LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// LogOutEverywhere Sign out everywhere
 	//
-	// Ends all sessions of the member at this tenant, this one included.
+	// Ends all your sessions in this tenant, including this one.
 	//
 	// Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 	LogOutEverywhere(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// FinishOidc Finish signing in at the tenant's OIDC issuer
 	//
-	// The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
+	// The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it.
 	//
 	// Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 	FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// BeginOidc Begin signing in at the tenant's OIDC issuer
 	//
-	// A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
+	// Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes.
 	//
 	// Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 	BeginOidc(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetPasswordWithBody Change your password
 	//
-	// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+	// Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7337,7 +7351,7 @@ type ClientInterface interface {
 
 	// SetPassword Change your password
 	//
-	// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+	// Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7346,44 +7360,59 @@ type ClientInterface interface {
 
 	// GetSession Get the current session
 	//
-	// The tenant, who asks, and what they may do.
+	// Returns the tenant, the caller and the caller's permissions.
 	//
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListSessions List one's own sessions
+	// ListSessions List your sessions
 	//
-	// Those of the member who asks that have not ended, in this tenant, the newest first.
+	// Lists your active sessions in this tenant, newest first.
 	//
 	// Corresponds with GET /v1/auth/sessions (the `ListSessions` operationId).
 	ListSessions(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// EndSession End one of one's own sessions
+	// EndSession End one of your sessions
 	//
-	// It is invalid from then on, on every replica. Nobody ends another member's this way.
+	// The session is invalid on every replica as soon as the response is sent. You can end only your own sessions.
 	//
 	// Corresponds with DELETE /v1/auth/sessions/{id} (the `EndSession` operationId).
 	EndSession(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListAttention List what needs attention
+	// ListAttention List everything that needs attention
 	//
-	// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
+	// Lists everything in billing that an operator must act on or that is stuck. The counts are by kind and cause. An item disappears when it is resolved.
+	//
+	// - Order: the most urgent kind first. Items with the same kind and cause are together, oldest first.
+	// - `sync_failed`: a customer whose last sync failed.
+	// - `sync_delayed`: a sync that has been open for more than 15 minutes.
+	// - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
+	// - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+	// - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
 	//
 	// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 	ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryFailedSyncsWithBody Sync every customer whose last sync has failed
+	// RetryFailedSyncsWithBody Sync every customer whose last sync failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+	//
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+	// - A customer with a waiting request joins it.
+	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
 	RetryFailedSyncsWithBody(ctx context.Context, params *RetryFailedSyncsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RetryFailedSyncs Sync every customer whose last sync has failed
+	// RetryFailedSyncs Sync every customer whose last sync failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+	//
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+	// - A customer with a waiting request joins it.
+	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7392,14 +7421,14 @@ type ClientInterface interface {
 
 	// GetAutoSync Get the Auto-Sync settings
 	//
-	// When customers are synced by themselves, and the last and the next runs.
+	// Returns the schedule, whether it is paused, and the last and next runs.
 	//
 	// Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
 	GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SaveAutoSyncWithBody Save the Auto-Sync settings
 	//
-	// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+	// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7408,7 +7437,7 @@ type ClientInterface interface {
 
 	// SaveAutoSync Save the Auto-Sync settings
 	//
-	// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+	// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7424,35 +7453,38 @@ type ClientInterface interface {
 
 	// ListDiscrepancies List discrepancies between totals and events
 	//
-	// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
+	// Lists the differences that the daily audit found. The list is empty unless something is wrong with the service.
 	//
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 	ListDiscrepancies(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ExplainBilling Get the working of what a meter comes to in a billing period
+	// ExplainBilling Get the breakdown of a meter's charge in a billing period
 	//
-	// Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+	// Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained.
 	//
 	// Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
 	ExplainBilling(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListInvoiceHolds List held invoices
 	//
-	// Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+	// Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 	//
 	// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
 	ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetInvoiceHold Get a held invoice
 	//
-	// With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+	// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
 	//
 	// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
 	GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReleaseInvoiceHoldWithBody Release a held invoice
 	//
-	// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+	//
+	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7461,7 +7493,10 @@ type ClientInterface interface {
 
 	// ReleaseInvoiceHold Release a held invoice
 	//
-	// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+	//
+	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7470,35 +7505,46 @@ type ClientInterface interface {
 
 	// ListBillingPeriods List a customer's billing periods
 	//
-	// Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+	// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
 	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 	ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// PreviewBilling Preview the charges of the current billing period
 	//
-	// What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
+	// Returns the charge of each meter as if the current billing period ended now. Nothing is reported.
+	//
+	// - Amounts that were already reported are not deducted.
+	// - Items with `late_for` are late usage of closed periods.
+	// - `GET /v1/billing/explain` returns the breakdown of a charge.
 	//
 	// Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 	PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteBillingProvider Delete the billing provider
 	//
-	// Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+	// Usage is still counted, but nothing is reported.
+	//
+	// - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
+	// - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
+	// - A billing period that closes without a provider is never billed.
+	// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
 	//
 	// Corresponds with DELETE /v1/billing/provider (the `DeleteBillingProvider` operationId).
 	DeleteBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetBillingProvider Get the billing provider
 	//
-	// Without its secrets, of which the last four characters are shown.
+	// Secrets are not returned, only their last four characters.
 	//
 	// Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
 	GetBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SaveBillingProviderWithBody Save the billing provider
 	//
-	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+	// The settings are tested at the provider first. Omit a secret to keep the saved one.
+	//
+	// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7507,7 +7553,9 @@ type ClientInterface interface {
 
 	// SaveBillingProvider Save the billing provider
 	//
-	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+	// The settings are tested at the provider first. Omit a secret to keep the saved one.
+	//
+	// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7516,91 +7564,117 @@ type ClientInterface interface {
 
 	// ListConnectableProviders List the providers that can be connected
 	//
-	// A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+	// For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
 	//
 	// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
 	ListConnectableProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// MakeProviderSecret Make a secret for a provider that is not saved yet
+	// MakeProviderSecret Create a secret for a provider before saving it
 	//
-	// For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+	// Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+	//
+	// Returns 422 if the provider issues its own secrets.
 	//
 	// Corresponds with POST /v1/billing/providers/{type}/secret (the `MakeProviderSecret` operationId).
 	MakeProviderSecret(ctx context.Context, pType string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListReconciliations List what invoices bill of closed periods
+	// ListReconciliations List the reconciliations of closed periods
 	//
-	// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+	// Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
 	//
 	// Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
 	ListReconciliations(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RebillReconciliationWithBody Rebill what invoices lack of a closed period
+	// RebillReconciliationWithBody Rebill the amount missing on invoices of a closed period
 	//
-	// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
 	RebillReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RebillReconciliation Rebill what invoices lack of a closed period
+	// RebillReconciliation Rebill the amount missing on invoices of a closed period
 	//
-	// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
 	RebillReconciliation(ctx context.Context, period string, meter string, body RebillReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WaiveReconciliationWithBody Waive what invoices lack of a closed period
+	// WaiveReconciliationWithBody Waive the amount missing on invoices of a closed period
 	//
-	// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
 	WaiveReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WaiveReconciliation Waive what invoices lack of a closed period
+	// WaiveReconciliation Waive the amount missing on invoices of a closed period
 	//
-	// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
 	WaiveReconciliation(ctx context.Context, period string, meter string, body WaiveReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WriteOffReconciliationWithBody Write off what invoices lack of a closed period
+	// WriteOffReconciliationWithBody Write off the amount missing on invoices of a closed period
 	//
-	// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
 	WriteOffReconciliationWithBody(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WriteOffReconciliation Write off what invoices lack of a closed period
+	// WriteOffReconciliation Write off the amount missing on invoices of a closed period
 	//
-	// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
 	WriteOffReconciliation(ctx context.Context, period string, meter string, body WriteOffReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResolveReportWithBody Resolve a report in doubt
+	// ResolveReportWithBody Resolve a report with an unknown outcome
 	//
-	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
 	ResolveReportWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResolveReport Resolve a report in doubt
+	// ResolveReport Resolve a report with an unknown outcome
 	//
-	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7609,21 +7683,30 @@ type ClientInterface interface {
 
 	// GetRevenue Get billed and estimated revenue by month and currency
 	//
-	// By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+	// Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
+	//
+	// - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+	// - `estimated`: periods that are not closed.
+	// - `unbilled`: closed periods and adjustments that were not reported in live mode.
 	//
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetStatement Get the bill of a billing period
 	//
-	// Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+	// Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+	//
+	// A period gets its id with the first sync in or after it.
 	//
 	// Corresponds with GET /v1/billing/statements/{period} (the `GetStatement` operationId).
 	GetStatement(ctx context.Context, period string, params *GetStatementParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SyncBillingWithBody Sync a customer with the billing provider
 	//
-	// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+	//
+	// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+	// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7632,7 +7715,10 @@ type ClientInterface interface {
 
 	// SyncBilling Sync a customer with the billing provider
 	//
-	// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+	//
+	// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+	// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7641,21 +7727,25 @@ type ClientInterface interface {
 
 	// ListBillingSyncs List syncs
 	//
-	// Newest first. status narrows them, and so does customer.
+	// Syncs are listed newest first. `status` and `customer` filter the list.
 	//
 	// Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 	ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetBillingSync Get a sync
 	//
-	// How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
+	// Returns the reported lines, the number of attempts, the last error, the time of the next attempt, and whether the customer is paused.
 	//
 	// Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 	GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelBillingSyncWithBody Cancel a sync
 	//
-	// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7664,7 +7754,11 @@ type ClientInterface interface {
 
 	// CancelBillingSync Cancel a sync
 	//
-	// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7673,7 +7767,12 @@ type ClientInterface interface {
 
 	// PauseBillingSyncWithBody Pause a customer's syncs
 	//
-	// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+	//
+	// - Events are still accepted, and billing periods still close.
+	// - A repeat changes nothing.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7682,7 +7781,12 @@ type ClientInterface interface {
 
 	// PauseBillingSync Pause a customer's syncs
 	//
-	// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+	//
+	// - Events are still accepted, and billing periods still close.
+	// - A repeat changes nothing.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7691,7 +7795,11 @@ type ClientInterface interface {
 
 	// ResumeBillingSyncWithBody Resume a customer's syncs
 	//
-	// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7700,7 +7808,11 @@ type ClientInterface interface {
 
 	// ResumeBillingSync Resume a customer's syncs
 	//
-	// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7709,7 +7821,11 @@ type ClientInterface interface {
 
 	// RetryBillingSyncWithBody Retry a sync now
 	//
-	// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7718,37 +7834,51 @@ type ClientInterface interface {
 
 	// RetryBillingSync Retry a sync now
 	//
-	// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
 	RetryBillingSync(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListUnratedUsage List usage that nothing will bill
+	// ListUnratedUsage List usage that will not be billed
 	//
-	// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+	// Each line is one customer, meter, period and reason, with the estimated charge.
+	//
+	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+	// - A tenant without any price and without a provider has no unrated usage.
+	// - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
 	//
 	// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
 	ListUnratedUsage(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUnratedTotals Get the total of usage that nothing will bill
+	// GetUnratedTotals Get the total of usage that will not be billed
 	//
-	// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+	// Returns totals by reason and currency.
+	//
+	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+	// - A tenant without any price and without a provider has no unrated usage.
 	//
 	// Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
 	GetUnratedTotals(ctx context.Context, params *GetUnratedTotalsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListCustomers List customers
 	//
-	// In the order in which they were made. Archived ones are left out unless archived=true.
+	// Customers are listed in order of creation. Archived customers are included only with `archived=true`.
 	//
 	// Corresponds with GET /v1/customers (the `ListCustomers` operationId).
 	ListCustomers(ctx context.Context, params *ListCustomersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateCustomerWithBody Create a customer
 	//
-	// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+	// Returns 409 if the `external_id` is already in use.
+	//
+	// - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+	// - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7757,7 +7887,10 @@ type ClientInterface interface {
 
 	// CreateCustomer Create a customer
 	//
-	// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+	// Returns 409 if the `external_id` is already in use.
+	//
+	// - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+	// - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7766,35 +7899,40 @@ type ClientInterface interface {
 
 	// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 	//
-	// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
+	// Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+	//
+	// Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
 	//
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCustomerById Get a customer by its id
 	//
-	// By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+	// The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
 	//
 	// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 	GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCustomer Get a customer
 	//
-	// By the external_id under which events name it.
+	// The `external_id` is your own name for the customer. Events send it as `customer_id`.
 	//
 	// Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 	GetCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ArchiveCustomer Archive a customer
 	//
-	// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+	// Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 	ArchiveCustomer(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EraseCustomerWithBody Erase a customer's personal data
 	//
-	// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+	//
+	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+	// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7803,7 +7941,10 @@ type ClientInterface interface {
 
 	// EraseCustomer Erase a customer's personal data
 	//
-	// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+	//
+	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+	// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7812,14 +7953,16 @@ type ClientInterface interface {
 
 	// GetCustomerPlan Get a customer's plan
 	//
-	// The plan that charges the current billing period, and every assignment in the order in which they hold.
+	// Returns the plan that charges the current billing period, and every assignment in order of `effective_from`.
 	//
 	// Corresponds with GET /v1/customers/{external_id}/plan (the `GetCustomerPlan` operationId).
 	GetCustomerPlan(ctx context.Context, externalId string, params *GetCustomerPlanParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AssignPlanWithBody Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7828,7 +7971,9 @@ type ClientInterface interface {
 
 	// AssignPlan Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7837,14 +7982,14 @@ type ClientInterface interface {
 
 	// UnarchiveCustomer Unarchive a customer
 	//
-	// It is in lists again. Doing so again changes nothing.
+	// Shows the customer in lists again. Repeating the request changes nothing.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
 	UnarchiveCustomer(ctx context.Context, externalId string, params *UnarchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpsertCustomerWithBody Create or update a customer
 	//
-	// What is absent stays as it is.
+	// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7853,7 +7998,7 @@ type ClientInterface interface {
 
 	// UpsertCustomer Create or update a customer
 	//
-	// What is absent stays as it is.
+	// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7862,14 +8007,18 @@ type ClientInterface interface {
 
 	// ListEvents List events
 	//
-	// Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+	// Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
+	//
+	// - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
+	// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+	// - Listing is recorded in the audit log, at most once an hour for each customer.
 	//
 	// Corresponds with GET /v1/events (the `ListEvents` operationId).
 	ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// IngestEventWithBody Send one event
 	//
-	// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+	// An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7878,7 +8027,7 @@ type ClientInterface interface {
 
 	// IngestEvent Send one event
 	//
-	// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+	// An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7887,7 +8036,7 @@ type ClientInterface interface {
 
 	// IngestEventsWithBody Send up to 1,000 events
 	//
-	// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+	// Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7896,7 +8045,7 @@ type ClientInterface interface {
 
 	// IngestEvents Send up to 1,000 events
 	//
-	// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+	// Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7905,14 +8054,19 @@ type ClientInterface interface {
 
 	// ListEventConflicts List events that were not counted because of their idempotency key
 	//
-	// Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+	// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+	//
+	// - To count a conflict, send it again with a new key, then dismiss it.
+	// - A repeated conflict is listed once.
+	// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+	// - Listing is recorded in the audit log, at most once an hour.
 	//
 	// Corresponds with GET /v1/events/conflicts (the `ListEventConflicts` operationId).
 	ListEventConflicts(ctx context.Context, params *ListEventConflictsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DismissEventConflictWithBody Dismiss an event conflict
 	//
-	// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+	// Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7921,30 +8075,38 @@ type ClientInterface interface {
 
 	// DismissEventConflict Dismiss an event conflict
 	//
-	// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+	// Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
 	DismissEventConflict(ctx context.Context, id string, body DismissEventConflictJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetEventCounts Get how many events were accepted, repeated and rejected
+	// GetEventCounts Get the number of accepted, duplicate and rejected events
 	//
-	// Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+	// Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+	//
+	// - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
+	// - Counts are kept for 90 days.
+	// - Requests that are refused as a whole are not counted.
+	// - Rejected events are not stored. Only these counts show them.
 	//
 	// Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
 	GetEventCounts(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListHmacSecrets List HMAC secrets
 	//
-	// Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+	// Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
 	//
 	// Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
 	ListHmacSecrets(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateHmacSecretWithBody Create an HMAC secret
 	//
-	// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+	// The secret is shown only in this response.
+	//
+	// - A tenant has at most two valid secrets. Beyond that the request returns 409.
+	// - With `signatures` set to `v2`, the secret cannot sign requests in v1.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7953,7 +8115,10 @@ type ClientInterface interface {
 
 	// CreateHmacSecret Create an HMAC secret
 	//
-	// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+	// The secret is shown only in this response.
+	//
+	// - A tenant has at most two valid secrets. Beyond that the request returns 409.
+	// - With `signatures` set to `v2`, the secret cannot sign requests in v1.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7962,14 +8127,14 @@ type ClientInterface interface {
 
 	// RevokeHmacSecret Revoke an HMAC secret
 	//
-	// Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
+	// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
 	//
 	// Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 	RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateHmacSecretWithBody Rotate an HMAC secret
 	//
-	// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+	// Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7978,7 +8143,7 @@ type ClientInterface interface {
 
 	// RotateHmacSecret Rotate an HMAC secret
 	//
-	// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+	// Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -7987,7 +8152,7 @@ type ClientInterface interface {
 
 	// AcceptInvitationWithBody Accept an invitation with a password
 	//
-	// It makes a member, or gives the member whom it was made for this password, and signs them in.
+	// Creates the member, or sets the password of the member who is being reset. Signs the member in.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -7996,7 +8161,7 @@ type ClientInterface interface {
 
 	// AcceptInvitation Accept an invitation with a password
 	//
-	// It makes a member, or gives the member whom it was made for this password, and signs them in.
+	// Creates the member, or sets the password of the member who is being reset. Signs the member in.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8005,7 +8170,7 @@ type ClientInterface interface {
 
 	// AcceptInvitationAtIssuerWithBody Accept an invitation at the tenant's OIDC issuer
 	//
-	// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+	// Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8014,25 +8179,25 @@ type ClientInterface interface {
 
 	// AcceptInvitationAtIssuer Accept an invitation at the tenant's OIDC issuer
 	//
-	// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+	// Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
 	AcceptInvitationAtIssuer(ctx context.Context, body AcceptInvitationAtIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FindInvitationWithBody Get what a token invites to
+	// FindInvitationWithBody Get an invitation by its token
 	//
-	// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+	// Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
 	FindInvitationWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// FindInvitation Get what a token invites to
+	// FindInvitation Get an invitation by its token
 	//
-	// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+	// Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8041,14 +8206,14 @@ type ClientInterface interface {
 
 	// ListMeters List meters
 	//
-	// In the order in which they were made. Archived ones are left out unless archived=true.
+	// Meters are listed in order of creation. Archived meters are included only with `archived=true`.
 	//
 	// Corresponds with GET /v1/meters (the `ListMeters` operationId).
 	ListMeters(ctx context.Context, params *ListMetersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateMeterWithBody Create a meter
 	//
-	// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8057,7 +8222,7 @@ type ClientInterface interface {
 
 	// CreateMeter Create a meter
 	//
-	// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8066,14 +8231,16 @@ type ClientInterface interface {
 
 	// GetMeter Get a meter
 	//
-	// With how far the counting of its past has come, while it is backfilling.
+	// While the meter is backfilling, `backfill` shows the progress.
 	//
 	// Corresponds with GET /v1/meters/{slug} (the `GetMeter` operationId).
 	GetMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateMeterWithBody Update a meter
 	//
-	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8082,7 +8249,9 @@ type ClientInterface interface {
 
 	// UpdateMeter Update a meter
 	//
-	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8091,7 +8260,12 @@ type ClientInterface interface {
 
 	// ArchiveMeterWithBody Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Hides the meter from lists. It stops counting new events.
+	//
+	// - Usage that it has counted is kept and billed.
+	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8100,7 +8274,12 @@ type ClientInterface interface {
 
 	// ArchiveMeter Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Hides the meter from lists. It stops counting new events.
+	//
+	// - Usage that it has counted is kept and billed.
+	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8109,14 +8288,19 @@ type ClientInterface interface {
 
 	// GetPricing Get a meter's prices
 	//
-	// The price that holds now and all versions: past, present and scheduled ones.
+	// Returns the price in force now and all versions: past, present and scheduled.
 	//
 	// Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
 	GetPricing(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetPricingWithBody Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Adds a version of the price. A billing period is charged at the version in force at its start.
+	//
+	// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+	// - Without `effective_from`, a later version applies from the start of the next calendar month.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8125,41 +8309,48 @@ type ClientInterface interface {
 
 	// SetPricing Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Adds a version of the price. A billing period is charged at the version in force at its start.
+	//
+	// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+	// - Without `effective_from`, a later version applies from the start of the next calendar month.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricing(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewPricingWithBody Preview what a price would change
+	// PreviewPricingWithBody Preview the effect of a price
 	//
-	// Nothing is set. It takes the body that sets a price.
+	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
 	PreviewPricingWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewPricing Preview what a price would change
+	// PreviewPricing Preview the effect of a price
 	//
-	// Nothing is set. It takes the body that sets a price.
+	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
 	PreviewPricing(ctx context.Context, slug string, body PreviewPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WithdrawPricing Withdraw a meter's price that has not begun
+	// WithdrawPricing Withdraw a meter's scheduled price
 	//
-	// 409 where it has.
+	// Returns 409 if the version is already in force.
 	//
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnarchiveMeterWithBody Unarchive a meter
 	//
-	// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8168,25 +8359,27 @@ type ClientInterface interface {
 
 	// UnarchiveMeter Unarchive a meter
 	//
-	// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
 	UnarchiveMeter(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AskForResetWithBody Ask for another password
+	// AskForResetWithBody Ask for a password reset
 	//
-	// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+	// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
 	AskForResetWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// AskForReset Ask for another password
+	// AskForReset Ask for a password reset
 	//
-	// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+	// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8195,14 +8388,14 @@ type ClientInterface interface {
 
 	// ListPlans List plans
 	//
-	// In the order in which they were made. Archived ones are left out unless archived=true.
+	// Plans are listed in order of creation. Archived plans are included only with `archived=true`.
 	//
 	// Corresponds with GET /v1/plans (the `ListPlans` operationId).
 	ListPlans(ctx context.Context, params *ListPlansParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreatePlanWithBody Create a plan
 	//
-	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8211,7 +8404,7 @@ type ClientInterface interface {
 
 	// CreatePlan Create a plan
 	//
-	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8220,28 +8413,28 @@ type ClientInterface interface {
 
 	// GetPlan Get a plan
 	//
-	// By its slug.
+	// The plan is identified by its slug.
 	//
 	// Corresponds with GET /v1/plans/{slug} (the `GetPlan` operationId).
 	GetPlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ArchivePlan Archive a plan
 	//
-	// Lists leave it out. Who has it keeps it; nobody gets it anew.
+	// Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
 	//
 	// Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
 	ArchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetPlanPricing Get a meter's prices in a plan
 	//
-	// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+	// Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
 	//
 	// Corresponds with GET /v1/plans/{slug}/pricing/{meter} (the `GetPlanPricing` operationId).
 	GetPlanPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SetPlanPricingWithBody Set a meter's price in a plan
 	//
-	// A new version in this plan, with the rules of a meter's own prices.
+	// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8250,55 +8443,58 @@ type ClientInterface interface {
 
 	// SetPlanPricing Set a meter's price in a plan
 	//
-	// A new version in this plan, with the rules of a meter's own prices.
+	// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
 	SetPlanPricing(ctx context.Context, slug string, meter string, body SetPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewPlanPricingWithBody Preview what a price in a plan would change
+	// PreviewPlanPricingWithBody Preview the effect of a price in a plan
 	//
-	// Nothing is set. It takes the body that sets a price.
+	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
 	PreviewPlanPricingWithBody(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// PreviewPlanPricing Preview what a price in a plan would change
+	// PreviewPlanPricing Preview the effect of a price in a plan
 	//
-	// Nothing is set. It takes the body that sets a price.
+	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
 	PreviewPlanPricing(ctx context.Context, slug string, meter string, body PreviewPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// WithdrawPlanPricing Withdraw a meter's price in a plan that has not begun
+	// WithdrawPlanPricing Withdraw a meter's scheduled price in a plan
 	//
-	// 409 where it has.
+	// Returns 409 if the version is already in force.
 	//
 	// Corresponds with DELETE /v1/plans/{slug}/pricing/{meter}/{version} (the `WithdrawPlanPricing` operationId).
 	WithdrawPlanPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UnarchivePlan Unarchive a plan
 	//
-	// It can be assigned again. Doing so again changes nothing.
+	// The plan can be assigned again. Repeating the request changes nothing.
 	//
 	// Corresponds with POST /v1/plans/{slug}/unarchive (the `UnarchivePlan` operationId).
 	UnarchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListPricing List the prices of meters
 	//
-	// Of the meters that have one of their own, or in a plan, by id, archived ones too.
+	// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
 	//
 	// Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 	ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReceiveProviderEventWithBody Receive an event from a billing provider
 	//
-	// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+	// Only the provider calls this endpoint. Its signature is the credential.
+	//
+	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8307,7 +8503,10 @@ type ClientInterface interface {
 
 	// ReceiveProviderEvent Receive an event from a billing provider
 	//
-	// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+	// Only the provider calls this endpoint. Its signature is the credential.
+	//
+	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8316,14 +8515,16 @@ type ClientInterface interface {
 
 	// GetTenant Get the tenant's settings
 	//
-	// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
+	// Returns the time zone, the currency, the rules for late usage and invoice holds, the limits, and the rules for unknown and conflicting events.
 	//
 	// Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 	GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateTenantWithBody Update the tenant's settings
 	//
-	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8332,7 +8533,9 @@ type ClientInterface interface {
 
 	// UpdateTenant Update the tenant's settings
 	//
-	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8341,44 +8544,50 @@ type ClientInterface interface {
 
 	// ListInvitations List pending invitations
 	//
-	// Those that were neither accepted nor revoked and have not expired.
+	// Lists invitations that are not accepted, revoked or expired.
 	//
 	// Corresponds with GET /v1/tenant/invitations (the `ListInvitations` operationId).
 	ListInvitations(ctx context.Context, params *ListInvitationsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RevokeInvitation Revoke an invitation
 	//
-	// Its link is worth nothing from the moment of the answer.
+	// The link is invalid as soon as the response is sent.
 	//
 	// Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
 	RevokeInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// RenewInvitation Make another token for an invitation
+	// RenewInvitation Create a new token for an invitation
 	//
-	// The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
+	// The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
 	//
 	// Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
 	RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListMembers List members
 	//
-	// In the order in which they joined.
+	// Members are listed in the order in which they joined.
 	//
 	// Corresponds with GET /v1/tenant/members (the `ListMembers` operationId).
 	ListMembers(ctx context.Context, params *ListMembersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateMemberWithBody Invite somebody to become a member
+	// CreateMemberWithBody Invite a person to become a member
 	//
-	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+	// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+	//
+	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
 	CreateMemberWithBody(ctx context.Context, params *CreateMemberParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// CreateMember Invite somebody to become a member
+	// CreateMember Invite a person to become a member
 	//
-	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+	// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+	//
+	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8387,14 +8596,14 @@ type ClientInterface interface {
 
 	// RemoveMember Remove a member
 	//
-	// 409 where credentials that the member has made are live, unless keys says what becomes of them.
+	// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
 	//
 	// Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
 	RemoveMember(ctx context.Context, id string, params *RemoveMemberParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateMemberWithBody Update a member's name or role
 	//
-	// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+	// You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8403,7 +8612,7 @@ type ClientInterface interface {
 
 	// UpdateMember Update a member's name or role
 	//
-	// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+	// You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8412,35 +8621,38 @@ type ClientInterface interface {
 
 	// MakeOwner Make a member the owner
 	//
-	// The owner before becomes an admin.
+	// The previous owner becomes an admin.
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ResetMember Invite a member to choose another password
+	// ResetMember Invite a member to set a new password
 	//
-	// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
+	// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+	//
+	// - Only the owner can reset the owner.
+	// - Resets count toward the limit of 20 invitations a minute.
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/reset (the `ResetMember` operationId).
 	ResetMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteOidc Delete the tenant's OIDC issuer
 	//
-	// Members who have no password can sign in no more until they are given one, or another issuer is saved.
+	// Members without a password cannot sign in until they get one or another issuer is saved.
 	//
 	// Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 	DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetOidc Get the tenant's OIDC issuer
 	//
-	// Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
+	// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
 	//
 	// Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 	GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SaveOidcWithBody Save the tenant's OIDC issuer
 	//
-	// The settings are tried at the issuer first.
+	// The settings are tested at the issuer first.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8449,7 +8661,7 @@ type ClientInterface interface {
 
 	// SaveOidc Save the tenant's OIDC issuer
 	//
-	// The settings are tried at the issuer first.
+	// The settings are tested at the issuer first.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8458,56 +8670,65 @@ type ClientInterface interface {
 
 	// GetUsage Get a meter's usage as a time series
 	//
-	// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
+	// The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+	//
+	// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+	// - An event without the property counts in the group null.
+	// - `filter` of each group in the response contains the parameters that select it.
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUsageComparison Compare usage with the month before
+	// GetUsageComparison Compare usage with the previous month
 	//
-	// The customer's usage of the month so far beside that of the month before, by meter.
+	// Returns the customer's usage of the current month to date and of the whole previous month, by meter.
 	//
 	// Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 	GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetDailyUsage Get the usage of every meter by day, of all customers
+	// GetDailyUsage Get the daily usage of every meter for all customers
 	//
-	// Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
+	// Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.
 	//
 	// Corresponds with GET /v1/usage/daily (the `GetDailyUsage` operationId).
 	GetDailyUsage(ctx context.Context, params *GetDailyUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ExportUsage Export a customer's events
 	//
-	// As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+	// Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+	//
+	// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+	// - Every export is recorded in the audit log.
 	//
 	// Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 	ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsageSummary Get the usage of every meter
 	//
-	// One customer's usage of each meter between start and end, this calendar month by default.
+	// Returns one customer's usage of each meter between `start` and `end`.
 	//
 	// Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 	GetUsageSummary(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsageTotal Get usage as one number
 	//
-	// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
+	// With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+	//
+	// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 	//
 	// Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 	GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListWebhooks List webhooks
 	//
-	// In the order in which they were made, without their secrets.
+	// Webhooks are listed in order of creation, without their secrets.
 	//
 	// Corresponds with GET /v1/webhooks (the `ListWebhooks` operationId).
 	ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CreateWebhookWithBody Create a webhook
 	//
-	// It receives messages of its event types. The secret that they are signed with is shown once.
+	// The webhook receives messages of its event types. The signing secret is shown only in this response.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8516,7 +8737,7 @@ type ClientInterface interface {
 
 	// CreateWebhook Create a webhook
 	//
-	// It receives messages of its event types. The secret that they are signed with is shown once.
+	// The webhook receives messages of its event types. The signing secret is shown only in this response.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8525,21 +8746,21 @@ type ClientInterface interface {
 
 	// DeleteWebhook Delete a webhook and its deliveries
 	//
-	// What was not delivered to it is not delivered any more.
+	// Messages that were not delivered yet are discarded.
 	//
 	// Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 	DeleteWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetWebhook Get a webhook
 	//
-	// Without its secret.
+	// The secret is not returned.
 	//
 	// Corresponds with GET /v1/webhooks/{id} (the `GetWebhook` operationId).
 	GetWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateWebhookWithBody Update, disable or enable a webhook
 	//
-	// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8548,7 +8769,7 @@ type ClientInterface interface {
 
 	// UpdateWebhook Update, disable or enable a webhook
 	//
-	// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8557,28 +8778,30 @@ type ClientInterface interface {
 
 	// ListDeliveries List a webhook's deliveries
 	//
-	// Newest first.
+	// Deliveries are listed newest first.
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries (the `ListDeliveries` operationId).
 	ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetDelivery Get a delivery with its body and attempts
 	//
-	// The body as it was signed and sent, and every attempt with its answer.
+	// Returns the body as it was signed and sent, and every attempt with its response.
 	//
 	// Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 	GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// Redeliver Redeliver a message
 	//
-	// The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+	// Sends the message again with the same id and body, so that the receiver can recognize a repeat.
+	//
+	// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RotateWebhookSecretWithBody Rotate a webhook's secret
 	//
-	// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+	// Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8587,7 +8810,7 @@ type ClientInterface interface {
 
 	// RotateWebhookSecret Rotate a webhook's secret
 	//
-	// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+	// Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8596,7 +8819,9 @@ type ClientInterface interface {
 
 	// TestWebhook Send a test message to a webhook
 	//
-	// A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+	// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+	//
+	// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8604,7 +8829,7 @@ type ClientInterface interface {
 
 // GetHealth Check that the process runs
 //
-// Says only that the process answers: it asks neither the database nor Temporal.
+// Checks only that the process responds, not the database or Temporal.
 //
 // Corresponds with GET /healthz (the `GetHealth` operationId).
 func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8621,7 +8846,12 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 // GetReadiness Check that requests can be served
 //
-// 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
+// Checks run at most once a second. Returns 503 in these cases:
+//
+// - Events cannot be stored, or usage cannot be read.
+// - The clocks of this process and of the database differ by more than 5 seconds.
+//
+// If only Temporal is unavailable, the status is 200 and `temporal` shows it: ingestion and queries still work.
 //
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8638,7 +8868,7 @@ func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn
 
 // ListApiKeys List API keys
 //
-// Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
 //
 // Corresponds with GET /v1/api-keys (the `ListApiKeys` operationId).
 func (c *Client) ListApiKeys(ctx context.Context, params *ListApiKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8655,7 +8885,10 @@ func (c *Client) ListApiKeys(ctx context.Context, params *ListApiKeysParams, req
 
 // CreateApiKeyWithBody Create an API key
 //
-// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+// The key is shown only in this response.
+//
+// - A key cannot have more permissions than its creator.
+// - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8674,7 +8907,10 @@ func (c *Client) CreateApiKeyWithBody(ctx context.Context, params *CreateApiKeyP
 
 // CreateApiKey Create an API key
 //
-// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+// The key is shown only in this response.
+//
+// - A key cannot have more permissions than its creator.
+// - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8693,7 +8929,7 @@ func (c *Client) CreateApiKey(ctx context.Context, params *CreateApiKeyParams, b
 
 // RevokeApiKey Revoke an API key
 //
-// The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
+// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
 //
 // Corresponds with POST /v1/api-keys/{id}/revoke (the `RevokeApiKey` operationId).
 func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8710,7 +8946,7 @@ func (c *Client) RevokeApiKey(ctx context.Context, id string, reqEditors ...Requ
 
 // RotateApiKeyWithBody Rotate an API key
 //
-// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+// Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8729,7 +8965,7 @@ func (c *Client) RotateApiKeyWithBody(ctx context.Context, id string, params *Ro
 
 // RotateApiKey Rotate an API key
 //
-// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+// Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8748,7 +8984,10 @@ func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiK
 
 // GetAuditLog List the audit log
 //
-// Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
+// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+//
+// - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
+// - It records 20 refusals of a kind in a minute, and then the number of the others.
 //
 // Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 func (c *Client) GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8765,7 +9004,7 @@ func (c *Client) GetAuditLog(ctx context.Context, params *GetAuditLogParams, req
 
 // LogInWithBody Sign in with e-mail and password
 //
-// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+// If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8784,7 +9023,7 @@ func (c *Client) LogInWithBody(ctx context.Context, contentType string, body io.
 
 // LogIn Sign in with e-mail and password
 //
-// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+// If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8803,7 +9042,7 @@ func (c *Client) LogIn(ctx context.Context, body LogInJSONRequestBody, reqEditor
 
 // LogOut Sign out
 //
-// Ends this session. Other sessions of the same person go on.
+// Ends this session. The member's other sessions continue.
 //
 // Corresponds with POST /v1/auth/logout (the `LogOut` operationId).
 func (c *Client) LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8820,7 +9059,7 @@ func (c *Client) LogOut(ctx context.Context, reqEditors ...RequestEditorFn) (*ht
 
 // LogOutEverywhere Sign out everywhere
 //
-// Ends all sessions of the member at this tenant, this one included.
+// Ends all your sessions in this tenant, including this one.
 //
 // Corresponds with POST /v1/auth/logout-all (the `LogOutEverywhere` operationId).
 func (c *Client) LogOutEverywhere(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8837,7 +9076,7 @@ func (c *Client) LogOutEverywhere(ctx context.Context, reqEditors ...RequestEdit
 
 // FinishOidc Finish signing in at the tenant's OIDC issuer
 //
-// The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
+// The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it.
 //
 // Corresponds with GET /v1/auth/oidc/callback (the `FinishOidc` operationId).
 func (c *Client) FinishOidc(ctx context.Context, params *FinishOidcParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8854,7 +9093,7 @@ func (c *Client) FinishOidc(ctx context.Context, params *FinishOidcParams, reqEd
 
 // BeginOidc Begin signing in at the tenant's OIDC issuer
 //
-// A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
+// Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes.
 //
 // Corresponds with GET /v1/auth/oidc/{tenant_id}/login (the `BeginOidc` operationId).
 func (c *Client) BeginOidc(ctx context.Context, tenantId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8871,7 +9110,7 @@ func (c *Client) BeginOidc(ctx context.Context, tenantId string, reqEditors ...R
 
 // SetPasswordWithBody Change your password
 //
-// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+// Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8890,7 +9129,7 @@ func (c *Client) SetPasswordWithBody(ctx context.Context, contentType string, bo
 
 // SetPassword Change your password
 //
-// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+// Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8909,7 +9148,7 @@ func (c *Client) SetPassword(ctx context.Context, body SetPasswordJSONRequestBod
 
 // GetSession Get the current session
 //
-// The tenant, who asks, and what they may do.
+// Returns the tenant, the caller and the caller's permissions.
 //
 // Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8924,9 +9163,9 @@ func (c *Client) GetSession(ctx context.Context, reqEditors ...RequestEditorFn) 
 	return c.Client.Do(req)
 }
 
-// ListSessions List one's own sessions
+// ListSessions List your sessions
 //
-// Those of the member who asks that have not ended, in this tenant, the newest first.
+// Lists your active sessions in this tenant, newest first.
 //
 // Corresponds with GET /v1/auth/sessions (the `ListSessions` operationId).
 func (c *Client) ListSessions(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8941,9 +9180,9 @@ func (c *Client) ListSessions(ctx context.Context, reqEditors ...RequestEditorFn
 	return c.Client.Do(req)
 }
 
-// EndSession End one of one's own sessions
+// EndSession End one of your sessions
 //
-// It is invalid from then on, on every replica. Nobody ends another member's this way.
+// The session is invalid on every replica as soon as the response is sent. You can end only your own sessions.
 //
 // Corresponds with DELETE /v1/auth/sessions/{id} (the `EndSession` operationId).
 func (c *Client) EndSession(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8958,9 +9197,16 @@ func (c *Client) EndSession(ctx context.Context, id string, reqEditors ...Reques
 	return c.Client.Do(req)
 }
 
-// ListAttention List what needs attention
+// ListAttention List everything that needs attention
 //
-// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
+// Lists everything in billing that an operator must act on or that is stuck. The counts are by kind and cause. An item disappears when it is resolved.
+//
+// - Order: the most urgent kind first. Items with the same kind and cause are together, oldest first.
+// - `sync_failed`: a customer whose last sync failed.
+// - `sync_delayed`: a sync that has been open for more than 15 minutes.
+// - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
+// - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+// - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
 //
 // Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -8975,9 +9221,13 @@ func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams,
 	return c.Client.Do(req)
 }
 
-// RetryFailedSyncsWithBody Sync every customer whose last sync has failed
+// RetryFailedSyncsWithBody Sync every customer whose last sync failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+//
+// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+// - A customer with a waiting request joins it.
+// - Workers start the syncs, even if this API process stops.
 //
 // Takes any type of body and a specified content type.
 //
@@ -8994,9 +9244,13 @@ func (c *Client) RetryFailedSyncsWithBody(ctx context.Context, params *RetryFail
 	return c.Client.Do(req)
 }
 
-// RetryFailedSyncs Sync every customer whose last sync has failed
+// RetryFailedSyncs Sync every customer whose last sync failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+//
+// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+// - A customer with a waiting request joins it.
+// - Workers start the syncs, even if this API process stops.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9015,7 +9269,7 @@ func (c *Client) RetryFailedSyncs(ctx context.Context, params *RetryFailedSyncsP
 
 // GetAutoSync Get the Auto-Sync settings
 //
-// When customers are synced by themselves, and the last and the next runs.
+// Returns the schedule, whether it is paused, and the last and next runs.
 //
 // Corresponds with GET /v1/billing/auto-sync (the `GetAutoSync` operationId).
 func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9032,7 +9286,7 @@ func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn)
 
 // SaveAutoSyncWithBody Save the Auto-Sync settings
 //
-// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9051,7 +9305,7 @@ func (c *Client) SaveAutoSyncWithBody(ctx context.Context, contentType string, b
 
 // SaveAutoSync Save the Auto-Sync settings
 //
-// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9087,7 +9341,7 @@ func (c *Client) TriggerAutoSync(ctx context.Context, reqEditors ...RequestEdito
 
 // ListDiscrepancies List discrepancies between totals and events
 //
-// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
+// Lists the differences that the daily audit found. The list is empty unless something is wrong with the service.
 //
 // Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 func (c *Client) ListDiscrepancies(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9102,9 +9356,9 @@ func (c *Client) ListDiscrepancies(ctx context.Context, params *ListDiscrepancie
 	return c.Client.Do(req)
 }
 
-// ExplainBilling Get the working of what a meter comes to in a billing period
+// ExplainBilling Get the breakdown of a meter's charge in a billing period
 //
-// Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+// Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained.
 //
 // Corresponds with GET /v1/billing/explain (the `ExplainBilling` operationId).
 func (c *Client) ExplainBilling(ctx context.Context, params *ExplainBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9121,7 +9375,7 @@ func (c *Client) ExplainBilling(ctx context.Context, params *ExplainBillingParam
 
 // ListInvoiceHolds List held invoices
 //
-// Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+// Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 //
 // Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
 func (c *Client) ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9138,7 +9392,7 @@ func (c *Client) ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsP
 
 // GetInvoiceHold Get a held invoice
 //
-// With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
 //
 // Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
 func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9155,7 +9409,10 @@ func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...Re
 
 // ReleaseInvoiceHoldWithBody Release a held invoice
 //
-// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+//
+// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9174,7 +9431,10 @@ func (c *Client) ReleaseInvoiceHoldWithBody(ctx context.Context, id string, cont
 
 // ReleaseInvoiceHold Release a held invoice
 //
-// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+//
+// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9193,7 +9453,7 @@ func (c *Client) ReleaseInvoiceHold(ctx context.Context, id string, body Release
 
 // ListBillingPeriods List a customer's billing periods
 //
-// Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
 //
 // Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9210,7 +9470,11 @@ func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeri
 
 // PreviewBilling Preview the charges of the current billing period
 //
-// What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
+// Returns the charge of each meter as if the current billing period ended now. Nothing is reported.
+//
+// - Amounts that were already reported are not deducted.
+// - Items with `late_for` are late usage of closed periods.
+// - `GET /v1/billing/explain` returns the breakdown of a charge.
 //
 // Corresponds with GET /v1/billing/preview (the `PreviewBilling` operationId).
 func (c *Client) PreviewBilling(ctx context.Context, params *PreviewBillingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9227,7 +9491,12 @@ func (c *Client) PreviewBilling(ctx context.Context, params *PreviewBillingParam
 
 // DeleteBillingProvider Delete the billing provider
 //
-// Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+// Usage is still counted, but nothing is reported.
+//
+// - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
+// - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
+// - A billing period that closes without a provider is never billed.
+// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
 //
 // Corresponds with DELETE /v1/billing/provider (the `DeleteBillingProvider` operationId).
 func (c *Client) DeleteBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9244,7 +9513,7 @@ func (c *Client) DeleteBillingProvider(ctx context.Context, reqEditors ...Reques
 
 // GetBillingProvider Get the billing provider
 //
-// Without its secrets, of which the last four characters are shown.
+// Secrets are not returned, only their last four characters.
 //
 // Corresponds with GET /v1/billing/provider (the `GetBillingProvider` operationId).
 func (c *Client) GetBillingProvider(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9261,7 +9530,9 @@ func (c *Client) GetBillingProvider(ctx context.Context, reqEditors ...RequestEd
 
 // SaveBillingProviderWithBody Save the billing provider
 //
-// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+// The settings are tested at the provider first. Omit a secret to keep the saved one.
+//
+// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9280,7 +9551,9 @@ func (c *Client) SaveBillingProviderWithBody(ctx context.Context, contentType st
 
 // SaveBillingProvider Save the billing provider
 //
-// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+// The settings are tested at the provider first. Omit a secret to keep the saved one.
+//
+// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9299,7 +9572,7 @@ func (c *Client) SaveBillingProvider(ctx context.Context, body SaveBillingProvid
 
 // ListConnectableProviders List the providers that can be connected
 //
-// A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+// For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
 //
 // Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
 func (c *Client) ListConnectableProviders(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9314,9 +9587,11 @@ func (c *Client) ListConnectableProviders(ctx context.Context, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
-// MakeProviderSecret Make a secret for a provider that is not saved yet
+// MakeProviderSecret Create a secret for a provider before saving it
 //
-// For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+// Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+//
+// Returns 422 if the provider issues its own secrets.
 //
 // Corresponds with POST /v1/billing/providers/{type}/secret (the `MakeProviderSecret` operationId).
 func (c *Client) MakeProviderSecret(ctx context.Context, pType string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9331,9 +9606,9 @@ func (c *Client) MakeProviderSecret(ctx context.Context, pType string, reqEditor
 	return c.Client.Do(req)
 }
 
-// ListReconciliations List what invoices bill of closed periods
+// ListReconciliations List the reconciliations of closed periods
 //
-// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+// Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
 //
 // Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
 func (c *Client) ListReconciliations(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9348,9 +9623,13 @@ func (c *Client) ListReconciliations(ctx context.Context, params *ListReconcilia
 	return c.Client.Do(req)
 }
 
-// RebillReconciliationWithBody Rebill what invoices lack of a closed period
+// RebillReconciliationWithBody Rebill the amount missing on invoices of a closed period
 //
-// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9367,9 +9646,13 @@ func (c *Client) RebillReconciliationWithBody(ctx context.Context, period string
 	return c.Client.Do(req)
 }
 
-// RebillReconciliation Rebill what invoices lack of a closed period
+// RebillReconciliation Rebill the amount missing on invoices of a closed period
 //
-// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9386,9 +9669,13 @@ func (c *Client) RebillReconciliation(ctx context.Context, period string, meter 
 	return c.Client.Do(req)
 }
 
-// WaiveReconciliationWithBody Waive what invoices lack of a closed period
+// WaiveReconciliationWithBody Waive the amount missing on invoices of a closed period
 //
-// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9405,9 +9692,13 @@ func (c *Client) WaiveReconciliationWithBody(ctx context.Context, period string,
 	return c.Client.Do(req)
 }
 
-// WaiveReconciliation Waive what invoices lack of a closed period
+// WaiveReconciliation Waive the amount missing on invoices of a closed period
 //
-// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9424,9 +9715,13 @@ func (c *Client) WaiveReconciliation(ctx context.Context, period string, meter s
 	return c.Client.Do(req)
 }
 
-// WriteOffReconciliationWithBody Write off what invoices lack of a closed period
+// WriteOffReconciliationWithBody Write off the amount missing on invoices of a closed period
 //
-// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9443,9 +9738,13 @@ func (c *Client) WriteOffReconciliationWithBody(ctx context.Context, period stri
 	return c.Client.Do(req)
 }
 
-// WriteOffReconciliation Write off what invoices lack of a closed period
+// WriteOffReconciliation Write off the amount missing on invoices of a closed period
 //
-// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9462,9 +9761,9 @@ func (c *Client) WriteOffReconciliation(ctx context.Context, period string, mete
 	return c.Client.Do(req)
 }
 
-// ResolveReportWithBody Resolve a report in doubt
+// ResolveReportWithBody Resolve a report with an unknown outcome
 //
-// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9481,9 +9780,9 @@ func (c *Client) ResolveReportWithBody(ctx context.Context, id string, contentTy
 	return c.Client.Do(req)
 }
 
-// ResolveReport Resolve a report in doubt
+// ResolveReport Resolve a report with an unknown outcome
 //
-// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9502,7 +9801,11 @@ func (c *Client) ResolveReport(ctx context.Context, id string, body ResolveRepor
 
 // GetRevenue Get billed and estimated revenue by month and currency
 //
-// By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+// Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
+//
+// - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+// - `estimated`: periods that are not closed.
+// - `unbilled`: closed periods and adjustments that were not reported in live mode.
 //
 // Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9519,7 +9822,9 @@ func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEd
 
 // GetStatement Get the bill of a billing period
 //
-// Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+// Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+//
+// A period gets its id with the first sync in or after it.
 //
 // Corresponds with GET /v1/billing/statements/{period} (the `GetStatement` operationId).
 func (c *Client) GetStatement(ctx context.Context, period string, params *GetStatementParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9536,7 +9841,10 @@ func (c *Client) GetStatement(ctx context.Context, period string, params *GetSta
 
 // SyncBillingWithBody Sync a customer with the billing provider
 //
-// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+//
+// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9555,7 +9863,10 @@ func (c *Client) SyncBillingWithBody(ctx context.Context, contentType string, bo
 
 // SyncBilling Sync a customer with the billing provider
 //
-// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+//
+// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9574,7 +9885,7 @@ func (c *Client) SyncBilling(ctx context.Context, body SyncBillingJSONRequestBod
 
 // ListBillingSyncs List syncs
 //
-// Newest first. status narrows them, and so does customer.
+// Syncs are listed newest first. `status` and `customer` filter the list.
 //
 // Corresponds with GET /v1/billing/syncs (the `ListBillingSyncs` operationId).
 func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9591,7 +9902,7 @@ func (c *Client) ListBillingSyncs(ctx context.Context, params *ListBillingSyncsP
 
 // GetBillingSync Get a sync
 //
-// How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
+// Returns the reported lines, the number of attempts, the last error, the time of the next attempt, and whether the customer is paused.
 //
 // Corresponds with GET /v1/billing/syncs/{id} (the `GetBillingSync` operationId).
 func (c *Client) GetBillingSync(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9608,7 +9919,11 @@ func (c *Client) GetBillingSync(ctx context.Context, id string, reqEditors ...Re
 
 // CancelBillingSyncWithBody Cancel a sync
 //
-// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9627,7 +9942,11 @@ func (c *Client) CancelBillingSyncWithBody(ctx context.Context, id string, conte
 
 // CancelBillingSync Cancel a sync
 //
-// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9646,7 +9965,12 @@ func (c *Client) CancelBillingSync(ctx context.Context, id string, body CancelBi
 
 // PauseBillingSyncWithBody Pause a customer's syncs
 //
-// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+//
+// - Events are still accepted, and billing periods still close.
+// - A repeat changes nothing.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9665,7 +9989,12 @@ func (c *Client) PauseBillingSyncWithBody(ctx context.Context, id string, conten
 
 // PauseBillingSync Pause a customer's syncs
 //
-// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+//
+// - Events are still accepted, and billing periods still close.
+// - A repeat changes nothing.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9684,7 +10013,11 @@ func (c *Client) PauseBillingSync(ctx context.Context, id string, body PauseBill
 
 // ResumeBillingSyncWithBody Resume a customer's syncs
 //
-// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9703,7 +10036,11 @@ func (c *Client) ResumeBillingSyncWithBody(ctx context.Context, id string, conte
 
 // ResumeBillingSync Resume a customer's syncs
 //
-// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9722,7 +10059,11 @@ func (c *Client) ResumeBillingSync(ctx context.Context, id string, body ResumeBi
 
 // RetryBillingSyncWithBody Retry a sync now
 //
-// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9741,7 +10082,11 @@ func (c *Client) RetryBillingSyncWithBody(ctx context.Context, id string, conten
 
 // RetryBillingSync Retry a sync now
 //
-// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9758,9 +10103,13 @@ func (c *Client) RetryBillingSync(ctx context.Context, id string, body RetryBill
 	return c.Client.Do(req)
 }
 
-// ListUnratedUsage List usage that nothing will bill
+// ListUnratedUsage List usage that will not be billed
 //
-// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+// Each line is one customer, meter, period and reason, with the estimated charge.
+//
+// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+// - A tenant without any price and without a provider has no unrated usage.
+// - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
 //
 // Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
 func (c *Client) ListUnratedUsage(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9775,9 +10124,12 @@ func (c *Client) ListUnratedUsage(ctx context.Context, params *ListUnratedUsageP
 	return c.Client.Do(req)
 }
 
-// GetUnratedTotals Get the total of usage that nothing will bill
+// GetUnratedTotals Get the total of usage that will not be billed
 //
-// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+// Returns totals by reason and currency.
+//
+// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+// - A tenant without any price and without a provider has no unrated usage.
 //
 // Corresponds with GET /v1/billing/unrated/totals (the `GetUnratedTotals` operationId).
 func (c *Client) GetUnratedTotals(ctx context.Context, params *GetUnratedTotalsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9794,7 +10146,7 @@ func (c *Client) GetUnratedTotals(ctx context.Context, params *GetUnratedTotalsP
 
 // ListCustomers List customers
 //
-// In the order in which they were made. Archived ones are left out unless archived=true.
+// Customers are listed in order of creation. Archived customers are included only with `archived=true`.
 //
 // Corresponds with GET /v1/customers (the `ListCustomers` operationId).
 func (c *Client) ListCustomers(ctx context.Context, params *ListCustomersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9811,7 +10163,10 @@ func (c *Client) ListCustomers(ctx context.Context, params *ListCustomersParams,
 
 // CreateCustomerWithBody Create a customer
 //
-// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+// Returns 409 if the `external_id` is already in use.
+//
+// - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+// - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9830,7 +10185,10 @@ func (c *Client) CreateCustomerWithBody(ctx context.Context, params *CreateCusto
 
 // CreateCustomer Create a customer
 //
-// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+// Returns 409 if the `external_id` is already in use.
+//
+// - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+// - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9849,7 +10207,9 @@ func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParam
 
 // GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 //
-// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
+// Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+//
+// Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
 //
 // Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9866,7 +10226,7 @@ func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustome
 
 // GetCustomerById Get a customer by its id
 //
-// By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+// The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
 //
 // Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 func (c *Client) GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9883,7 +10243,7 @@ func (c *Client) GetCustomerById(ctx context.Context, params *GetCustomerByIdPar
 
 // GetCustomer Get a customer
 //
-// By the external_id under which events name it.
+// The `external_id` is your own name for the customer. Events send it as `customer_id`.
 //
 // Corresponds with GET /v1/customers/{external_id} (the `GetCustomer` operationId).
 func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9900,7 +10260,7 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 
 // ArchiveCustomer Archive a customer
 //
-// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+// Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
 //
 // Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9917,7 +10277,10 @@ func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, params 
 
 // EraseCustomerWithBody Erase a customer's personal data
 //
-// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+//
+// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9936,7 +10299,10 @@ func (c *Client) EraseCustomerWithBody(ctx context.Context, externalId string, p
 
 // EraseCustomer Erase a customer's personal data
 //
-// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+//
+// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -9955,7 +10321,7 @@ func (c *Client) EraseCustomer(ctx context.Context, externalId string, params *E
 
 // GetCustomerPlan Get a customer's plan
 //
-// The plan that charges the current billing period, and every assignment in the order in which they hold.
+// Returns the plan that charges the current billing period, and every assignment in order of `effective_from`.
 //
 // Corresponds with GET /v1/customers/{external_id}/plan (the `GetCustomerPlan` operationId).
 func (c *Client) GetCustomerPlan(ctx context.Context, externalId string, params *GetCustomerPlanParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9972,7 +10338,9 @@ func (c *Client) GetCustomerPlan(ctx context.Context, externalId string, params 
 
 // AssignPlanWithBody Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -9991,7 +10359,9 @@ func (c *Client) AssignPlanWithBody(ctx context.Context, externalId string, para
 
 // AssignPlan Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10010,7 +10380,7 @@ func (c *Client) AssignPlan(ctx context.Context, externalId string, params *Assi
 
 // UnarchiveCustomer Unarchive a customer
 //
-// It is in lists again. Doing so again changes nothing.
+// Shows the customer in lists again. Repeating the request changes nothing.
 //
 // Corresponds with POST /v1/customers/{external_id}/unarchive (the `UnarchiveCustomer` operationId).
 func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, params *UnarchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10027,7 +10397,7 @@ func (c *Client) UnarchiveCustomer(ctx context.Context, externalId string, param
 
 // UpsertCustomerWithBody Create or update a customer
 //
-// What is absent stays as it is.
+// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10046,7 +10416,7 @@ func (c *Client) UpsertCustomerWithBody(ctx context.Context, externalId string, 
 
 // UpsertCustomer Create or update a customer
 //
-// What is absent stays as it is.
+// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10065,7 +10435,11 @@ func (c *Client) UpsertCustomer(ctx context.Context, externalId string, params *
 
 // ListEvents List events
 //
-// Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+// Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
+//
+// - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
+// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+// - Listing is recorded in the audit log, at most once an hour for each customer.
 //
 // Corresponds with GET /v1/events (the `ListEvents` operationId).
 func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10082,7 +10456,7 @@ func (c *Client) ListEvents(ctx context.Context, params *ListEventsParams, reqEd
 
 // IngestEventWithBody Send one event
 //
-// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+// An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10101,7 +10475,7 @@ func (c *Client) IngestEventWithBody(ctx context.Context, contentType string, bo
 
 // IngestEvent Send one event
 //
-// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+// An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10120,7 +10494,7 @@ func (c *Client) IngestEvent(ctx context.Context, body IngestEventJSONRequestBod
 
 // IngestEventsWithBody Send up to 1,000 events
 //
-// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+// Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10139,7 +10513,7 @@ func (c *Client) IngestEventsWithBody(ctx context.Context, contentType string, b
 
 // IngestEvents Send up to 1,000 events
 //
-// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+// Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10158,7 +10532,12 @@ func (c *Client) IngestEvents(ctx context.Context, body IngestEventsJSONRequestB
 
 // ListEventConflicts List events that were not counted because of their idempotency key
 //
-// Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+//
+// - To count a conflict, send it again with a new key, then dismiss it.
+// - A repeated conflict is listed once.
+// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+// - Listing is recorded in the audit log, at most once an hour.
 //
 // Corresponds with GET /v1/events/conflicts (the `ListEventConflicts` operationId).
 func (c *Client) ListEventConflicts(ctx context.Context, params *ListEventConflictsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10175,7 +10554,7 @@ func (c *Client) ListEventConflicts(ctx context.Context, params *ListEventConfli
 
 // DismissEventConflictWithBody Dismiss an event conflict
 //
-// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+// Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10194,7 +10573,7 @@ func (c *Client) DismissEventConflictWithBody(ctx context.Context, id string, co
 
 // DismissEventConflict Dismiss an event conflict
 //
-// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+// Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10211,9 +10590,14 @@ func (c *Client) DismissEventConflict(ctx context.Context, id string, body Dismi
 	return c.Client.Do(req)
 }
 
-// GetEventCounts Get how many events were accepted, repeated and rejected
+// GetEventCounts Get the number of accepted, duplicate and rejected events
 //
-// Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+// Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+//
+// - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
+// - Counts are kept for 90 days.
+// - Requests that are refused as a whole are not counted.
+// - Rejected events are not stored. Only these counts show them.
 //
 // Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
 func (c *Client) GetEventCounts(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10230,7 +10614,7 @@ func (c *Client) GetEventCounts(ctx context.Context, params *GetEventCountsParam
 
 // ListHmacSecrets List HMAC secrets
 //
-// Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+// Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
 //
 // Corresponds with GET /v1/hmac-secrets (the `ListHmacSecrets` operationId).
 func (c *Client) ListHmacSecrets(ctx context.Context, params *ListHmacSecretsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10247,7 +10631,10 @@ func (c *Client) ListHmacSecrets(ctx context.Context, params *ListHmacSecretsPar
 
 // CreateHmacSecretWithBody Create an HMAC secret
 //
-// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+// The secret is shown only in this response.
+//
+// - A tenant has at most two valid secrets. Beyond that the request returns 409.
+// - With `signatures` set to `v2`, the secret cannot sign requests in v1.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10266,7 +10653,10 @@ func (c *Client) CreateHmacSecretWithBody(ctx context.Context, params *CreateHma
 
 // CreateHmacSecret Create an HMAC secret
 //
-// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+// The secret is shown only in this response.
+//
+// - A tenant has at most two valid secrets. Beyond that the request returns 409.
+// - With `signatures` set to `v2`, the secret cannot sign requests in v1.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10285,7 +10675,7 @@ func (c *Client) CreateHmacSecret(ctx context.Context, params *CreateHmacSecretP
 
 // RevokeHmacSecret Revoke an HMAC secret
 //
-// Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
+// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
 //
 // Corresponds with POST /v1/hmac-secrets/{id}/revoke (the `RevokeHmacSecret` operationId).
 func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10302,7 +10692,7 @@ func (c *Client) RevokeHmacSecret(ctx context.Context, id string, reqEditors ...
 
 // RotateHmacSecretWithBody Rotate an HMAC secret
 //
-// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+// Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10321,7 +10711,7 @@ func (c *Client) RotateHmacSecretWithBody(ctx context.Context, id string, params
 
 // RotateHmacSecret Rotate an HMAC secret
 //
-// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+// Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10340,7 +10730,7 @@ func (c *Client) RotateHmacSecret(ctx context.Context, id string, params *Rotate
 
 // AcceptInvitationWithBody Accept an invitation with a password
 //
-// It makes a member, or gives the member whom it was made for this password, and signs them in.
+// Creates the member, or sets the password of the member who is being reset. Signs the member in.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10359,7 +10749,7 @@ func (c *Client) AcceptInvitationWithBody(ctx context.Context, contentType strin
 
 // AcceptInvitation Accept an invitation with a password
 //
-// It makes a member, or gives the member whom it was made for this password, and signs them in.
+// Creates the member, or sets the password of the member who is being reset. Signs the member in.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10378,7 +10768,7 @@ func (c *Client) AcceptInvitation(ctx context.Context, body AcceptInvitationJSON
 
 // AcceptInvitationAtIssuerWithBody Accept an invitation at the tenant's OIDC issuer
 //
-// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+// Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10397,7 +10787,7 @@ func (c *Client) AcceptInvitationAtIssuerWithBody(ctx context.Context, contentTy
 
 // AcceptInvitationAtIssuer Accept an invitation at the tenant's OIDC issuer
 //
-// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+// Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10414,9 +10804,9 @@ func (c *Client) AcceptInvitationAtIssuer(ctx context.Context, body AcceptInvita
 	return c.Client.Do(req)
 }
 
-// FindInvitationWithBody Get what a token invites to
+// FindInvitationWithBody Get an invitation by its token
 //
-// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+// Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10433,9 +10823,9 @@ func (c *Client) FindInvitationWithBody(ctx context.Context, contentType string,
 	return c.Client.Do(req)
 }
 
-// FindInvitation Get what a token invites to
+// FindInvitation Get an invitation by its token
 //
-// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+// Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10454,7 +10844,7 @@ func (c *Client) FindInvitation(ctx context.Context, body FindInvitationJSONRequ
 
 // ListMeters List meters
 //
-// In the order in which they were made. Archived ones are left out unless archived=true.
+// Meters are listed in order of creation. Archived meters are included only with `archived=true`.
 //
 // Corresponds with GET /v1/meters (the `ListMeters` operationId).
 func (c *Client) ListMeters(ctx context.Context, params *ListMetersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10471,7 +10861,7 @@ func (c *Client) ListMeters(ctx context.Context, params *ListMetersParams, reqEd
 
 // CreateMeterWithBody Create a meter
 //
-// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10490,7 +10880,7 @@ func (c *Client) CreateMeterWithBody(ctx context.Context, params *CreateMeterPar
 
 // CreateMeter Create a meter
 //
-// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10509,7 +10899,7 @@ func (c *Client) CreateMeter(ctx context.Context, params *CreateMeterParams, bod
 
 // GetMeter Get a meter
 //
-// With how far the counting of its past has come, while it is backfilling.
+// While the meter is backfilling, `backfill` shows the progress.
 //
 // Corresponds with GET /v1/meters/{slug} (the `GetMeter` operationId).
 func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10526,7 +10916,9 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 
 // UpdateMeterWithBody Update a meter
 //
-// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10545,7 +10937,9 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 
 // UpdateMeter Update a meter
 //
-// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10564,7 +10958,12 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 
 // ArchiveMeterWithBody Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Hides the meter from lists. It stops counting new events.
+//
+// - Usage that it has counted is kept and billed.
+// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10583,7 +10982,12 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 
 // ArchiveMeter Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Hides the meter from lists. It stops counting new events.
+//
+// - Usage that it has counted is kept and billed.
+// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10602,7 +11006,7 @@ func (c *Client) ArchiveMeter(ctx context.Context, slug string, body ArchiveMete
 
 // GetPricing Get a meter's prices
 //
-// The price that holds now and all versions: past, present and scheduled ones.
+// Returns the price in force now and all versions: past, present and scheduled.
 //
 // Corresponds with GET /v1/meters/{slug}/pricing (the `GetPricing` operationId).
 func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10619,7 +11023,12 @@ func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...Requ
 
 // SetPricingWithBody Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Adds a version of the price. A billing period is charged at the version in force at its start.
+//
+// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+// - Without `effective_from`, a later version applies from the start of the next calendar month.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10638,7 +11047,12 @@ func (c *Client) SetPricingWithBody(ctx context.Context, slug string, contentTyp
 
 // SetPricing Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Adds a version of the price. A billing period is charged at the version in force at its start.
+//
+// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+// - Without `effective_from`, a later version applies from the start of the next calendar month.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10655,9 +11069,9 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 	return c.Client.Do(req)
 }
 
-// PreviewPricingWithBody Preview what a price would change
+// PreviewPricingWithBody Preview the effect of a price
 //
-// Nothing is set. It takes the body that sets a price.
+// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10674,9 +11088,9 @@ func (c *Client) PreviewPricingWithBody(ctx context.Context, slug string, conten
 	return c.Client.Do(req)
 }
 
-// PreviewPricing Preview what a price would change
+// PreviewPricing Preview the effect of a price
 //
-// Nothing is set. It takes the body that sets a price.
+// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10693,9 +11107,9 @@ func (c *Client) PreviewPricing(ctx context.Context, slug string, body PreviewPr
 	return c.Client.Do(req)
 }
 
-// WithdrawPricing Withdraw a meter's price that has not begun
+// WithdrawPricing Withdraw a meter's scheduled price
 //
-// 409 where it has.
+// Returns 409 if the version is already in force.
 //
 // Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10712,7 +11126,9 @@ func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64
 
 // UnarchiveMeterWithBody Unarchive a meter
 //
-// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10731,7 +11147,9 @@ func (c *Client) UnarchiveMeterWithBody(ctx context.Context, slug string, conten
 
 // UnarchiveMeter Unarchive a meter
 //
-// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10748,9 +11166,9 @@ func (c *Client) UnarchiveMeter(ctx context.Context, slug string, body Unarchive
 	return c.Client.Do(req)
 }
 
-// AskForResetWithBody Ask for another password
+// AskForResetWithBody Ask for a password reset
 //
-// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10767,9 +11185,9 @@ func (c *Client) AskForResetWithBody(ctx context.Context, contentType string, bo
 	return c.Client.Do(req)
 }
 
-// AskForReset Ask for another password
+// AskForReset Ask for a password reset
 //
-// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10788,7 +11206,7 @@ func (c *Client) AskForReset(ctx context.Context, body AskForResetJSONRequestBod
 
 // ListPlans List plans
 //
-// In the order in which they were made. Archived ones are left out unless archived=true.
+// Plans are listed in order of creation. Archived plans are included only with `archived=true`.
 //
 // Corresponds with GET /v1/plans (the `ListPlans` operationId).
 func (c *Client) ListPlans(ctx context.Context, params *ListPlansParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10805,7 +11223,7 @@ func (c *Client) ListPlans(ctx context.Context, params *ListPlansParams, reqEdit
 
 // CreatePlanWithBody Create a plan
 //
-// A plan has prices of its own for some meters; for others the meters' own prices hold.
+// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10824,7 +11242,7 @@ func (c *Client) CreatePlanWithBody(ctx context.Context, params *CreatePlanParam
 
 // CreatePlan Create a plan
 //
-// A plan has prices of its own for some meters; for others the meters' own prices hold.
+// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10843,7 +11261,7 @@ func (c *Client) CreatePlan(ctx context.Context, params *CreatePlanParams, body 
 
 // GetPlan Get a plan
 //
-// By its slug.
+// The plan is identified by its slug.
 //
 // Corresponds with GET /v1/plans/{slug} (the `GetPlan` operationId).
 func (c *Client) GetPlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10860,7 +11278,7 @@ func (c *Client) GetPlan(ctx context.Context, slug string, reqEditors ...Request
 
 // ArchivePlan Archive a plan
 //
-// Lists leave it out. Who has it keeps it; nobody gets it anew.
+// Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
 //
 // Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
 func (c *Client) ArchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10877,7 +11295,7 @@ func (c *Client) ArchivePlan(ctx context.Context, slug string, reqEditors ...Req
 
 // GetPlanPricing Get a meter's prices in a plan
 //
-// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+// Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
 //
 // Corresponds with GET /v1/plans/{slug}/pricing/{meter} (the `GetPlanPricing` operationId).
 func (c *Client) GetPlanPricing(ctx context.Context, slug string, meter string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10894,7 +11312,7 @@ func (c *Client) GetPlanPricing(ctx context.Context, slug string, meter string, 
 
 // SetPlanPricingWithBody Set a meter's price in a plan
 //
-// A new version in this plan, with the rules of a meter's own prices.
+// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10913,7 +11331,7 @@ func (c *Client) SetPlanPricingWithBody(ctx context.Context, slug string, meter 
 
 // SetPlanPricing Set a meter's price in a plan
 //
-// A new version in this plan, with the rules of a meter's own prices.
+// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10930,9 +11348,9 @@ func (c *Client) SetPlanPricing(ctx context.Context, slug string, meter string, 
 	return c.Client.Do(req)
 }
 
-// PreviewPlanPricingWithBody Preview what a price in a plan would change
+// PreviewPlanPricingWithBody Preview the effect of a price in a plan
 //
-// Nothing is set. It takes the body that sets a price.
+// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10949,9 +11367,9 @@ func (c *Client) PreviewPlanPricingWithBody(ctx context.Context, slug string, me
 	return c.Client.Do(req)
 }
 
-// PreviewPlanPricing Preview what a price in a plan would change
+// PreviewPlanPricing Preview the effect of a price in a plan
 //
-// Nothing is set. It takes the body that sets a price.
+// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10968,9 +11386,9 @@ func (c *Client) PreviewPlanPricing(ctx context.Context, slug string, meter stri
 	return c.Client.Do(req)
 }
 
-// WithdrawPlanPricing Withdraw a meter's price in a plan that has not begun
+// WithdrawPlanPricing Withdraw a meter's scheduled price in a plan
 //
-// 409 where it has.
+// Returns 409 if the version is already in force.
 //
 // Corresponds with DELETE /v1/plans/{slug}/pricing/{meter}/{version} (the `WithdrawPlanPricing` operationId).
 func (c *Client) WithdrawPlanPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10987,7 +11405,7 @@ func (c *Client) WithdrawPlanPricing(ctx context.Context, slug string, meter str
 
 // UnarchivePlan Unarchive a plan
 //
-// It can be assigned again. Doing so again changes nothing.
+// The plan can be assigned again. Repeating the request changes nothing.
 //
 // Corresponds with POST /v1/plans/{slug}/unarchive (the `UnarchivePlan` operationId).
 func (c *Client) UnarchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11004,7 +11422,7 @@ func (c *Client) UnarchivePlan(ctx context.Context, slug string, reqEditors ...R
 
 // ListPricing List the prices of meters
 //
-// Of the meters that have one of their own, or in a plan, by id, archived ones too.
+// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
 //
 // Corresponds with GET /v1/pricing (the `ListPricing` operationId).
 func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11021,7 +11439,10 @@ func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, req
 
 // ReceiveProviderEventWithBody Receive an event from a billing provider
 //
-// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+// Only the provider calls this endpoint. Its signature is the credential.
+//
+// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11040,7 +11461,10 @@ func (c *Client) ReceiveProviderEventWithBody(ctx context.Context, kind string, 
 
 // ReceiveProviderEvent Receive an event from a billing provider
 //
-// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+// Only the provider calls this endpoint. Its signature is the credential.
+//
+// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11059,7 +11483,7 @@ func (c *Client) ReceiveProviderEvent(ctx context.Context, kind string, tenantId
 
 // GetTenant Get the tenant's settings
 //
-// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
+// Returns the time zone, the currency, the rules for late usage and invoice holds, the limits, and the rules for unknown and conflicting events.
 //
 // Corresponds with GET /v1/tenant (the `GetTenant` operationId).
 func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11076,7 +11500,9 @@ func (c *Client) GetTenant(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 // UpdateTenantWithBody Update the tenant's settings
 //
-// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11095,7 +11521,9 @@ func (c *Client) UpdateTenantWithBody(ctx context.Context, contentType string, b
 
 // UpdateTenant Update the tenant's settings
 //
-// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11114,7 +11542,7 @@ func (c *Client) UpdateTenant(ctx context.Context, body UpdateTenantJSONRequestB
 
 // ListInvitations List pending invitations
 //
-// Those that were neither accepted nor revoked and have not expired.
+// Lists invitations that are not accepted, revoked or expired.
 //
 // Corresponds with GET /v1/tenant/invitations (the `ListInvitations` operationId).
 func (c *Client) ListInvitations(ctx context.Context, params *ListInvitationsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11131,7 +11559,7 @@ func (c *Client) ListInvitations(ctx context.Context, params *ListInvitationsPar
 
 // RevokeInvitation Revoke an invitation
 //
-// Its link is worth nothing from the moment of the answer.
+// The link is invalid as soon as the response is sent.
 //
 // Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
 func (c *Client) RevokeInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11146,9 +11574,9 @@ func (c *Client) RevokeInvitation(ctx context.Context, id string, reqEditors ...
 	return c.Client.Do(req)
 }
 
-// RenewInvitation Make another token for an invitation
+// RenewInvitation Create a new token for an invitation
 //
-// The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
+// The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
 //
 // Corresponds with POST /v1/tenant/invitations/{id}/renew (the `RenewInvitation` operationId).
 func (c *Client) RenewInvitation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11165,7 +11593,7 @@ func (c *Client) RenewInvitation(ctx context.Context, id string, reqEditors ...R
 
 // ListMembers List members
 //
-// In the order in which they joined.
+// Members are listed in the order in which they joined.
 //
 // Corresponds with GET /v1/tenant/members (the `ListMembers` operationId).
 func (c *Client) ListMembers(ctx context.Context, params *ListMembersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11180,9 +11608,12 @@ func (c *Client) ListMembers(ctx context.Context, params *ListMembersParams, req
 	return c.Client.Do(req)
 }
 
-// CreateMemberWithBody Invite somebody to become a member
+// CreateMemberWithBody Invite a person to become a member
 //
-// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+//
+// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+// - A tenant can create, renew and reset at most 20 invitations a minute in total.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11199,9 +11630,12 @@ func (c *Client) CreateMemberWithBody(ctx context.Context, params *CreateMemberP
 	return c.Client.Do(req)
 }
 
-// CreateMember Invite somebody to become a member
+// CreateMember Invite a person to become a member
 //
-// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+//
+// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+// - A tenant can create, renew and reset at most 20 invitations a minute in total.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11220,7 +11654,7 @@ func (c *Client) CreateMember(ctx context.Context, params *CreateMemberParams, b
 
 // RemoveMember Remove a member
 //
-// 409 where credentials that the member has made are live, unless keys says what becomes of them.
+// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
 //
 // Corresponds with DELETE /v1/tenant/members/{id} (the `RemoveMember` operationId).
 func (c *Client) RemoveMember(ctx context.Context, id string, params *RemoveMemberParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11237,7 +11671,7 @@ func (c *Client) RemoveMember(ctx context.Context, id string, params *RemoveMemb
 
 // UpdateMemberWithBody Update a member's name or role
 //
-// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+// You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11256,7 +11690,7 @@ func (c *Client) UpdateMemberWithBody(ctx context.Context, id string, contentTyp
 
 // UpdateMember Update a member's name or role
 //
-// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+// You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11275,7 +11709,7 @@ func (c *Client) UpdateMember(ctx context.Context, id string, body UpdateMemberJ
 
 // MakeOwner Make a member the owner
 //
-// The owner before becomes an admin.
+// The previous owner becomes an admin.
 //
 // Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11290,9 +11724,12 @@ func (c *Client) MakeOwner(ctx context.Context, id string, reqEditors ...Request
 	return c.Client.Do(req)
 }
 
-// ResetMember Invite a member to choose another password
+// ResetMember Invite a member to set a new password
 //
-// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
+// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+//
+// - Only the owner can reset the owner.
+// - Resets count toward the limit of 20 invitations a minute.
 //
 // Corresponds with POST /v1/tenant/members/{id}/reset (the `ResetMember` operationId).
 func (c *Client) ResetMember(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11309,7 +11746,7 @@ func (c *Client) ResetMember(ctx context.Context, id string, reqEditors ...Reque
 
 // DeleteOidc Delete the tenant's OIDC issuer
 //
-// Members who have no password can sign in no more until they are given one, or another issuer is saved.
+// Members without a password cannot sign in until they get one or another issuer is saved.
 //
 // Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 func (c *Client) DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11326,7 +11763,7 @@ func (c *Client) DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) 
 
 // GetOidc Get the tenant's OIDC issuer
 //
-// Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
+// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
 //
 // Corresponds with GET /v1/tenant/oidc (the `GetOidc` operationId).
 func (c *Client) GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11343,7 +11780,7 @@ func (c *Client) GetOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*h
 
 // SaveOidcWithBody Save the tenant's OIDC issuer
 //
-// The settings are tried at the issuer first.
+// The settings are tested at the issuer first.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11362,7 +11799,7 @@ func (c *Client) SaveOidcWithBody(ctx context.Context, contentType string, body 
 
 // SaveOidc Save the tenant's OIDC issuer
 //
-// The settings are tried at the issuer first.
+// The settings are tested at the issuer first.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11381,7 +11818,11 @@ func (c *Client) SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, req
 
 // GetUsage Get a meter's usage as a time series
 //
-// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
+// The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+//
+// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+// - An event without the property counts in the group null.
+// - `filter` of each group in the response contains the parameters that select it.
 //
 // Corresponds with GET /v1/usage (the `GetUsage` operationId).
 func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11396,9 +11837,9 @@ func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditor
 	return c.Client.Do(req)
 }
 
-// GetUsageComparison Compare usage with the month before
+// GetUsageComparison Compare usage with the previous month
 //
-// The customer's usage of the month so far beside that of the month before, by meter.
+// Returns the customer's usage of the current month to date and of the whole previous month, by meter.
 //
 // Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 func (c *Client) GetUsageComparison(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11413,9 +11854,9 @@ func (c *Client) GetUsageComparison(ctx context.Context, params *GetUsageCompari
 	return c.Client.Do(req)
 }
 
-// GetDailyUsage Get the usage of every meter by day, of all customers
+// GetDailyUsage Get the daily usage of every meter for all customers
 //
-// Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
+// Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.
 //
 // Corresponds with GET /v1/usage/daily (the `GetDailyUsage` operationId).
 func (c *Client) GetDailyUsage(ctx context.Context, params *GetDailyUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11432,7 +11873,10 @@ func (c *Client) GetDailyUsage(ctx context.Context, params *GetDailyUsageParams,
 
 // ExportUsage Export a customer's events
 //
-// As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+// Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+//
+// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+// - Every export is recorded in the audit log.
 //
 // Corresponds with GET /v1/usage/export (the `ExportUsage` operationId).
 func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11449,7 +11893,7 @@ func (c *Client) ExportUsage(ctx context.Context, params *ExportUsageParams, req
 
 // GetUsageSummary Get the usage of every meter
 //
-// One customer's usage of each meter between start and end, this calendar month by default.
+// Returns one customer's usage of each meter between `start` and `end`.
 //
 // Corresponds with GET /v1/usage/summary (the `GetUsageSummary` operationId).
 func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11466,7 +11910,9 @@ func (c *Client) GetUsageSummary(ctx context.Context, params *GetUsageSummaryPar
 
 // GetUsageTotal Get usage as one number
 //
-// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
+// With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+//
+// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 //
 // Corresponds with GET /v1/usage/total (the `GetUsageTotal` operationId).
 func (c *Client) GetUsageTotal(ctx context.Context, params *GetUsageTotalParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11483,7 +11929,7 @@ func (c *Client) GetUsageTotal(ctx context.Context, params *GetUsageTotalParams,
 
 // ListWebhooks List webhooks
 //
-// In the order in which they were made, without their secrets.
+// Webhooks are listed in order of creation, without their secrets.
 //
 // Corresponds with GET /v1/webhooks (the `ListWebhooks` operationId).
 func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11500,7 +11946,7 @@ func (c *Client) ListWebhooks(ctx context.Context, reqEditors ...RequestEditorFn
 
 // CreateWebhookWithBody Create a webhook
 //
-// It receives messages of its event types. The secret that they are signed with is shown once.
+// The webhook receives messages of its event types. The signing secret is shown only in this response.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11519,7 +11965,7 @@ func (c *Client) CreateWebhookWithBody(ctx context.Context, params *CreateWebhoo
 
 // CreateWebhook Create a webhook
 //
-// It receives messages of its event types. The secret that they are signed with is shown once.
+// The webhook receives messages of its event types. The signing secret is shown only in this response.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11538,7 +11984,7 @@ func (c *Client) CreateWebhook(ctx context.Context, params *CreateWebhookParams,
 
 // DeleteWebhook Delete a webhook and its deliveries
 //
-// What was not delivered to it is not delivered any more.
+// Messages that were not delivered yet are discarded.
 //
 // Corresponds with DELETE /v1/webhooks/{id} (the `DeleteWebhook` operationId).
 func (c *Client) DeleteWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11555,7 +12001,7 @@ func (c *Client) DeleteWebhook(ctx context.Context, id string, reqEditors ...Req
 
 // GetWebhook Get a webhook
 //
-// Without its secret.
+// The secret is not returned.
 //
 // Corresponds with GET /v1/webhooks/{id} (the `GetWebhook` operationId).
 func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11572,7 +12018,7 @@ func (c *Client) GetWebhook(ctx context.Context, id string, reqEditors ...Reques
 
 // UpdateWebhookWithBody Update, disable or enable a webhook
 //
-// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11591,7 +12037,7 @@ func (c *Client) UpdateWebhookWithBody(ctx context.Context, id string, contentTy
 
 // UpdateWebhook Update, disable or enable a webhook
 //
-// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11610,7 +12056,7 @@ func (c *Client) UpdateWebhook(ctx context.Context, id string, body UpdateWebhoo
 
 // ListDeliveries List a webhook's deliveries
 //
-// Newest first.
+// Deliveries are listed newest first.
 //
 // Corresponds with GET /v1/webhooks/{id}/deliveries (the `ListDeliveries` operationId).
 func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11627,7 +12073,7 @@ func (c *Client) ListDeliveries(ctx context.Context, id string, params *ListDeli
 
 // GetDelivery Get a delivery with its body and attempts
 //
-// The body as it was signed and sent, and every attempt with its answer.
+// Returns the body as it was signed and sent, and every attempt with its response.
 //
 // Corresponds with GET /v1/webhooks/{id}/deliveries/{message} (the `GetDelivery` operationId).
 func (c *Client) GetDelivery(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11644,7 +12090,9 @@ func (c *Client) GetDelivery(ctx context.Context, id string, message string, req
 
 // Redeliver Redeliver a message
 //
-// The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+// Sends the message again with the same id and body, so that the receiver can recognize a repeat.
+//
+// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
 //
 // Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11661,7 +12109,7 @@ func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEd
 
 // RotateWebhookSecretWithBody Rotate a webhook's secret
 //
-// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+// Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11680,7 +12128,7 @@ func (c *Client) RotateWebhookSecretWithBody(ctx context.Context, id string, par
 
 // RotateWebhookSecret Rotate a webhook's secret
 //
-// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+// Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11699,7 +12147,9 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *Rot
 
 // TestWebhook Send a test message to a webhook
 //
-// A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+//
+// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
 //
 // Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 func (c *Client) TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -18364,7 +18814,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetHealthWithResponse Check that the process runs
 	//
-	// Says only that the process answers: it asks neither the database nor Temporal.
+	// Checks only that the process responds, not the database or Temporal.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18373,7 +18823,12 @@ type ClientWithResponsesInterface interface {
 
 	// GetReadinessWithResponse Check that requests can be served
 	//
-	// 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
+	// Checks run at most once a second. Returns 503 in these cases:
+	//
+	// - Events cannot be stored, or usage cannot be read.
+	// - The clocks of this process and of the database differ by more than 5 seconds.
+	//
+	// If only Temporal is unavailable, the status is 200 and `temporal` shows it: ingestion and queries still work.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18382,7 +18837,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListApiKeysWithResponse List API keys
 	//
-	// Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+	// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18391,7 +18846,10 @@ type ClientWithResponsesInterface interface {
 
 	// CreateApiKeyWithBodyWithResponse Create an API key
 	//
-	// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+	// The key is shown only in this response.
+	//
+	// - A key cannot have more permissions than its creator.
+	// - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18400,7 +18858,10 @@ type ClientWithResponsesInterface interface {
 
 	// CreateApiKeyWithResponse Create an API key
 	//
-	// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+	// The key is shown only in this response.
+	//
+	// - A key cannot have more permissions than its creator.
+	// - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18409,7 +18870,7 @@ type ClientWithResponsesInterface interface {
 
 	// RevokeApiKeyWithResponse Revoke an API key
 	//
-	// The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
+	// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18418,7 +18879,7 @@ type ClientWithResponsesInterface interface {
 
 	// RotateApiKeyWithBodyWithResponse Rotate an API key
 	//
-	// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+	// Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18427,7 +18888,7 @@ type ClientWithResponsesInterface interface {
 
 	// RotateApiKeyWithResponse Rotate an API key
 	//
-	// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+	// Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18436,7 +18897,10 @@ type ClientWithResponsesInterface interface {
 
 	// GetAuditLogWithResponse List the audit log
 	//
-	// Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
+	// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+	//
+	// - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
+	// - It records 20 refusals of a kind in a minute, and then the number of the others.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18445,7 +18909,7 @@ type ClientWithResponsesInterface interface {
 
 	// LogInWithBodyWithResponse Sign in with e-mail and password
 	//
-	// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+	// If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18454,7 +18918,7 @@ type ClientWithResponsesInterface interface {
 
 	// LogInWithResponse Sign in with e-mail and password
 	//
-	// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+	// If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18463,7 +18927,7 @@ type ClientWithResponsesInterface interface {
 
 	// LogOutWithResponse Sign out
 	//
-	// Ends this session. Other sessions of the same person go on.
+	// Ends this session. The member's other sessions continue.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18472,7 +18936,7 @@ type ClientWithResponsesInterface interface {
 
 	// LogOutEverywhereWithResponse Sign out everywhere
 	//
-	// Ends all sessions of the member at this tenant, this one included.
+	// Ends all your sessions in this tenant, including this one.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18481,7 +18945,7 @@ type ClientWithResponsesInterface interface {
 
 	// FinishOidcWithResponse Finish signing in at the tenant's OIDC issuer
 	//
-	// The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
+	// The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18490,7 +18954,7 @@ type ClientWithResponsesInterface interface {
 
 	// BeginOidcWithResponse Begin signing in at the tenant's OIDC issuer
 	//
-	// A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
+	// Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18499,7 +18963,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPasswordWithBodyWithResponse Change your password
 	//
-	// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+	// Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18508,7 +18972,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPasswordWithResponse Change your password
 	//
-	// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+	// Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18517,52 +18981,67 @@ type ClientWithResponsesInterface interface {
 
 	// GetSessionWithResponse Get the current session
 	//
-	// The tenant, who asks, and what they may do.
+	// Returns the tenant, the caller and the caller's permissions.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/session (the `GetSession` operationId).
 	GetSessionWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetSessionResponse, error)
 
-	// ListSessionsWithResponse List one's own sessions
+	// ListSessionsWithResponse List your sessions
 	//
-	// Those of the member who asks that have not ended, in this tenant, the newest first.
+	// Lists your active sessions in this tenant, newest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/auth/sessions (the `ListSessions` operationId).
 	ListSessionsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListSessionsResponse, error)
 
-	// EndSessionWithResponse End one of one's own sessions
+	// EndSessionWithResponse End one of your sessions
 	//
-	// It is invalid from then on, on every replica. Nobody ends another member's this way.
+	// The session is invalid on every replica as soon as the response is sent. You can end only your own sessions.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /v1/auth/sessions/{id} (the `EndSession` operationId).
 	EndSessionWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*EndSessionResponse, error)
 
-	// ListAttentionWithResponse List what needs attention
+	// ListAttentionWithResponse List everything that needs attention
 	//
-	// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
+	// Lists everything in billing that an operator must act on or that is stuck. The counts are by kind and cause. An item disappears when it is resolved.
+	//
+	// - Order: the most urgent kind first. Items with the same kind and cause are together, oldest first.
+	// - `sync_failed`: a customer whose last sync failed.
+	// - `sync_delayed`: a sync that has been open for more than 15 minutes.
+	// - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
+	// - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+	// - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
 	ListAttentionWithResponse(ctx context.Context, params *ListAttentionParams, reqEditors ...RequestEditorFn) (*ListAttentionResponse, error)
 
-	// RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync has failed
+	// RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+	//
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+	// - A customer with a waiting request joins it.
+	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/attention/retry (the `RetryFailedSyncs` operationId).
 	RetryFailedSyncsWithBodyWithResponse(ctx context.Context, params *RetryFailedSyncsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RetryFailedSyncsResponse, error)
 
-	// RetryFailedSyncsWithResponse Sync every customer whose last sync has failed
+	// RetryFailedSyncsWithResponse Sync every customer whose last sync failed
 	//
-	// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+	//
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+	// - A customer with a waiting request joins it.
+	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18571,7 +19050,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetAutoSyncWithResponse Get the Auto-Sync settings
 	//
-	// When customers are synced by themselves, and the last and the next runs.
+	// Returns the schedule, whether it is paused, and the last and next runs.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18580,7 +19059,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveAutoSyncWithBodyWithResponse Save the Auto-Sync settings
 	//
-	// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+	// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18589,7 +19068,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveAutoSyncWithResponse Save the Auto-Sync settings
 	//
-	// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+	// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18607,16 +19086,16 @@ type ClientWithResponsesInterface interface {
 
 	// ListDiscrepanciesWithResponse List discrepancies between totals and events
 	//
-	// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
+	// Lists the differences that the daily audit found. The list is empty unless something is wrong with the service.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/discrepancies (the `ListDiscrepancies` operationId).
 	ListDiscrepanciesWithResponse(ctx context.Context, params *ListDiscrepanciesParams, reqEditors ...RequestEditorFn) (*ListDiscrepanciesResponse, error)
 
-	// ExplainBillingWithResponse Get the working of what a meter comes to in a billing period
+	// ExplainBillingWithResponse Get the breakdown of a meter's charge in a billing period
 	//
-	// Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+	// Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18625,7 +19104,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListInvoiceHoldsWithResponse List held invoices
 	//
-	// Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+	// Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18634,7 +19113,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetInvoiceHoldWithResponse Get a held invoice
 	//
-	// With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+	// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18643,7 +19122,10 @@ type ClientWithResponsesInterface interface {
 
 	// ReleaseInvoiceHoldWithBodyWithResponse Release a held invoice
 	//
-	// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+	//
+	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18652,7 +19134,10 @@ type ClientWithResponsesInterface interface {
 
 	// ReleaseInvoiceHoldWithResponse Release a held invoice
 	//
-	// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+	// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+	//
+	// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+	// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18661,7 +19146,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListBillingPeriodsWithResponse List a customer's billing periods
 	//
-	// Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+	// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18670,7 +19155,11 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewBillingWithResponse Preview the charges of the current billing period
 	//
-	// What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
+	// Returns the charge of each meter as if the current billing period ended now. Nothing is reported.
+	//
+	// - Amounts that were already reported are not deducted.
+	// - Items with `late_for` are late usage of closed periods.
+	// - `GET /v1/billing/explain` returns the breakdown of a charge.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18679,7 +19168,12 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteBillingProviderWithResponse Delete the billing provider
 	//
-	// Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+	// Usage is still counted, but nothing is reported.
+	//
+	// - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
+	// - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
+	// - A billing period that closes without a provider is never billed.
+	// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18688,7 +19182,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetBillingProviderWithResponse Get the billing provider
 	//
-	// Without its secrets, of which the last four characters are shown.
+	// Secrets are not returned, only their last four characters.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18697,7 +19191,9 @@ type ClientWithResponsesInterface interface {
 
 	// SaveBillingProviderWithBodyWithResponse Save the billing provider
 	//
-	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+	// The settings are tested at the provider first. Omit a secret to keep the saved one.
+	//
+	// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18706,7 +19202,9 @@ type ClientWithResponsesInterface interface {
 
 	// SaveBillingProviderWithResponse Save the billing provider
 	//
-	// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+	// The settings are tested at the provider first. Omit a secret to keep the saved one.
+	//
+	// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18715,97 +19213,123 @@ type ClientWithResponsesInterface interface {
 
 	// ListConnectableProvidersWithResponse List the providers that can be connected
 	//
-	// A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+	// For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/providers (the `ListConnectableProviders` operationId).
 	ListConnectableProvidersWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListConnectableProvidersResponse, error)
 
-	// MakeProviderSecretWithResponse Make a secret for a provider that is not saved yet
+	// MakeProviderSecretWithResponse Create a secret for a provider before saving it
 	//
-	// For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+	// Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+	//
+	// Returns 422 if the provider issues its own secrets.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/providers/{type}/secret (the `MakeProviderSecret` operationId).
 	MakeProviderSecretWithResponse(ctx context.Context, pType string, reqEditors ...RequestEditorFn) (*MakeProviderSecretResponse, error)
 
-	// ListReconciliationsWithResponse List what invoices bill of closed periods
+	// ListReconciliationsWithResponse List the reconciliations of closed periods
 	//
-	// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+	// Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/reconciliation (the `ListReconciliations` operationId).
 	ListReconciliationsWithResponse(ctx context.Context, params *ListReconciliationsParams, reqEditors ...RequestEditorFn) (*ListReconciliationsResponse, error)
 
-	// RebillReconciliationWithBodyWithResponse Rebill what invoices lack of a closed period
+	// RebillReconciliationWithBodyWithResponse Rebill the amount missing on invoices of a closed period
 	//
-	// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
 	RebillReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RebillReconciliationResponse, error)
 
-	// RebillReconciliationWithResponse Rebill what invoices lack of a closed period
+	// RebillReconciliationWithResponse Rebill the amount missing on invoices of a closed period
 	//
-	// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/rebill (the `RebillReconciliation` operationId).
 	RebillReconciliationWithResponse(ctx context.Context, period string, meter string, body RebillReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*RebillReconciliationResponse, error)
 
-	// WaiveReconciliationWithBodyWithResponse Waive what invoices lack of a closed period
+	// WaiveReconciliationWithBodyWithResponse Waive the amount missing on invoices of a closed period
 	//
-	// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
 	WaiveReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WaiveReconciliationResponse, error)
 
-	// WaiveReconciliationWithResponse Waive what invoices lack of a closed period
+	// WaiveReconciliationWithResponse Waive the amount missing on invoices of a closed period
 	//
-	// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/waive (the `WaiveReconciliation` operationId).
 	WaiveReconciliationWithResponse(ctx context.Context, period string, meter string, body WaiveReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*WaiveReconciliationResponse, error)
 
-	// WriteOffReconciliationWithBodyWithResponse Write off what invoices lack of a closed period
+	// WriteOffReconciliationWithBodyWithResponse Write off the amount missing on invoices of a closed period
 	//
-	// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
 	WriteOffReconciliationWithBodyWithResponse(ctx context.Context, period string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*WriteOffReconciliationResponse, error)
 
-	// WriteOffReconciliationWithResponse Write off what invoices lack of a closed period
+	// WriteOffReconciliationWithResponse Write off the amount missing on invoices of a closed period
 	//
-	// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+	// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+	//
+	// - The customer's next sync applies the decision. The audit log keeps the reason.
+	// - A repeat changes nothing.
+	// - Returns 409 if the period's last invoice is not final or the invoices agree.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/reconciliation/{period}/{meter}/write-off (the `WriteOffReconciliation` operationId).
 	WriteOffReconciliationWithResponse(ctx context.Context, period string, meter string, body WriteOffReconciliationJSONRequestBody, reqEditors ...RequestEditorFn) (*WriteOffReconciliationResponse, error)
 
-	// ResolveReportWithBodyWithResponse Resolve a report in doubt
+	// ResolveReportWithBodyWithResponse Resolve a report with an unknown outcome
 	//
-	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/reports/{id}/resolve (the `ResolveReport` operationId).
 	ResolveReportWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ResolveReportResponse, error)
 
-	// ResolveReportWithResponse Resolve a report in doubt
+	// ResolveReportWithResponse Resolve a report with an unknown outcome
 	//
-	// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+	// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18814,7 +19338,11 @@ type ClientWithResponsesInterface interface {
 
 	// GetRevenueWithResponse Get billed and estimated revenue by month and currency
 	//
-	// By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+	// Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
+	//
+	// - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+	// - `estimated`: periods that are not closed.
+	// - `unbilled`: closed periods and adjustments that were not reported in live mode.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18823,7 +19351,9 @@ type ClientWithResponsesInterface interface {
 
 	// GetStatementWithResponse Get the bill of a billing period
 	//
-	// Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+	// Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+	//
+	// A period gets its id with the first sync in or after it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18832,7 +19362,10 @@ type ClientWithResponsesInterface interface {
 
 	// SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 	//
-	// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+	//
+	// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+	// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18841,7 +19374,10 @@ type ClientWithResponsesInterface interface {
 
 	// SyncBillingWithResponse Sync a customer with the billing provider
 	//
-	// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+	//
+	// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+	// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18850,7 +19386,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListBillingSyncsWithResponse List syncs
 	//
-	// Newest first. status narrows them, and so does customer.
+	// Syncs are listed newest first. `status` and `customer` filter the list.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18859,7 +19395,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetBillingSyncWithResponse Get a sync
 	//
-	// How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
+	// Returns the reported lines, the number of attempts, the last error, the time of the next attempt, and whether the customer is paused.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18868,7 +19404,11 @@ type ClientWithResponsesInterface interface {
 
 	// CancelBillingSyncWithBodyWithResponse Cancel a sync
 	//
-	// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18877,7 +19417,11 @@ type ClientWithResponsesInterface interface {
 
 	// CancelBillingSyncWithResponse Cancel a sync
 	//
-	// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18886,7 +19430,12 @@ type ClientWithResponsesInterface interface {
 
 	// PauseBillingSyncWithBodyWithResponse Pause a customer's syncs
 	//
-	// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+	//
+	// - Events are still accepted, and billing periods still close.
+	// - A repeat changes nothing.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18895,7 +19444,12 @@ type ClientWithResponsesInterface interface {
 
 	// PauseBillingSyncWithResponse Pause a customer's syncs
 	//
-	// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+	//
+	// - Events are still accepted, and billing periods still close.
+	// - A repeat changes nothing.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18904,7 +19458,11 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeBillingSyncWithBodyWithResponse Resume a customer's syncs
 	//
-	// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18913,7 +19471,11 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeBillingSyncWithResponse Resume a customer's syncs
 	//
-	// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18922,7 +19484,11 @@ type ClientWithResponsesInterface interface {
 
 	// RetryBillingSyncWithBodyWithResponse Retry a sync now
 	//
-	// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18931,25 +19497,36 @@ type ClientWithResponsesInterface interface {
 
 	// RetryBillingSyncWithResponse Retry a sync now
 	//
-	// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+	// Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+	//
+	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+	// - Returns 409 if the sync is finished.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
 	RetryBillingSyncWithResponse(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error)
 
-	// ListUnratedUsageWithResponse List usage that nothing will bill
+	// ListUnratedUsageWithResponse List usage that will not be billed
 	//
-	// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+	// Each line is one customer, meter, period and reason, with the estimated charge.
+	//
+	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+	// - A tenant without any price and without a provider has no unrated usage.
+	// - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
 	ListUnratedUsageWithResponse(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*ListUnratedUsageResponse, error)
 
-	// GetUnratedTotalsWithResponse Get the total of usage that nothing will bill
+	// GetUnratedTotalsWithResponse Get the total of usage that will not be billed
 	//
-	// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+	// Returns totals by reason and currency.
+	//
+	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+	// - A tenant without any price and without a provider has no unrated usage.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18958,7 +19535,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListCustomersWithResponse List customers
 	//
-	// In the order in which they were made. Archived ones are left out unless archived=true.
+	// Customers are listed in order of creation. Archived customers are included only with `archived=true`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18967,7 +19544,10 @@ type ClientWithResponsesInterface interface {
 
 	// CreateCustomerWithBodyWithResponse Create a customer
 	//
-	// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+	// Returns 409 if the `external_id` is already in use.
+	//
+	// - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+	// - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18976,7 +19556,10 @@ type ClientWithResponsesInterface interface {
 
 	// CreateCustomerWithResponse Create a customer
 	//
-	// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+	// Returns 409 if the `external_id` is already in use.
+	//
+	// - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+	// - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -18985,7 +19568,9 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 	//
-	// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
+	// Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+	//
+	// Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -18994,7 +19579,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerByIdWithResponse Get a customer by its id
 	//
-	// By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+	// The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19003,7 +19588,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerWithResponse Get a customer
 	//
-	// By the external_id under which events name it.
+	// The `external_id` is your own name for the customer. Events send it as `customer_id`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19012,7 +19597,7 @@ type ClientWithResponsesInterface interface {
 
 	// ArchiveCustomerWithResponse Archive a customer
 	//
-	// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+	// Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19021,7 +19606,10 @@ type ClientWithResponsesInterface interface {
 
 	// EraseCustomerWithBodyWithResponse Erase a customer's personal data
 	//
-	// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+	//
+	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+	// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19030,7 +19618,10 @@ type ClientWithResponsesInterface interface {
 
 	// EraseCustomerWithResponse Erase a customer's personal data
 	//
-	// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+	//
+	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+	// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19039,7 +19630,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerPlanWithResponse Get a customer's plan
 	//
-	// The plan that charges the current billing period, and every assignment in the order in which they hold.
+	// Returns the plan that charges the current billing period, and every assignment in order of `effective_from`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19048,7 +19639,9 @@ type ClientWithResponsesInterface interface {
 
 	// AssignPlanWithBodyWithResponse Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19057,7 +19650,9 @@ type ClientWithResponsesInterface interface {
 
 	// AssignPlanWithResponse Assign a plan to a customer
 	//
-	// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19066,7 +19661,7 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveCustomerWithResponse Unarchive a customer
 	//
-	// It is in lists again. Doing so again changes nothing.
+	// Shows the customer in lists again. Repeating the request changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19075,7 +19670,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpsertCustomerWithBodyWithResponse Create or update a customer
 	//
-	// What is absent stays as it is.
+	// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19084,7 +19679,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpsertCustomerWithResponse Create or update a customer
 	//
-	// What is absent stays as it is.
+	// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19093,7 +19688,11 @@ type ClientWithResponsesInterface interface {
 
 	// ListEventsWithResponse List events
 	//
-	// Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+	// Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
+	//
+	// - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
+	// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+	// - Listing is recorded in the audit log, at most once an hour for each customer.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19102,7 +19701,7 @@ type ClientWithResponsesInterface interface {
 
 	// IngestEventWithBodyWithResponse Send one event
 	//
-	// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+	// An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19111,7 +19710,7 @@ type ClientWithResponsesInterface interface {
 
 	// IngestEventWithResponse Send one event
 	//
-	// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+	// An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19120,7 +19719,7 @@ type ClientWithResponsesInterface interface {
 
 	// IngestEventsWithBodyWithResponse Send up to 1,000 events
 	//
-	// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+	// Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19129,7 +19728,7 @@ type ClientWithResponsesInterface interface {
 
 	// IngestEventsWithResponse Send up to 1,000 events
 	//
-	// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+	// Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19138,7 +19737,12 @@ type ClientWithResponsesInterface interface {
 
 	// ListEventConflictsWithResponse List events that were not counted because of their idempotency key
 	//
-	// Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+	// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+	//
+	// - To count a conflict, send it again with a new key, then dismiss it.
+	// - A repeated conflict is listed once.
+	// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+	// - Listing is recorded in the audit log, at most once an hour.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19147,7 +19751,7 @@ type ClientWithResponsesInterface interface {
 
 	// DismissEventConflictWithBodyWithResponse Dismiss an event conflict
 	//
-	// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+	// Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19156,16 +19760,21 @@ type ClientWithResponsesInterface interface {
 
 	// DismissEventConflictWithResponse Dismiss an event conflict
 	//
-	// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+	// Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/events/conflicts/{id}/dismiss (the `DismissEventConflict` operationId).
 	DismissEventConflictWithResponse(ctx context.Context, id string, body DismissEventConflictJSONRequestBody, reqEditors ...RequestEditorFn) (*DismissEventConflictResponse, error)
 
-	// GetEventCountsWithResponse Get how many events were accepted, repeated and rejected
+	// GetEventCountsWithResponse Get the number of accepted, duplicate and rejected events
 	//
-	// Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+	// Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+	//
+	// - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
+	// - Counts are kept for 90 days.
+	// - Requests that are refused as a whole are not counted.
+	// - Rejected events are not stored. Only these counts show them.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19174,7 +19783,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListHmacSecretsWithResponse List HMAC secrets
 	//
-	// Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+	// Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19183,7 +19792,10 @@ type ClientWithResponsesInterface interface {
 
 	// CreateHmacSecretWithBodyWithResponse Create an HMAC secret
 	//
-	// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+	// The secret is shown only in this response.
+	//
+	// - A tenant has at most two valid secrets. Beyond that the request returns 409.
+	// - With `signatures` set to `v2`, the secret cannot sign requests in v1.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19192,7 +19804,10 @@ type ClientWithResponsesInterface interface {
 
 	// CreateHmacSecretWithResponse Create an HMAC secret
 	//
-	// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+	// The secret is shown only in this response.
+	//
+	// - A tenant has at most two valid secrets. Beyond that the request returns 409.
+	// - With `signatures` set to `v2`, the secret cannot sign requests in v1.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19201,7 +19816,7 @@ type ClientWithResponsesInterface interface {
 
 	// RevokeHmacSecretWithResponse Revoke an HMAC secret
 	//
-	// Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
+	// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19210,7 +19825,7 @@ type ClientWithResponsesInterface interface {
 
 	// RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 	//
-	// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+	// Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19219,7 +19834,7 @@ type ClientWithResponsesInterface interface {
 
 	// RotateHmacSecretWithResponse Rotate an HMAC secret
 	//
-	// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+	// Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19228,7 +19843,7 @@ type ClientWithResponsesInterface interface {
 
 	// AcceptInvitationWithBodyWithResponse Accept an invitation with a password
 	//
-	// It makes a member, or gives the member whom it was made for this password, and signs them in.
+	// Creates the member, or sets the password of the member who is being reset. Signs the member in.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19237,7 +19852,7 @@ type ClientWithResponsesInterface interface {
 
 	// AcceptInvitationWithResponse Accept an invitation with a password
 	//
-	// It makes a member, or gives the member whom it was made for this password, and signs them in.
+	// Creates the member, or sets the password of the member who is being reset. Signs the member in.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19246,7 +19861,7 @@ type ClientWithResponsesInterface interface {
 
 	// AcceptInvitationAtIssuerWithBodyWithResponse Accept an invitation at the tenant's OIDC issuer
 	//
-	// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+	// Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19255,25 +19870,25 @@ type ClientWithResponsesInterface interface {
 
 	// AcceptInvitationAtIssuerWithResponse Accept an invitation at the tenant's OIDC issuer
 	//
-	// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+	// Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/invitations/accept-at-issuer (the `AcceptInvitationAtIssuer` operationId).
 	AcceptInvitationAtIssuerWithResponse(ctx context.Context, body AcceptInvitationAtIssuerJSONRequestBody, reqEditors ...RequestEditorFn) (*AcceptInvitationAtIssuerResponse, error)
 
-	// FindInvitationWithBodyWithResponse Get what a token invites to
+	// FindInvitationWithBodyWithResponse Get an invitation by its token
 	//
-	// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+	// Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/invitations/find (the `FindInvitation` operationId).
 	FindInvitationWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*FindInvitationResponse, error)
 
-	// FindInvitationWithResponse Get what a token invites to
+	// FindInvitationWithResponse Get an invitation by its token
 	//
-	// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+	// Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19282,7 +19897,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListMetersWithResponse List meters
 	//
-	// In the order in which they were made. Archived ones are left out unless archived=true.
+	// Meters are listed in order of creation. Archived meters are included only with `archived=true`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19291,7 +19906,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateMeterWithBodyWithResponse Create a meter
 	//
-	// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19300,7 +19915,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateMeterWithResponse Create a meter
 	//
-	// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19309,7 +19924,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetMeterWithResponse Get a meter
 	//
-	// With how far the counting of its past has come, while it is backfilling.
+	// While the meter is backfilling, `backfill` shows the progress.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19318,7 +19933,9 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithBodyWithResponse Update a meter
 	//
-	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19327,7 +19944,9 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithResponse Update a meter
 	//
-	// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19336,7 +19955,12 @@ type ClientWithResponsesInterface interface {
 
 	// ArchiveMeterWithBodyWithResponse Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Hides the meter from lists. It stops counting new events.
+	//
+	// - Usage that it has counted is kept and billed.
+	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19345,7 +19969,12 @@ type ClientWithResponsesInterface interface {
 
 	// ArchiveMeterWithResponse Archive a meter
 	//
-	// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Hides the meter from lists. It stops counting new events.
+	//
+	// - Usage that it has counted is kept and billed.
+	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19354,7 +19983,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetPricingWithResponse Get a meter's prices
 	//
-	// The price that holds now and all versions: past, present and scheduled ones.
+	// Returns the price in force now and all versions: past, present and scheduled.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19363,7 +19992,12 @@ type ClientWithResponsesInterface interface {
 
 	// SetPricingWithBodyWithResponse Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Adds a version of the price. A billing period is charged at the version in force at its start.
+	//
+	// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+	// - Without `effective_from`, a later version applies from the start of the next calendar month.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19372,34 +20006,39 @@ type ClientWithResponsesInterface interface {
 
 	// SetPricingWithResponse Set a meter's price
 	//
-	// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Adds a version of the price. A billing period is charged at the version in force at its start.
+	//
+	// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+	// - Without `effective_from`, a later version applies from the start of the next calendar month.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/meters/{slug}/pricing (the `SetPricing` operationId).
 	SetPricingWithResponse(ctx context.Context, slug string, body SetPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPricingResponse, error)
 
-	// PreviewPricingWithBodyWithResponse Preview what a price would change
+	// PreviewPricingWithBodyWithResponse Preview the effect of a price
 	//
-	// Nothing is set. It takes the body that sets a price.
+	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
 	PreviewPricingWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPricingResponse, error)
 
-	// PreviewPricingWithResponse Preview what a price would change
+	// PreviewPricingWithResponse Preview the effect of a price
 	//
-	// Nothing is set. It takes the body that sets a price.
+	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters/{slug}/pricing/preview (the `PreviewPricing` operationId).
 	PreviewPricingWithResponse(ctx context.Context, slug string, body PreviewPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPricingResponse, error)
 
-	// WithdrawPricingWithResponse Withdraw a meter's price that has not begun
+	// WithdrawPricingWithResponse Withdraw a meter's scheduled price
 	//
-	// 409 where it has.
+	// Returns 409 if the version is already in force.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19408,7 +20047,9 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveMeterWithBodyWithResponse Unarchive a meter
 	//
-	// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19417,25 +20058,27 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveMeterWithResponse Unarchive a meter
 	//
-	// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
 	UnarchiveMeterWithResponse(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error)
 
-	// AskForResetWithBodyWithResponse Ask for another password
+	// AskForResetWithBodyWithResponse Ask for a password reset
 	//
-	// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+	// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/password-resets (the `AskForReset` operationId).
 	AskForResetWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AskForResetResponse, error)
 
-	// AskForResetWithResponse Ask for another password
+	// AskForResetWithResponse Ask for a password reset
 	//
-	// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+	// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19444,7 +20087,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListPlansWithResponse List plans
 	//
-	// In the order in which they were made. Archived ones are left out unless archived=true.
+	// Plans are listed in order of creation. Archived plans are included only with `archived=true`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19453,7 +20096,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreatePlanWithBodyWithResponse Create a plan
 	//
-	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19462,7 +20105,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreatePlanWithResponse Create a plan
 	//
-	// A plan has prices of its own for some meters; for others the meters' own prices hold.
+	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19471,7 +20114,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetPlanWithResponse Get a plan
 	//
-	// By its slug.
+	// The plan is identified by its slug.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19480,7 +20123,7 @@ type ClientWithResponsesInterface interface {
 
 	// ArchivePlanWithResponse Archive a plan
 	//
-	// Lists leave it out. Who has it keeps it; nobody gets it anew.
+	// Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19489,7 +20132,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetPlanPricingWithResponse Get a meter's prices in a plan
 	//
-	// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+	// Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19498,7 +20141,7 @@ type ClientWithResponsesInterface interface {
 
 	// SetPlanPricingWithBodyWithResponse Set a meter's price in a plan
 	//
-	// A new version in this plan, with the rules of a meter's own prices.
+	// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19507,34 +20150,34 @@ type ClientWithResponsesInterface interface {
 
 	// SetPlanPricingWithResponse Set a meter's price in a plan
 	//
-	// A new version in this plan, with the rules of a meter's own prices.
+	// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/plans/{slug}/pricing/{meter} (the `SetPlanPricing` operationId).
 	SetPlanPricingWithResponse(ctx context.Context, slug string, meter string, body SetPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPlanPricingResponse, error)
 
-	// PreviewPlanPricingWithBodyWithResponse Preview what a price in a plan would change
+	// PreviewPlanPricingWithBodyWithResponse Preview the effect of a price in a plan
 	//
-	// Nothing is set. It takes the body that sets a price.
+	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
 	PreviewPlanPricingWithBodyWithResponse(ctx context.Context, slug string, meter string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewPlanPricingResponse, error)
 
-	// PreviewPlanPricingWithResponse Preview what a price in a plan would change
+	// PreviewPlanPricingWithResponse Preview the effect of a price in a plan
 	//
-	// Nothing is set. It takes the body that sets a price.
+	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/plans/{slug}/pricing/{meter}/preview (the `PreviewPlanPricing` operationId).
 	PreviewPlanPricingWithResponse(ctx context.Context, slug string, meter string, body PreviewPlanPricingJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewPlanPricingResponse, error)
 
-	// WithdrawPlanPricingWithResponse Withdraw a meter's price in a plan that has not begun
+	// WithdrawPlanPricingWithResponse Withdraw a meter's scheduled price in a plan
 	//
-	// 409 where it has.
+	// Returns 409 if the version is already in force.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19543,7 +20186,7 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchivePlanWithResponse Unarchive a plan
 	//
-	// It can be assigned again. Doing so again changes nothing.
+	// The plan can be assigned again. Repeating the request changes nothing.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19552,7 +20195,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListPricingWithResponse List the prices of meters
 	//
-	// Of the meters that have one of their own, or in a plan, by id, archived ones too.
+	// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19561,7 +20204,10 @@ type ClientWithResponsesInterface interface {
 
 	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 	//
-	// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+	// Only the provider calls this endpoint. Its signature is the credential.
+	//
+	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19570,7 +20216,10 @@ type ClientWithResponsesInterface interface {
 
 	// ReceiveProviderEventWithResponse Receive an event from a billing provider
 	//
-	// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+	// Only the provider calls this endpoint. Its signature is the credential.
+	//
+	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19579,7 +20228,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetTenantWithResponse Get the tenant's settings
 	//
-	// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
+	// Returns the time zone, the currency, the rules for late usage and invoice holds, the limits, and the rules for unknown and conflicting events.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19588,7 +20237,9 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTenantWithBodyWithResponse Update the tenant's settings
 	//
-	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19597,7 +20248,9 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateTenantWithResponse Update the tenant's settings
 	//
-	// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+	// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+	//
+	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19606,7 +20259,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListInvitationsWithResponse List pending invitations
 	//
-	// Those that were neither accepted nor revoked and have not expired.
+	// Lists invitations that are not accepted, revoked or expired.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19615,16 +20268,16 @@ type ClientWithResponsesInterface interface {
 
 	// RevokeInvitationWithResponse Revoke an invitation
 	//
-	// Its link is worth nothing from the moment of the answer.
+	// The link is invalid as soon as the response is sent.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with DELETE /v1/tenant/invitations/{id} (the `RevokeInvitation` operationId).
 	RevokeInvitationWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*RevokeInvitationResponse, error)
 
-	// RenewInvitationWithResponse Make another token for an invitation
+	// RenewInvitationWithResponse Create a new token for an invitation
 	//
-	// The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
+	// The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19633,25 +20286,31 @@ type ClientWithResponsesInterface interface {
 
 	// ListMembersWithResponse List members
 	//
-	// In the order in which they joined.
+	// Members are listed in the order in which they joined.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/tenant/members (the `ListMembers` operationId).
 	ListMembersWithResponse(ctx context.Context, params *ListMembersParams, reqEditors ...RequestEditorFn) (*ListMembersResponse, error)
 
-	// CreateMemberWithBodyWithResponse Invite somebody to become a member
+	// CreateMemberWithBodyWithResponse Invite a person to become a member
 	//
-	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+	// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+	//
+	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tenant/members (the `CreateMember` operationId).
 	CreateMemberWithBodyWithResponse(ctx context.Context, params *CreateMemberParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateMemberResponse, error)
 
-	// CreateMemberWithResponse Invite somebody to become a member
+	// CreateMemberWithResponse Invite a person to become a member
 	//
-	// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+	// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+	//
+	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19660,7 +20319,7 @@ type ClientWithResponsesInterface interface {
 
 	// RemoveMemberWithResponse Remove a member
 	//
-	// 409 where credentials that the member has made are live, unless keys says what becomes of them.
+	// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19669,7 +20328,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMemberWithBodyWithResponse Update a member's name or role
 	//
-	// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+	// You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19678,7 +20337,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMemberWithResponse Update a member's name or role
 	//
-	// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+	// You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19687,16 +20346,19 @@ type ClientWithResponsesInterface interface {
 
 	// MakeOwnerWithResponse Make a member the owner
 	//
-	// The owner before becomes an admin.
+	// The previous owner becomes an admin.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/tenant/members/{id}/make-owner (the `MakeOwner` operationId).
 	MakeOwnerWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*MakeOwnerResponse, error)
 
-	// ResetMemberWithResponse Invite a member to choose another password
+	// ResetMemberWithResponse Invite a member to set a new password
 	//
-	// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
+	// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+	//
+	// - Only the owner can reset the owner.
+	// - Resets count toward the limit of 20 invitations a minute.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19705,7 +20367,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteOidcWithResponse Delete the tenant's OIDC issuer
 	//
-	// Members who have no password can sign in no more until they are given one, or another issuer is saved.
+	// Members without a password cannot sign in until they get one or another issuer is saved.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19714,7 +20376,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetOidcWithResponse Get the tenant's OIDC issuer
 	//
-	// Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
+	// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19723,7 +20385,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveOidcWithBodyWithResponse Save the tenant's OIDC issuer
 	//
-	// The settings are tried at the issuer first.
+	// The settings are tested at the issuer first.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19732,7 +20394,7 @@ type ClientWithResponsesInterface interface {
 
 	// SaveOidcWithResponse Save the tenant's OIDC issuer
 	//
-	// The settings are tried at the issuer first.
+	// The settings are tested at the issuer first.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19741,25 +20403,29 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageWithResponse Get a meter's usage as a time series
 	//
-	// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
+	// The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+	//
+	// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+	// - An event without the property counts in the group null.
+	// - `filter` of each group in the response contains the parameters that select it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsageWithResponse(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*GetUsageResponse, error)
 
-	// GetUsageComparisonWithResponse Compare usage with the month before
+	// GetUsageComparisonWithResponse Compare usage with the previous month
 	//
-	// The customer's usage of the month so far beside that of the month before, by meter.
+	// Returns the customer's usage of the current month to date and of the whole previous month, by meter.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /v1/usage/comparison (the `GetUsageComparison` operationId).
 	GetUsageComparisonWithResponse(ctx context.Context, params *GetUsageComparisonParams, reqEditors ...RequestEditorFn) (*GetUsageComparisonResponse, error)
 
-	// GetDailyUsageWithResponse Get the usage of every meter by day, of all customers
+	// GetDailyUsageWithResponse Get the daily usage of every meter for all customers
 	//
-	// Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
+	// Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19768,7 +20434,10 @@ type ClientWithResponsesInterface interface {
 
 	// ExportUsageWithResponse Export a customer's events
 	//
-	// As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+	// Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+	//
+	// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+	// - Every export is recorded in the audit log.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19777,7 +20446,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageSummaryWithResponse Get the usage of every meter
 	//
-	// One customer's usage of each meter between start and end, this calendar month by default.
+	// Returns one customer's usage of each meter between `start` and `end`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19786,7 +20455,9 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageTotalWithResponse Get usage as one number
 	//
-	// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
+	// With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+	//
+	// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19795,7 +20466,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListWebhooksWithResponse List webhooks
 	//
-	// In the order in which they were made, without their secrets.
+	// Webhooks are listed in order of creation, without their secrets.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19804,7 +20475,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateWebhookWithBodyWithResponse Create a webhook
 	//
-	// It receives messages of its event types. The secret that they are signed with is shown once.
+	// The webhook receives messages of its event types. The signing secret is shown only in this response.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19813,7 +20484,7 @@ type ClientWithResponsesInterface interface {
 
 	// CreateWebhookWithResponse Create a webhook
 	//
-	// It receives messages of its event types. The secret that they are signed with is shown once.
+	// The webhook receives messages of its event types. The signing secret is shown only in this response.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19822,7 +20493,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteWebhookWithResponse Delete a webhook and its deliveries
 	//
-	// What was not delivered to it is not delivered any more.
+	// Messages that were not delivered yet are discarded.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19831,7 +20502,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetWebhookWithResponse Get a webhook
 	//
-	// Without its secret.
+	// The secret is not returned.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19840,7 +20511,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 	//
-	// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19849,7 +20520,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateWebhookWithResponse Update, disable or enable a webhook
 	//
-	// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+	// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19858,7 +20529,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListDeliveriesWithResponse List a webhook's deliveries
 	//
-	// Newest first.
+	// Deliveries are listed newest first.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19867,7 +20538,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetDeliveryWithResponse Get a delivery with its body and attempts
 	//
-	// The body as it was signed and sent, and every attempt with its answer.
+	// Returns the body as it was signed and sent, and every attempt with its response.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19876,7 +20547,9 @@ type ClientWithResponsesInterface interface {
 
 	// RedeliverWithResponse Redeliver a message
 	//
-	// The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+	// Sends the message again with the same id and body, so that the receiver can recognize a repeat.
+	//
+	// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19885,7 +20558,7 @@ type ClientWithResponsesInterface interface {
 
 	// RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
 	//
-	// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+	// Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19894,7 +20567,7 @@ type ClientWithResponsesInterface interface {
 
 	// RotateWebhookSecretWithResponse Rotate a webhook's secret
 	//
-	// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+	// Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -19903,7 +20576,9 @@ type ClientWithResponsesInterface interface {
 
 	// TestWebhookWithResponse Send a test message to a webhook
 	//
-	// A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+	// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+	//
+	// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26037,7 +26712,7 @@ func (r TestWebhookResponse) ContentType() string {
 
 // GetHealthWithResponse Check that the process runs
 //
-// Says only that the process answers: it asks neither the database nor Temporal.
+// Checks only that the process responds, not the database or Temporal.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26052,7 +26727,12 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 
 // GetReadinessWithResponse Check that requests can be served
 //
-// 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
+// Checks run at most once a second. Returns 503 in these cases:
+//
+// - Events cannot be stored, or usage cannot be read.
+// - The clocks of this process and of the database differ by more than 5 seconds.
+//
+// If only Temporal is unavailable, the status is 200 and `temporal` shows it: ingestion and queries still work.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26067,7 +26747,7 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 
 // ListApiKeysWithResponse List API keys
 //
-// Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26082,7 +26762,10 @@ func (c *ClientWithResponses) ListApiKeysWithResponse(ctx context.Context, param
 
 // CreateApiKeyWithBodyWithResponse Create an API key
 //
-// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+// The key is shown only in this response.
+//
+// - A key cannot have more permissions than its creator.
+// - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26097,7 +26780,10 @@ func (c *ClientWithResponses) CreateApiKeyWithBodyWithResponse(ctx context.Conte
 
 // CreateApiKeyWithResponse Create an API key
 //
-// The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+// The key is shown only in this response.
+//
+// - A key cannot have more permissions than its creator.
+// - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26112,7 +26798,7 @@ func (c *ClientWithResponses) CreateApiKeyWithResponse(ctx context.Context, para
 
 // RevokeApiKeyWithResponse Revoke an API key
 //
-// The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
+// The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26127,7 +26813,7 @@ func (c *ClientWithResponses) RevokeApiKeyWithResponse(ctx context.Context, id s
 
 // RotateApiKeyWithBodyWithResponse Rotate an API key
 //
-// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+// Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26142,7 +26828,7 @@ func (c *ClientWithResponses) RotateApiKeyWithBodyWithResponse(ctx context.Conte
 
 // RotateApiKeyWithResponse Rotate an API key
 //
-// The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+// Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26157,7 +26843,10 @@ func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id s
 
 // GetAuditLogWithResponse List the audit log
 //
-// Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
+// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+//
+// - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
+// - It records 20 refusals of a kind in a minute, and then the number of the others.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26172,7 +26861,7 @@ func (c *ClientWithResponses) GetAuditLogWithResponse(ctx context.Context, param
 
 // LogInWithBodyWithResponse Sign in with e-mail and password
 //
-// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+// If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26187,7 +26876,7 @@ func (c *ClientWithResponses) LogInWithBodyWithResponse(ctx context.Context, con
 
 // LogInWithResponse Sign in with e-mail and password
 //
-// Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+// If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26202,7 +26891,7 @@ func (c *ClientWithResponses) LogInWithResponse(ctx context.Context, body LogInJ
 
 // LogOutWithResponse Sign out
 //
-// Ends this session. Other sessions of the same person go on.
+// Ends this session. The member's other sessions continue.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26217,7 +26906,7 @@ func (c *ClientWithResponses) LogOutWithResponse(ctx context.Context, reqEditors
 
 // LogOutEverywhereWithResponse Sign out everywhere
 //
-// Ends all sessions of the member at this tenant, this one included.
+// Ends all your sessions in this tenant, including this one.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26232,7 +26921,7 @@ func (c *ClientWithResponses) LogOutEverywhereWithResponse(ctx context.Context, 
 
 // FinishOidcWithResponse Finish signing in at the tenant's OIDC issuer
 //
-// The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
+// The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26247,7 +26936,7 @@ func (c *ClientWithResponses) FinishOidcWithResponse(ctx context.Context, params
 
 // BeginOidcWithResponse Begin signing in at the tenant's OIDC issuer
 //
-// A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
+// Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26262,7 +26951,7 @@ func (c *ClientWithResponses) BeginOidcWithResponse(ctx context.Context, tenantI
 
 // SetPasswordWithBodyWithResponse Change your password
 //
-// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+// Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26277,7 +26966,7 @@ func (c *ClientWithResponses) SetPasswordWithBodyWithResponse(ctx context.Contex
 
 // SetPasswordWithResponse Change your password
 //
-// It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+// Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26292,7 +26981,7 @@ func (c *ClientWithResponses) SetPasswordWithResponse(ctx context.Context, body 
 
 // GetSessionWithResponse Get the current session
 //
-// The tenant, who asks, and what they may do.
+// Returns the tenant, the caller and the caller's permissions.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26305,9 +26994,9 @@ func (c *ClientWithResponses) GetSessionWithResponse(ctx context.Context, reqEdi
 	return ParseGetSessionResponse(rsp)
 }
 
-// ListSessionsWithResponse List one's own sessions
+// ListSessionsWithResponse List your sessions
 //
-// Those of the member who asks that have not ended, in this tenant, the newest first.
+// Lists your active sessions in this tenant, newest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26320,9 +27009,9 @@ func (c *ClientWithResponses) ListSessionsWithResponse(ctx context.Context, reqE
 	return ParseListSessionsResponse(rsp)
 }
 
-// EndSessionWithResponse End one of one's own sessions
+// EndSessionWithResponse End one of your sessions
 //
-// It is invalid from then on, on every replica. Nobody ends another member's this way.
+// The session is invalid on every replica as soon as the response is sent. You can end only your own sessions.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26335,9 +27024,16 @@ func (c *ClientWithResponses) EndSessionWithResponse(ctx context.Context, id str
 	return ParseEndSessionResponse(rsp)
 }
 
-// ListAttentionWithResponse List what needs attention
+// ListAttentionWithResponse List everything that needs attention
 //
-// Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
+// Lists everything in billing that an operator must act on or that is stuck. The counts are by kind and cause. An item disappears when it is resolved.
+//
+// - Order: the most urgent kind first. Items with the same kind and cause are together, oldest first.
+// - `sync_failed`: a customer whose last sync failed.
+// - `sync_delayed`: a sync that has been open for more than 15 minutes.
+// - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
+// - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+// - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26350,9 +27046,13 @@ func (c *ClientWithResponses) ListAttentionWithResponse(ctx context.Context, par
 	return ParseListAttentionResponse(rsp)
 }
 
-// RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync has failed
+// RetryFailedSyncsWithBodyWithResponse Sync every customer whose last sync failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+//
+// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+// - A customer with a waiting request joins it.
+// - Workers start the syncs, even if this API process stops.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26365,9 +27065,13 @@ func (c *ClientWithResponses) RetryFailedSyncsWithBodyWithResponse(ctx context.C
 	return ParseRetryFailedSyncsResponse(rsp)
 }
 
-// RetryFailedSyncsWithResponse Sync every customer whose last sync has failed
+// RetryFailedSyncsWithResponse Sync every customer whose last sync failed
 //
-// Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+//
+// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+// - A customer with a waiting request joins it.
+// - Workers start the syncs, even if this API process stops.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26382,7 +27086,7 @@ func (c *ClientWithResponses) RetryFailedSyncsWithResponse(ctx context.Context, 
 
 // GetAutoSyncWithResponse Get the Auto-Sync settings
 //
-// When customers are synced by themselves, and the last and the next runs.
+// Returns the schedule, whether it is paused, and the last and next runs.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26397,7 +27101,7 @@ func (c *ClientWithResponses) GetAutoSyncWithResponse(ctx context.Context, reqEd
 
 // SaveAutoSyncWithBodyWithResponse Save the Auto-Sync settings
 //
-// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26412,7 +27116,7 @@ func (c *ClientWithResponses) SaveAutoSyncWithBodyWithResponse(ctx context.Conte
 
 // SaveAutoSyncWithResponse Save the Auto-Sync settings
 //
-// It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26442,7 +27146,7 @@ func (c *ClientWithResponses) TriggerAutoSyncWithResponse(ctx context.Context, r
 
 // ListDiscrepanciesWithResponse List discrepancies between totals and events
 //
-// Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
+// Lists the differences that the daily audit found. The list is empty unless something is wrong with the service.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26455,9 +27159,9 @@ func (c *ClientWithResponses) ListDiscrepanciesWithResponse(ctx context.Context,
 	return ParseListDiscrepanciesResponse(rsp)
 }
 
-// ExplainBillingWithResponse Get the working of what a meter comes to in a billing period
+// ExplainBillingWithResponse Get the breakdown of a meter's charge in a billing period
 //
-// Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+// Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26472,7 +27176,7 @@ func (c *ClientWithResponses) ExplainBillingWithResponse(ctx context.Context, pa
 
 // ListInvoiceHoldsWithResponse List held invoices
 //
-// Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+// Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26487,7 +27191,7 @@ func (c *ClientWithResponses) ListInvoiceHoldsWithResponse(ctx context.Context, 
 
 // GetInvoiceHoldWithResponse Get a held invoice
 //
-// With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26502,7 +27206,10 @@ func (c *ClientWithResponses) GetInvoiceHoldWithResponse(ctx context.Context, id
 
 // ReleaseInvoiceHoldWithBodyWithResponse Release a held invoice
 //
-// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+//
+// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26517,7 +27224,10 @@ func (c *ClientWithResponses) ReleaseInvoiceHoldWithBodyWithResponse(ctx context
 
 // ReleaseInvoiceHoldWithResponse Release a held invoice
 //
-// Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+// Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+//
+// - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+// - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26532,7 +27242,7 @@ func (c *ClientWithResponses) ReleaseInvoiceHoldWithResponse(ctx context.Context
 
 // ListBillingPeriodsWithResponse List a customer's billing periods
 //
-// Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26547,7 +27257,11 @@ func (c *ClientWithResponses) ListBillingPeriodsWithResponse(ctx context.Context
 
 // PreviewBillingWithResponse Preview the charges of the current billing period
 //
-// What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
+// Returns the charge of each meter as if the current billing period ended now. Nothing is reported.
+//
+// - Amounts that were already reported are not deducted.
+// - Items with `late_for` are late usage of closed periods.
+// - `GET /v1/billing/explain` returns the breakdown of a charge.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26562,7 +27276,12 @@ func (c *ClientWithResponses) PreviewBillingWithResponse(ctx context.Context, pa
 
 // DeleteBillingProviderWithResponse Delete the billing provider
 //
-// Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+// Usage is still counted, but nothing is reported.
+//
+// - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
+// - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
+// - A billing period that closes without a provider is never billed.
+// - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26577,7 +27296,7 @@ func (c *ClientWithResponses) DeleteBillingProviderWithResponse(ctx context.Cont
 
 // GetBillingProviderWithResponse Get the billing provider
 //
-// Without its secrets, of which the last four characters are shown.
+// Secrets are not returned, only their last four characters.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26592,7 +27311,9 @@ func (c *ClientWithResponses) GetBillingProviderWithResponse(ctx context.Context
 
 // SaveBillingProviderWithBodyWithResponse Save the billing provider
 //
-// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+// The settings are tested at the provider first. Omit a secret to keep the saved one.
+//
+// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26607,7 +27328,9 @@ func (c *ClientWithResponses) SaveBillingProviderWithBodyWithResponse(ctx contex
 
 // SaveBillingProviderWithResponse Save the billing provider
 //
-// The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+// The settings are tested at the provider first. Omit a secret to keep the saved one.
+//
+// The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26622,7 +27345,7 @@ func (c *ClientWithResponses) SaveBillingProviderWithResponse(ctx context.Contex
 
 // ListConnectableProvidersWithResponse List the providers that can be connected
 //
-// A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+// For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26635,9 +27358,11 @@ func (c *ClientWithResponses) ListConnectableProvidersWithResponse(ctx context.C
 	return ParseListConnectableProvidersResponse(rsp)
 }
 
-// MakeProviderSecretWithResponse Make a secret for a provider that is not saved yet
+// MakeProviderSecretWithResponse Create a secret for a provider before saving it
 //
-// For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+// Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+//
+// Returns 422 if the provider issues its own secrets.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26650,9 +27375,9 @@ func (c *ClientWithResponses) MakeProviderSecretWithResponse(ctx context.Context
 	return ParseMakeProviderSecretResponse(rsp)
 }
 
-// ListReconciliationsWithResponse List what invoices bill of closed periods
+// ListReconciliationsWithResponse List the reconciliations of closed periods
 //
-// For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+// Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26665,9 +27390,13 @@ func (c *ClientWithResponses) ListReconciliationsWithResponse(ctx context.Contex
 	return ParseListReconciliationsResponse(rsp)
 }
 
-// RebillReconciliationWithBodyWithResponse Rebill what invoices lack of a closed period
+// RebillReconciliationWithBodyWithResponse Rebill the amount missing on invoices of a closed period
 //
-// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26680,9 +27409,13 @@ func (c *ClientWithResponses) RebillReconciliationWithBodyWithResponse(ctx conte
 	return ParseRebillReconciliationResponse(rsp)
 }
 
-// RebillReconciliationWithResponse Rebill what invoices lack of a closed period
+// RebillReconciliationWithResponse Rebill the amount missing on invoices of a closed period
 //
-// What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26695,9 +27428,13 @@ func (c *ClientWithResponses) RebillReconciliationWithResponse(ctx context.Conte
 	return ParseRebillReconciliationResponse(rsp)
 }
 
-// WaiveReconciliationWithBodyWithResponse Waive what invoices lack of a closed period
+// WaiveReconciliationWithBodyWithResponse Waive the amount missing on invoices of a closed period
 //
-// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26710,9 +27447,13 @@ func (c *ClientWithResponses) WaiveReconciliationWithBodyWithResponse(ctx contex
 	return ParseWaiveReconciliationResponse(rsp)
 }
 
-// WaiveReconciliationWithResponse Waive what invoices lack of a closed period
+// WaiveReconciliationWithResponse Waive the amount missing on invoices of a closed period
 //
-// What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26725,9 +27466,13 @@ func (c *ClientWithResponses) WaiveReconciliationWithResponse(ctx context.Contex
 	return ParseWaiveReconciliationResponse(rsp)
 }
 
-// WriteOffReconciliationWithBodyWithResponse Write off what invoices lack of a closed period
+// WriteOffReconciliationWithBodyWithResponse Write off the amount missing on invoices of a closed period
 //
-// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26740,9 +27485,13 @@ func (c *ClientWithResponses) WriteOffReconciliationWithBodyWithResponse(ctx con
 	return ParseWriteOffReconciliationResponse(rsp)
 }
 
-// WriteOffReconciliationWithResponse Write off what invoices lack of a closed period
+// WriteOffReconciliationWithResponse Write off the amount missing on invoices of a closed period
 //
-// What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+//
+// - The customer's next sync applies the decision. The audit log keeps the reason.
+// - A repeat changes nothing.
+// - Returns 409 if the period's last invoice is not final or the invoices agree.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26755,9 +27504,9 @@ func (c *ClientWithResponses) WriteOffReconciliationWithResponse(ctx context.Con
 	return ParseWriteOffReconciliationResponse(rsp)
 }
 
-// ResolveReportWithBodyWithResponse Resolve a report in doubt
+// ResolveReportWithBodyWithResponse Resolve a report with an unknown outcome
 //
-// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26770,9 +27519,9 @@ func (c *ClientWithResponses) ResolveReportWithBodyWithResponse(ctx context.Cont
 	return ParseResolveReportResponse(rsp)
 }
 
-// ResolveReportWithResponse Resolve a report in doubt
+// ResolveReportWithResponse Resolve a report with an unknown outcome
 //
-// It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26787,7 +27536,11 @@ func (c *ClientWithResponses) ResolveReportWithResponse(ctx context.Context, id 
 
 // GetRevenueWithResponse Get billed and estimated revenue by month and currency
 //
-// By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+// Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
+//
+// - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+// - `estimated`: periods that are not closed.
+// - `unbilled`: closed periods and adjustments that were not reported in live mode.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26802,7 +27555,9 @@ func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params
 
 // GetStatementWithResponse Get the bill of a billing period
 //
-// Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+// Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+//
+// A period gets its id with the first sync in or after it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26817,7 +27572,10 @@ func (c *ClientWithResponses) GetStatementWithResponse(ctx context.Context, peri
 
 // SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 //
-// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+//
+// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26832,7 +27590,10 @@ func (c *ClientWithResponses) SyncBillingWithBodyWithResponse(ctx context.Contex
 
 // SyncBillingWithResponse Sync a customer with the billing provider
 //
-// Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+//
+// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26847,7 +27608,7 @@ func (c *ClientWithResponses) SyncBillingWithResponse(ctx context.Context, body 
 
 // ListBillingSyncsWithResponse List syncs
 //
-// Newest first. status narrows them, and so does customer.
+// Syncs are listed newest first. `status` and `customer` filter the list.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26862,7 +27623,7 @@ func (c *ClientWithResponses) ListBillingSyncsWithResponse(ctx context.Context, 
 
 // GetBillingSyncWithResponse Get a sync
 //
-// How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
+// Returns the reported lines, the number of attempts, the last error, the time of the next attempt, and whether the customer is paused.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26877,7 +27638,11 @@ func (c *ClientWithResponses) GetBillingSyncWithResponse(ctx context.Context, id
 
 // CancelBillingSyncWithBodyWithResponse Cancel a sync
 //
-// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26892,7 +27657,11 @@ func (c *ClientWithResponses) CancelBillingSyncWithBodyWithResponse(ctx context.
 
 // CancelBillingSyncWithResponse Cancel a sync
 //
-// What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26907,7 +27676,12 @@ func (c *ClientWithResponses) CancelBillingSyncWithResponse(ctx context.Context,
 
 // PauseBillingSyncWithBodyWithResponse Pause a customer's syncs
 //
-// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+//
+// - Events are still accepted, and billing periods still close.
+// - A repeat changes nothing.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26922,7 +27696,12 @@ func (c *ClientWithResponses) PauseBillingSyncWithBodyWithResponse(ctx context.C
 
 // PauseBillingSyncWithResponse Pause a customer's syncs
 //
-// Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+//
+// - Events are still accepted, and billing periods still close.
+// - A repeat changes nothing.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26937,7 +27716,11 @@ func (c *ClientWithResponses) PauseBillingSyncWithResponse(ctx context.Context, 
 
 // ResumeBillingSyncWithBodyWithResponse Resume a customer's syncs
 //
-// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26952,7 +27735,11 @@ func (c *ClientWithResponses) ResumeBillingSyncWithBodyWithResponse(ctx context.
 
 // ResumeBillingSyncWithResponse Resume a customer's syncs
 //
-// 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26967,7 +27754,11 @@ func (c *ClientWithResponses) ResumeBillingSyncWithResponse(ctx context.Context,
 
 // RetryBillingSyncWithBodyWithResponse Retry a sync now
 //
-// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26982,7 +27773,11 @@ func (c *ClientWithResponses) RetryBillingSyncWithBodyWithResponse(ctx context.C
 
 // RetryBillingSyncWithResponse Retry a sync now
 //
-// The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+// Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+//
+// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+// - Returns 409 if the sync is finished.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26995,9 +27790,13 @@ func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, 
 	return ParseRetryBillingSyncResponse(rsp)
 }
 
-// ListUnratedUsageWithResponse List usage that nothing will bill
+// ListUnratedUsageWithResponse List usage that will not be billed
 //
-// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+// Each line is one customer, meter, period and reason, with the estimated charge.
+//
+// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+// - A tenant without any price and without a provider has no unrated usage.
+// - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27010,9 +27809,12 @@ func (c *ClientWithResponses) ListUnratedUsageWithResponse(ctx context.Context, 
 	return ParseListUnratedUsageResponse(rsp)
 }
 
-// GetUnratedTotalsWithResponse Get the total of usage that nothing will bill
+// GetUnratedTotalsWithResponse Get the total of usage that will not be billed
 //
-// In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+// Returns totals by reason and currency.
+//
+// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+// - A tenant without any price and without a provider has no unrated usage.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27027,7 +27829,7 @@ func (c *ClientWithResponses) GetUnratedTotalsWithResponse(ctx context.Context, 
 
 // ListCustomersWithResponse List customers
 //
-// In the order in which they were made. Archived ones are left out unless archived=true.
+// Customers are listed in order of creation. Archived customers are included only with `archived=true`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27042,7 +27844,10 @@ func (c *ClientWithResponses) ListCustomersWithResponse(ctx context.Context, par
 
 // CreateCustomerWithBodyWithResponse Create a customer
 //
-// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+// Returns 409 if the `external_id` is already in use.
+//
+// - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+// - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27057,7 +27862,10 @@ func (c *ClientWithResponses) CreateCustomerWithBodyWithResponse(ctx context.Con
 
 // CreateCustomerWithResponse Create a customer
 //
-// 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+// Returns 409 if the `external_id` is already in use.
+//
+// - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+// - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27072,7 +27880,9 @@ func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, pa
 
 // GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 //
-// For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
+// Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+//
+// Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27087,7 +27897,7 @@ func (c *ClientWithResponses) GetCustomerByExternalIdWithResponse(ctx context.Co
 
 // GetCustomerByIdWithResponse Get a customer by its id
 //
-// By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+// The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27102,7 +27912,7 @@ func (c *ClientWithResponses) GetCustomerByIdWithResponse(ctx context.Context, p
 
 // GetCustomerWithResponse Get a customer
 //
-// By the external_id under which events name it.
+// The `external_id` is your own name for the customer. Events send it as `customer_id`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27117,7 +27927,7 @@ func (c *ClientWithResponses) GetCustomerWithResponse(ctx context.Context, exter
 
 // ArchiveCustomerWithResponse Archive a customer
 //
-// Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+// Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27132,7 +27942,10 @@ func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, e
 
 // EraseCustomerWithBodyWithResponse Erase a customer's personal data
 //
-// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+//
+// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27147,7 +27960,10 @@ func (c *ClientWithResponses) EraseCustomerWithBodyWithResponse(ctx context.Cont
 
 // EraseCustomerWithResponse Erase a customer's personal data
 //
-// External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+//
+// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27162,7 +27978,7 @@ func (c *ClientWithResponses) EraseCustomerWithResponse(ctx context.Context, ext
 
 // GetCustomerPlanWithResponse Get a customer's plan
 //
-// The plan that charges the current billing period, and every assignment in the order in which they hold.
+// Returns the plan that charges the current billing period, and every assignment in order of `effective_from`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27177,7 +27993,9 @@ func (c *ClientWithResponses) GetCustomerPlanWithResponse(ctx context.Context, e
 
 // AssignPlanWithBodyWithResponse Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27192,7 +28010,9 @@ func (c *ClientWithResponses) AssignPlanWithBodyWithResponse(ctx context.Context
 
 // AssignPlanWithResponse Assign a plan to a customer
 //
-// From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27207,7 +28027,7 @@ func (c *ClientWithResponses) AssignPlanWithResponse(ctx context.Context, extern
 
 // UnarchiveCustomerWithResponse Unarchive a customer
 //
-// It is in lists again. Doing so again changes nothing.
+// Shows the customer in lists again. Repeating the request changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27222,7 +28042,7 @@ func (c *ClientWithResponses) UnarchiveCustomerWithResponse(ctx context.Context,
 
 // UpsertCustomerWithBodyWithResponse Create or update a customer
 //
-// What is absent stays as it is.
+// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27237,7 +28057,7 @@ func (c *ClientWithResponses) UpsertCustomerWithBodyWithResponse(ctx context.Con
 
 // UpsertCustomerWithResponse Create or update a customer
 //
-// What is absent stays as it is.
+// Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27252,7 +28072,11 @@ func (c *ClientWithResponses) UpsertCustomerWithResponse(ctx context.Context, ex
 
 // ListEventsWithResponse List events
 //
-// Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+// Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
+//
+// - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
+// - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+// - Listing is recorded in the audit log, at most once an hour for each customer.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27267,7 +28091,7 @@ func (c *ClientWithResponses) ListEventsWithResponse(ctx context.Context, params
 
 // IngestEventWithBodyWithResponse Send one event
 //
-// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+// An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27282,7 +28106,7 @@ func (c *ClientWithResponses) IngestEventWithBodyWithResponse(ctx context.Contex
 
 // IngestEventWithResponse Send one event
 //
-// What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+// An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27297,7 +28121,7 @@ func (c *ClientWithResponses) IngestEventWithResponse(ctx context.Context, body 
 
 // IngestEventsWithBodyWithResponse Send up to 1,000 events
 //
-// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+// Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27312,7 +28136,7 @@ func (c *ClientWithResponses) IngestEventsWithBodyWithResponse(ctx context.Conte
 
 // IngestEventsWithResponse Send up to 1,000 events
 //
-// Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+// Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27327,7 +28151,12 @@ func (c *ClientWithResponses) IngestEventsWithResponse(ctx context.Context, body
 
 // ListEventConflictsWithResponse List events that were not counted because of their idempotency key
 //
-// Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+// Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+//
+// - To count a conflict, send it again with a new key, then dismiss it.
+// - A repeated conflict is listed once.
+// - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+// - Listing is recorded in the audit log, at most once an hour.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27342,7 +28171,7 @@ func (c *ClientWithResponses) ListEventConflictsWithResponse(ctx context.Context
 
 // DismissEventConflictWithBodyWithResponse Dismiss an event conflict
 //
-// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+// Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27357,7 +28186,7 @@ func (c *ClientWithResponses) DismissEventConflictWithBodyWithResponse(ctx conte
 
 // DismissEventConflictWithResponse Dismiss an event conflict
 //
-// Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+// Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27370,9 +28199,14 @@ func (c *ClientWithResponses) DismissEventConflictWithResponse(ctx context.Conte
 	return ParseDismissEventConflictResponse(rsp)
 }
 
-// GetEventCountsWithResponse Get how many events were accepted, repeated and rejected
+// GetEventCountsWithResponse Get the number of accepted, duplicate and rejected events
 //
-// Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+// Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+//
+// - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
+// - Counts are kept for 90 days.
+// - Requests that are refused as a whole are not counted.
+// - Rejected events are not stored. Only these counts show them.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27387,7 +28221,7 @@ func (c *ClientWithResponses) GetEventCountsWithResponse(ctx context.Context, pa
 
 // ListHmacSecretsWithResponse List HMAC secrets
 //
-// Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+// Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27402,7 +28236,10 @@ func (c *ClientWithResponses) ListHmacSecretsWithResponse(ctx context.Context, p
 
 // CreateHmacSecretWithBodyWithResponse Create an HMAC secret
 //
-// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+// The secret is shown only in this response.
+//
+// - A tenant has at most two valid secrets. Beyond that the request returns 409.
+// - With `signatures` set to `v2`, the secret cannot sign requests in v1.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27417,7 +28254,10 @@ func (c *ClientWithResponses) CreateHmacSecretWithBodyWithResponse(ctx context.C
 
 // CreateHmacSecretWithResponse Create an HMAC secret
 //
-// The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+// The secret is shown only in this response.
+//
+// - A tenant has at most two valid secrets. Beyond that the request returns 409.
+// - With `signatures` set to `v2`, the secret cannot sign requests in v1.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27432,7 +28272,7 @@ func (c *ClientWithResponses) CreateHmacSecretWithResponse(ctx context.Context, 
 
 // RevokeHmacSecretWithResponse Revoke an HMAC secret
 //
-// Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
+// Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27447,7 +28287,7 @@ func (c *ClientWithResponses) RevokeHmacSecretWithResponse(ctx context.Context, 
 
 // RotateHmacSecretWithBodyWithResponse Rotate an HMAC secret
 //
-// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+// Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27462,7 +28302,7 @@ func (c *ClientWithResponses) RotateHmacSecretWithBodyWithResponse(ctx context.C
 
 // RotateHmacSecretWithResponse Rotate an HMAC secret
 //
-// The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+// Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27477,7 +28317,7 @@ func (c *ClientWithResponses) RotateHmacSecretWithResponse(ctx context.Context, 
 
 // AcceptInvitationWithBodyWithResponse Accept an invitation with a password
 //
-// It makes a member, or gives the member whom it was made for this password, and signs them in.
+// Creates the member, or sets the password of the member who is being reset. Signs the member in.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27492,7 +28332,7 @@ func (c *ClientWithResponses) AcceptInvitationWithBodyWithResponse(ctx context.C
 
 // AcceptInvitationWithResponse Accept an invitation with a password
 //
-// It makes a member, or gives the member whom it was made for this password, and signs them in.
+// Creates the member, or sets the password of the member who is being reset. Signs the member in.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27507,7 +28347,7 @@ func (c *ClientWithResponses) AcceptInvitationWithResponse(ctx context.Context, 
 
 // AcceptInvitationAtIssuerWithBodyWithResponse Accept an invitation at the tenant's OIDC issuer
 //
-// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+// Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27522,7 +28362,7 @@ func (c *ClientWithResponses) AcceptInvitationAtIssuerWithBodyWithResponse(ctx c
 
 // AcceptInvitationAtIssuerWithResponse Accept an invitation at the tenant's OIDC issuer
 //
-// It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+// Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27535,9 +28375,9 @@ func (c *ClientWithResponses) AcceptInvitationAtIssuerWithResponse(ctx context.C
 	return ParseAcceptInvitationAtIssuerResponse(rsp)
 }
 
-// FindInvitationWithBodyWithResponse Get what a token invites to
+// FindInvitationWithBodyWithResponse Get an invitation by its token
 //
-// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+// Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27550,9 +28390,9 @@ func (c *ClientWithResponses) FindInvitationWithBodyWithResponse(ctx context.Con
 	return ParseFindInvitationResponse(rsp)
 }
 
-// FindInvitationWithResponse Get what a token invites to
+// FindInvitationWithResponse Get an invitation by its token
 //
-// For the page of the link, before somebody accepts. Whoever holds the token may know it.
+// Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27567,7 +28407,7 @@ func (c *ClientWithResponses) FindInvitationWithResponse(ctx context.Context, bo
 
 // ListMetersWithResponse List meters
 //
-// In the order in which they were made. Archived ones are left out unless archived=true.
+// Meters are listed in order of creation. Archived meters are included only with `archived=true`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27582,7 +28422,7 @@ func (c *ClientWithResponses) ListMetersWithResponse(ctx context.Context, params
 
 // CreateMeterWithBodyWithResponse Create a meter
 //
-// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27597,7 +28437,7 @@ func (c *ClientWithResponses) CreateMeterWithBodyWithResponse(ctx context.Contex
 
 // CreateMeterWithResponse Create a meter
 //
-// It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27612,7 +28452,7 @@ func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, param
 
 // GetMeterWithResponse Get a meter
 //
-// With how far the counting of its past has come, while it is backfilling.
+// While the meter is backfilling, `backfill` shows the progress.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27627,7 +28467,9 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 
 // UpdateMeterWithBodyWithResponse Update a meter
 //
-// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27642,7 +28484,9 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 
 // UpdateMeterWithResponse Update a meter
 //
-// Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27657,7 +28501,12 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 
 // ArchiveMeterWithBodyWithResponse Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Hides the meter from lists. It stops counting new events.
+//
+// - Usage that it has counted is kept and billed.
+// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27672,7 +28521,12 @@ func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Conte
 
 // ArchiveMeterWithResponse Archive a meter
 //
-// Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Hides the meter from lists. It stops counting new events.
+//
+// - Usage that it has counted is kept and billed.
+// - A running backfill stops. If it is the meter's first one, the meter has no usage.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27687,7 +28541,7 @@ func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug
 
 // GetPricingWithResponse Get a meter's prices
 //
-// The price that holds now and all versions: past, present and scheduled ones.
+// Returns the price in force now and all versions: past, present and scheduled.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27702,7 +28556,12 @@ func (c *ClientWithResponses) GetPricingWithResponse(ctx context.Context, slug s
 
 // SetPricingWithBodyWithResponse Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Adds a version of the price. A billing period is charged at the version in force at its start.
+//
+// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+// - Without `effective_from`, a later version applies from the start of the next calendar month.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27717,7 +28576,12 @@ func (c *ClientWithResponses) SetPricingWithBodyWithResponse(ctx context.Context
 
 // SetPricingWithResponse Set a meter's price
 //
-// A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Adds a version of the price. A billing period is charged at the version in force at its start.
+//
+// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+// - Without `effective_from`, a later version applies from the start of the next calendar month.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27730,9 +28594,9 @@ func (c *ClientWithResponses) SetPricingWithResponse(ctx context.Context, slug s
 	return ParseSetPricingResponse(rsp)
 }
 
-// PreviewPricingWithBodyWithResponse Preview what a price would change
+// PreviewPricingWithBodyWithResponse Preview the effect of a price
 //
-// Nothing is set. It takes the body that sets a price.
+// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27745,9 +28609,9 @@ func (c *ClientWithResponses) PreviewPricingWithBodyWithResponse(ctx context.Con
 	return ParsePreviewPricingResponse(rsp)
 }
 
-// PreviewPricingWithResponse Preview what a price would change
+// PreviewPricingWithResponse Preview the effect of a price
 //
-// Nothing is set. It takes the body that sets a price.
+// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27760,9 +28624,9 @@ func (c *ClientWithResponses) PreviewPricingWithResponse(ctx context.Context, sl
 	return ParsePreviewPricingResponse(rsp)
 }
 
-// WithdrawPricingWithResponse Withdraw a meter's price that has not begun
+// WithdrawPricingWithResponse Withdraw a meter's scheduled price
 //
-// 409 where it has.
+// Returns 409 if the version is already in force.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27777,7 +28641,9 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 
 // UnarchiveMeterWithBodyWithResponse Unarchive a meter
 //
-// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27792,7 +28658,9 @@ func (c *ClientWithResponses) UnarchiveMeterWithBodyWithResponse(ctx context.Con
 
 // UnarchiveMeterWithResponse Unarchive a meter
 //
-// It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27805,9 +28673,9 @@ func (c *ClientWithResponses) UnarchiveMeterWithResponse(ctx context.Context, sl
 	return ParseUnarchiveMeterResponse(rsp)
 }
 
-// AskForResetWithBodyWithResponse Ask for another password
+// AskForResetWithBodyWithResponse Ask for a password reset
 //
-// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27820,9 +28688,9 @@ func (c *ClientWithResponses) AskForResetWithBodyWithResponse(ctx context.Contex
 	return ParseAskForResetResponse(rsp)
 }
 
-// AskForResetWithResponse Ask for another password
+// AskForResetWithResponse Ask for a password reset
 //
-// Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27837,7 +28705,7 @@ func (c *ClientWithResponses) AskForResetWithResponse(ctx context.Context, body 
 
 // ListPlansWithResponse List plans
 //
-// In the order in which they were made. Archived ones are left out unless archived=true.
+// Plans are listed in order of creation. Archived plans are included only with `archived=true`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27852,7 +28720,7 @@ func (c *ClientWithResponses) ListPlansWithResponse(ctx context.Context, params 
 
 // CreatePlanWithBodyWithResponse Create a plan
 //
-// A plan has prices of its own for some meters; for others the meters' own prices hold.
+// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27867,7 +28735,7 @@ func (c *ClientWithResponses) CreatePlanWithBodyWithResponse(ctx context.Context
 
 // CreatePlanWithResponse Create a plan
 //
-// A plan has prices of its own for some meters; for others the meters' own prices hold.
+// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27882,7 +28750,7 @@ func (c *ClientWithResponses) CreatePlanWithResponse(ctx context.Context, params
 
 // GetPlanWithResponse Get a plan
 //
-// By its slug.
+// The plan is identified by its slug.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27897,7 +28765,7 @@ func (c *ClientWithResponses) GetPlanWithResponse(ctx context.Context, slug stri
 
 // ArchivePlanWithResponse Archive a plan
 //
-// Lists leave it out. Who has it keeps it; nobody gets it anew.
+// Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27912,7 +28780,7 @@ func (c *ClientWithResponses) ArchivePlanWithResponse(ctx context.Context, slug 
 
 // GetPlanPricingWithResponse Get a meter's prices in a plan
 //
-// The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+// Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27927,7 +28795,7 @@ func (c *ClientWithResponses) GetPlanPricingWithResponse(ctx context.Context, sl
 
 // SetPlanPricingWithBodyWithResponse Set a meter's price in a plan
 //
-// A new version in this plan, with the rules of a meter's own prices.
+// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27942,7 +28810,7 @@ func (c *ClientWithResponses) SetPlanPricingWithBodyWithResponse(ctx context.Con
 
 // SetPlanPricingWithResponse Set a meter's price in a plan
 //
-// A new version in this plan, with the rules of a meter's own prices.
+// Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27955,9 +28823,9 @@ func (c *ClientWithResponses) SetPlanPricingWithResponse(ctx context.Context, sl
 	return ParseSetPlanPricingResponse(rsp)
 }
 
-// PreviewPlanPricingWithBodyWithResponse Preview what a price in a plan would change
+// PreviewPlanPricingWithBodyWithResponse Preview the effect of a price in a plan
 //
-// Nothing is set. It takes the body that sets a price.
+// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27970,9 +28838,9 @@ func (c *ClientWithResponses) PreviewPlanPricingWithBodyWithResponse(ctx context
 	return ParsePreviewPlanPricingResponse(rsp)
 }
 
-// PreviewPlanPricingWithResponse Preview what a price in a plan would change
+// PreviewPlanPricingWithResponse Preview the effect of a price in a plan
 //
-// Nothing is set. It takes the body that sets a price.
+// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27985,9 +28853,9 @@ func (c *ClientWithResponses) PreviewPlanPricingWithResponse(ctx context.Context
 	return ParsePreviewPlanPricingResponse(rsp)
 }
 
-// WithdrawPlanPricingWithResponse Withdraw a meter's price in a plan that has not begun
+// WithdrawPlanPricingWithResponse Withdraw a meter's scheduled price in a plan
 //
-// 409 where it has.
+// Returns 409 if the version is already in force.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28002,7 +28870,7 @@ func (c *ClientWithResponses) WithdrawPlanPricingWithResponse(ctx context.Contex
 
 // UnarchivePlanWithResponse Unarchive a plan
 //
-// It can be assigned again. Doing so again changes nothing.
+// The plan can be assigned again. Repeating the request changes nothing.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28017,7 +28885,7 @@ func (c *ClientWithResponses) UnarchivePlanWithResponse(ctx context.Context, slu
 
 // ListPricingWithResponse List the prices of meters
 //
-// Of the meters that have one of their own, or in a plan, by id, archived ones too.
+// Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28032,7 +28900,10 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 
 // ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 //
-// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+// Only the provider calls this endpoint. Its signature is the credential.
+//
+// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28047,7 +28918,10 @@ func (c *ClientWithResponses) ReceiveProviderEventWithBodyWithResponse(ctx conte
 
 // ReceiveProviderEventWithResponse Receive an event from a billing provider
 //
-// For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+// Only the provider calls this endpoint. Its signature is the credential.
+//
+// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28062,7 +28936,7 @@ func (c *ClientWithResponses) ReceiveProviderEventWithResponse(ctx context.Conte
 
 // GetTenantWithResponse Get the tenant's settings
 //
-// Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
+// Returns the time zone, the currency, the rules for late usage and invoice holds, the limits, and the rules for unknown and conflicting events.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28077,7 +28951,9 @@ func (c *ClientWithResponses) GetTenantWithResponse(ctx context.Context, reqEdit
 
 // UpdateTenantWithBodyWithResponse Update the tenant's settings
 //
-// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28092,7 +28968,9 @@ func (c *ClientWithResponses) UpdateTenantWithBodyWithResponse(ctx context.Conte
 
 // UpdateTenantWithResponse Update the tenant's settings
 //
-// What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+// Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+//
+// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28107,7 +28985,7 @@ func (c *ClientWithResponses) UpdateTenantWithResponse(ctx context.Context, body
 
 // ListInvitationsWithResponse List pending invitations
 //
-// Those that were neither accepted nor revoked and have not expired.
+// Lists invitations that are not accepted, revoked or expired.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28122,7 +29000,7 @@ func (c *ClientWithResponses) ListInvitationsWithResponse(ctx context.Context, p
 
 // RevokeInvitationWithResponse Revoke an invitation
 //
-// Its link is worth nothing from the moment of the answer.
+// The link is invalid as soon as the response is sent.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28135,9 +29013,9 @@ func (c *ClientWithResponses) RevokeInvitationWithResponse(ctx context.Context, 
 	return ParseRevokeInvitationResponse(rsp)
 }
 
-// RenewInvitationWithResponse Make another token for an invitation
+// RenewInvitationWithResponse Create a new token for an invitation
 //
-// The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
+// The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28152,7 +29030,7 @@ func (c *ClientWithResponses) RenewInvitationWithResponse(ctx context.Context, i
 
 // ListMembersWithResponse List members
 //
-// In the order in which they joined.
+// Members are listed in the order in which they joined.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28165,9 +29043,12 @@ func (c *ClientWithResponses) ListMembersWithResponse(ctx context.Context, param
 	return ParseListMembersResponse(rsp)
 }
 
-// CreateMemberWithBodyWithResponse Invite somebody to become a member
+// CreateMemberWithBodyWithResponse Invite a person to become a member
 //
-// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+//
+// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+// - A tenant can create, renew and reset at most 20 invitations a minute in total.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28180,9 +29061,12 @@ func (c *ClientWithResponses) CreateMemberWithBodyWithResponse(ctx context.Conte
 	return ParseCreateMemberResponse(rsp)
 }
 
-// CreateMemberWithResponse Invite somebody to become a member
+// CreateMemberWithResponse Invite a person to become a member
 //
-// They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+// Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+//
+// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+// - A tenant can create, renew and reset at most 20 invitations a minute in total.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28197,7 +29081,7 @@ func (c *ClientWithResponses) CreateMemberWithResponse(ctx context.Context, para
 
 // RemoveMemberWithResponse Remove a member
 //
-// 409 where credentials that the member has made are live, unless keys says what becomes of them.
+// If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28212,7 +29096,7 @@ func (c *ClientWithResponses) RemoveMemberWithResponse(ctx context.Context, id s
 
 // UpdateMemberWithBodyWithResponse Update a member's name or role
 //
-// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+// You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28227,7 +29111,7 @@ func (c *ClientWithResponses) UpdateMemberWithBodyWithResponse(ctx context.Conte
 
 // UpdateMemberWithResponse Update a member's name or role
 //
-// Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+// You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28242,7 +29126,7 @@ func (c *ClientWithResponses) UpdateMemberWithResponse(ctx context.Context, id s
 
 // MakeOwnerWithResponse Make a member the owner
 //
-// The owner before becomes an admin.
+// The previous owner becomes an admin.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28255,9 +29139,12 @@ func (c *ClientWithResponses) MakeOwnerWithResponse(ctx context.Context, id stri
 	return ParseMakeOwnerResponse(rsp)
 }
 
-// ResetMemberWithResponse Invite a member to choose another password
+// ResetMemberWithResponse Invite a member to set a new password
 //
-// The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
+// Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+//
+// - Only the owner can reset the owner.
+// - Resets count toward the limit of 20 invitations a minute.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28272,7 +29159,7 @@ func (c *ClientWithResponses) ResetMemberWithResponse(ctx context.Context, id st
 
 // DeleteOidcWithResponse Delete the tenant's OIDC issuer
 //
-// Members who have no password can sign in no more until they are given one, or another issuer is saved.
+// Members without a password cannot sign in until they get one or another issuer is saved.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28287,7 +29174,7 @@ func (c *ClientWithResponses) DeleteOidcWithResponse(ctx context.Context, reqEdi
 
 // GetOidcWithResponse Get the tenant's OIDC issuer
 //
-// Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
+// Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28302,7 +29189,7 @@ func (c *ClientWithResponses) GetOidcWithResponse(ctx context.Context, reqEditor
 
 // SaveOidcWithBodyWithResponse Save the tenant's OIDC issuer
 //
-// The settings are tried at the issuer first.
+// The settings are tested at the issuer first.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28317,7 +29204,7 @@ func (c *ClientWithResponses) SaveOidcWithBodyWithResponse(ctx context.Context, 
 
 // SaveOidcWithResponse Save the tenant's OIDC issuer
 //
-// The settings are tried at the issuer first.
+// The settings are tested at the issuer first.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28332,7 +29219,11 @@ func (c *ClientWithResponses) SaveOidcWithResponse(ctx context.Context, body Sav
 
 // GetUsageWithResponse Get a meter's usage as a time series
 //
-// Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
+// The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+//
+// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+// - An event without the property counts in the group null.
+// - `filter` of each group in the response contains the parameters that select it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28345,9 +29236,9 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, params *
 	return ParseGetUsageResponse(rsp)
 }
 
-// GetUsageComparisonWithResponse Compare usage with the month before
+// GetUsageComparisonWithResponse Compare usage with the previous month
 //
-// The customer's usage of the month so far beside that of the month before, by meter.
+// Returns the customer's usage of the current month to date and of the whole previous month, by meter.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28360,9 +29251,9 @@ func (c *ClientWithResponses) GetUsageComparisonWithResponse(ctx context.Context
 	return ParseGetUsageComparisonResponse(rsp)
 }
 
-// GetDailyUsageWithResponse Get the usage of every meter by day, of all customers
+// GetDailyUsageWithResponse Get the daily usage of every meter for all customers
 //
-// Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
+// Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28377,7 +29268,10 @@ func (c *ClientWithResponses) GetDailyUsageWithResponse(ctx context.Context, par
 
 // ExportUsageWithResponse Export a customer's events
 //
-// As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+// Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+//
+// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+// - Every export is recorded in the audit log.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28392,7 +29286,7 @@ func (c *ClientWithResponses) ExportUsageWithResponse(ctx context.Context, param
 
 // GetUsageSummaryWithResponse Get the usage of every meter
 //
-// One customer's usage of each meter between start and end, this calendar month by default.
+// Returns one customer's usage of each meter between `start` and `end`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28407,7 +29301,9 @@ func (c *ClientWithResponses) GetUsageSummaryWithResponse(ctx context.Context, p
 
 // GetUsageTotalWithResponse Get usage as one number
 //
-// Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
+// With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+//
+// A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28422,7 +29318,7 @@ func (c *ClientWithResponses) GetUsageTotalWithResponse(ctx context.Context, par
 
 // ListWebhooksWithResponse List webhooks
 //
-// In the order in which they were made, without their secrets.
+// Webhooks are listed in order of creation, without their secrets.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28437,7 +29333,7 @@ func (c *ClientWithResponses) ListWebhooksWithResponse(ctx context.Context, reqE
 
 // CreateWebhookWithBodyWithResponse Create a webhook
 //
-// It receives messages of its event types. The secret that they are signed with is shown once.
+// The webhook receives messages of its event types. The signing secret is shown only in this response.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28452,7 +29348,7 @@ func (c *ClientWithResponses) CreateWebhookWithBodyWithResponse(ctx context.Cont
 
 // CreateWebhookWithResponse Create a webhook
 //
-// It receives messages of its event types. The secret that they are signed with is shown once.
+// The webhook receives messages of its event types. The signing secret is shown only in this response.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28467,7 +29363,7 @@ func (c *ClientWithResponses) CreateWebhookWithResponse(ctx context.Context, par
 
 // DeleteWebhookWithResponse Delete a webhook and its deliveries
 //
-// What was not delivered to it is not delivered any more.
+// Messages that were not delivered yet are discarded.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28482,7 +29378,7 @@ func (c *ClientWithResponses) DeleteWebhookWithResponse(ctx context.Context, id 
 
 // GetWebhookWithResponse Get a webhook
 //
-// Without its secret.
+// The secret is not returned.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28497,7 +29393,7 @@ func (c *ClientWithResponses) GetWebhookWithResponse(ctx context.Context, id str
 
 // UpdateWebhookWithBodyWithResponse Update, disable or enable a webhook
 //
-// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28512,7 +29408,7 @@ func (c *ClientWithResponses) UpdateWebhookWithBodyWithResponse(ctx context.Cont
 
 // UpdateWebhookWithResponse Update, disable or enable a webhook
 //
-// What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+// Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28527,7 +29423,7 @@ func (c *ClientWithResponses) UpdateWebhookWithResponse(ctx context.Context, id 
 
 // ListDeliveriesWithResponse List a webhook's deliveries
 //
-// Newest first.
+// Deliveries are listed newest first.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28542,7 +29438,7 @@ func (c *ClientWithResponses) ListDeliveriesWithResponse(ctx context.Context, id
 
 // GetDeliveryWithResponse Get a delivery with its body and attempts
 //
-// The body as it was signed and sent, and every attempt with its answer.
+// Returns the body as it was signed and sent, and every attempt with its response.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28557,7 +29453,9 @@ func (c *ClientWithResponses) GetDeliveryWithResponse(ctx context.Context, id st
 
 // RedeliverWithResponse Redeliver a message
 //
-// The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+// Sends the message again with the same id and body, so that the receiver can recognize a repeat.
+//
+// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28572,7 +29470,7 @@ func (c *ClientWithResponses) RedeliverWithResponse(ctx context.Context, id stri
 
 // RotateWebhookSecretWithBodyWithResponse Rotate a webhook's secret
 //
-// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+// Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28587,7 +29485,7 @@ func (c *ClientWithResponses) RotateWebhookSecretWithBodyWithResponse(ctx contex
 
 // RotateWebhookSecretWithResponse Rotate a webhook's secret
 //
-// The answer shows the new secret. Messages are signed with both for overlap_seconds.
+// Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28602,7 +29500,9 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 
 // TestWebhookWithResponse Send a test message to a webhook
 //
-// A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+//
+// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -10,7 +10,7 @@ export interface paths {
         };
         /**
          * Check that the process runs
-         * @description Says only that the process answers: it asks neither the database nor Temporal.
+         * @description Checks only that the process responds, not the database or Temporal.
          */
         get: operations["get-health"];
         put?: never;
@@ -30,7 +30,12 @@ export interface paths {
         };
         /**
          * Check that requests can be served
-         * @description 503 if events cannot be stored or usage cannot be read, or if this process's clock and the database's differ by more than 5 seconds. The checks run once a second at most. While Temporal is unavailable it is 200 and says so: ingest and queries go on without it.
+         * @description Checks run at most once a second. Returns 503 in these cases:
+         *
+         *     - Events cannot be stored, or usage cannot be read.
+         *     - The clocks of this process and of the database differ by more than 5 seconds.
+         *
+         *     If only Temporal is unavailable, the status is 200 and `temporal` shows it: ingestion and queries still work.
          */
         get: operations["get-readiness"];
         put?: never;
@@ -50,13 +55,16 @@ export interface paths {
         };
         /**
          * List API keys
-         * @description Newest first, those that are revoked or have expired too. The keys themselves are not kept and not shown.
+         * @description Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
          */
         get: operations["list-api-keys"];
         put?: never;
         /**
          * Create an API key
-         * @description The answer is the only one that shows the key. Nobody makes a key that may do more than themselves. A tenant has at most 1,000 keys that are live: 409 beyond that.
+         * @description The key is shown only in this response.
+         *
+         *     - A key cannot have more permissions than its creator.
+         *     - A tenant has at most 1,000 valid keys. Beyond that the request returns 409.
          */
         post: operations["create-api-key"];
         delete?: never;
@@ -76,7 +84,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke an API key
-         * @description The key is invalid from the moment of the answer, on every replica, and a rotation that it is part of ends. Revoking again changes nothing.
+         * @description The key is invalid on every replica as soon as the response is sent. A rotation of the key ends. Revoking it again changes nothing.
          */
         post: operations["revoke-api-key"];
         delete?: never;
@@ -96,7 +104,7 @@ export interface paths {
         put?: never;
         /**
          * Rotate an API key
-         * @description The answer shows a successor of the same name, scope and expiry. The old key is revoked at once, or stays valid for overlap_seconds. 409 where it is revoked or has expired.
+         * @description Returns a new key with the same name, scope and expiry. The old key is revoked immediately, or after `overlap_seconds`. Returns 409 if the old key is revoked or expired.
          */
         post: operations["rotate-api-key"];
         delete?: never;
@@ -114,7 +122,10 @@ export interface paths {
         };
         /**
          * List the audit log
-         * @description Who changed what, when, from where and from what to what, newest first; who was refused, and who has exported events, asked for a sync or tested a webhook. Of refusals a tenant's log has 20 of a kind a minute, and then a count of the rest.
+         * @description Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
+         *
+         *     - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
+         *     - It records 20 refusals of a kind in a minute, and then the number of the others.
          */
         get: operations["get-audit-log"];
         put?: never;
@@ -136,7 +147,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in with e-mail and password
-         * @description Who is a member of several tenants, and does not say which, is answered with the list of them and is not signed in.
+         * @description If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token.
          */
         post: operations["log-in"];
         delete?: never;
@@ -156,7 +167,7 @@ export interface paths {
         put?: never;
         /**
          * Sign out
-         * @description Ends this session. Other sessions of the same person go on.
+         * @description Ends this session. The member's other sessions continue.
          */
         post: operations["log-out"];
         delete?: never;
@@ -176,7 +187,7 @@ export interface paths {
         put?: never;
         /**
          * Sign out everywhere
-         * @description Ends all sessions of the member at this tenant, this one included.
+         * @description Ends all your sessions in this tenant, including this one.
          */
         post: operations["log-out-everywhere"];
         delete?: never;
@@ -194,7 +205,7 @@ export interface paths {
         };
         /**
          * Finish signing in at the tenant's OIDC issuer
-         * @description The issuer sends the browser here. It is accepted only in the browser that began the sign-in, and once.
+         * @description The issuer redirects the browser to this page. Each sign-in is accepted once, and only in the browser that began it.
          */
         get: operations["finish-oidc"];
         put?: never;
@@ -214,7 +225,7 @@ export interface paths {
         };
         /**
          * Begin signing in at the tenant's OIDC issuer
-         * @description A page that names the issuer and leads there. The sign-in belongs to the browser that has opened it, for ten minutes.
+         * @description Returns a page that names the issuer and links to it. The sign-in must finish in the same browser within ten minutes.
          */
         get: operations["begin-oidc"];
         put?: never;
@@ -235,7 +246,7 @@ export interface paths {
         get?: never;
         /**
          * Change your password
-         * @description It needs the present one. 422 where the new one is easy to guess, 409 for a member who signs in at the tenant's OIDC issuer.
+         * @description Needs the current password. Returns 422 if the new password is easy to guess, and 409 if you sign in at the tenant's OIDC issuer.
          */
         put: operations["set-password"];
         post?: never;
@@ -254,7 +265,7 @@ export interface paths {
         };
         /**
          * Get the current session
-         * @description The tenant, who asks, and what they may do.
+         * @description Returns the tenant, the caller and the caller's permissions.
          */
         get: operations["get-session"];
         put?: never;
@@ -273,8 +284,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List one's own sessions
-         * @description Those of the member who asks that have not ended, in this tenant, the newest first.
+         * List your sessions
+         * @description Lists your active sessions in this tenant, newest first.
          */
         get: operations["list-sessions"];
         put?: never;
@@ -296,8 +307,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * End one of one's own sessions
-         * @description It is invalid from then on, on every replica. Nobody ends another member's this way.
+         * End one of your sessions
+         * @description The session is invalid on every replica as soon as the response is sent. You can end only your own sessions.
          */
         delete: operations["end-session"];
         options?: never;
@@ -313,8 +324,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List what needs attention
-         * @description Returns everything in billing that an operator must act on, or that has made no progress for a while, with counts by kind and cause. Items of one kind and cause stand together, the most urgent kind first, the oldest item first. An item disappears when it is resolved. sync_failed is a customer whose last sync has failed; sync_delayed a sync that is open for more than 15 minutes; backfill_stuck a meter of whose past nothing was counted for an hour; unrated_usage a reason why nothing bills usage of the last three months, as it was at most a minute ago; event_conflict a customer whose events were not counted because of their idempotency_key.
+         * List everything that needs attention
+         * @description Lists everything in billing that an operator must act on or that is stuck. The counts are by kind and cause. An item disappears when it is resolved.
+         *
+         *     - Order: the most urgent kind first. Items with the same kind and cause are together, oldest first.
+         *     - `sync_failed`: a customer whose last sync failed.
+         *     - `sync_delayed`: a sync that has been open for more than 15 minutes.
+         *     - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
+         *     - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+         *     - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
          */
         get: operations["list-attention"];
         put?: never;
@@ -335,8 +353,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sync every customer whose last sync has failed
-         * @description Requests a sync of each, or of those that cause or customers name: 10,000 customers at most, those that have failed for longest first; remaining says how many are left. A request that is already waiting answers this one too. Workers begin all of them, also if this API ends meanwhile.
+         * Sync every customer whose last sync failed
+         * @description Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
+         *
+         *     - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+         *     - A customer with a waiting request joins it.
+         *     - Workers start the syncs, even if this API process stops.
          */
         post: operations["retry-failed-syncs"];
         delete?: never;
@@ -354,12 +376,12 @@ export interface paths {
         };
         /**
          * Get the Auto-Sync settings
-         * @description When customers are synced by themselves, and the last and the next runs.
+         * @description Returns the schedule, whether it is paused, and the last and next runs.
          */
         get: operations["get-auto-sync"];
         /**
          * Save the Auto-Sync settings
-         * @description It takes the place of what was saved before, and the schedule is changed at once; while Temporal is away it is changed as soon as that answers.
+         * @description Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
          */
         put: operations["save-auto-sync"];
         post?: never;
@@ -398,7 +420,7 @@ export interface paths {
         };
         /**
          * List discrepancies between totals and events
-         * @description Where the daily audit found totals and events to disagree. The list is empty unless something is wrong with the service.
+         * @description Lists the differences that the daily audit found. The list is empty unless something is wrong with the service.
          */
         get: operations["list-discrepancies"];
         put?: never;
@@ -417,8 +439,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the working of what a meter comes to in a billing period
-         * @description Step by step, from the count of events to the amount, which is the last step. The running period is explained also where it has no id yet.
+         * Get the breakdown of a meter's charge in a billing period
+         * @description Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained.
          */
         get: operations["explain-billing"];
         put?: never;
@@ -438,7 +460,7 @@ export interface paths {
         };
         /**
          * List held invoices
-         * @description Draft invoices that are, or were, kept from becoming final until what is on them was compared; the newest first. The tenant's invoice_hold turns it on.
+         * @description Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
          */
         get: operations["list-invoice-holds"];
         put?: never;
@@ -458,7 +480,7 @@ export interface paths {
         };
         /**
          * Get a held invoice
-         * @description With its state, what was found by comparing it, and the deadline at which the provider makes it final whatever was found.
+         * @description Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
          */
         get: operations["get-invoice-hold"];
         put?: never;
@@ -480,7 +502,10 @@ export interface paths {
         put?: never;
         /**
          * Release a held invoice
-         * @description Asks the provider to make the invoice final, whatever was found. 409 where it is final, where somebody has changed the draft at the provider, and where it is being released. A repeat changes nothing. 503 where the workflow engine or its workers do not answer: then it happens once they do. The audit log keeps it with the reason.
+         * @description Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.
+         *
+         *     - Returns 409 if the invoice is final, was edited at the provider, or is already being released.
+         *     - Returns 503 if the workflow engine or its workers do not respond. The invoice is then released when they do.
          */
         post: operations["release-invoice-hold"];
         delete?: never;
@@ -498,7 +523,7 @@ export interface paths {
         };
         /**
          * List a customer's billing periods
-         * @description Newest first. A closed period never changes: usage that comes later is in its late usage, and is billed with another one.
+         * @description Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
          */
         get: operations["list-billing-periods"];
         put?: never;
@@ -518,7 +543,11 @@ export interface paths {
         };
         /**
          * Preview the charges of the current billing period
-         * @description What the period would be billed at if it ended now, with the working of each line. Nothing is reported. What an earlier report has billed is not taken off.
+         * @description Returns the charge of each meter as if the current billing period ended now. Nothing is reported.
+         *
+         *     - Amounts that were already reported are not deducted.
+         *     - Items with `late_for` are late usage of closed periods.
+         *     - `GET /v1/billing/explain` returns the breakdown of a charge.
          */
         get: operations["preview-billing"];
         put?: never;
@@ -538,18 +567,25 @@ export interface paths {
         };
         /**
          * Get the billing provider
-         * @description Without its secrets, of which the last four characters are shown.
+         * @description Secrets are not returned, only their last four characters.
          */
         get: operations["get-billing-provider"];
         /**
          * Save the billing provider
-         * @description The settings are tried at the provider first. A secret that is absent stays as it was saved; the first time it is needed.
+         * @description The settings are tested at the provider first. Omit a secret to keep the saved one.
+         *
+         *     The first save of a provider needs its secrets. Only a webhook's `secret` is created if you omit it.
          */
         put: operations["save-billing-provider"];
         post?: never;
         /**
          * Delete the billing provider
-         * @description Nothing is reported from then on. What was never sent there is withdrawn, and what may have arrived is in doubt and counts as billed there until it is resolved. Usage is counted on; the provider that is saved next is reported what no other has billed of open periods. A period that closes while there is no provider is billed by none. 409, naming them, while a report is being sent, a closed period is not yet billed in full, or an invoice is held.
+         * @description Usage is still counted, but nothing is reported.
+         *
+         *     - Reports that were never sent are withdrawn. Reports with an unknown outcome count as billed until they are resolved.
+         *     - A provider that is saved later bills the open periods, except for the usage that another provider has billed.
+         *     - A billing period that closes without a provider is never billed.
+         *     - Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them.
          */
         delete: operations["delete-billing-provider"];
         options?: never;
@@ -566,7 +602,7 @@ export interface paths {
         };
         /**
          * List the providers that can be connected
-         * @description A provider that sends events is saved with the signing secret of an endpoint there. The endpoint's URL and events are here before anything is saved.
+         * @description For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with that endpoint's signing secret.
          */
         get: operations["list-connectable-providers"];
         put?: never;
@@ -587,8 +623,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make a secret for a provider that is not saved yet
-         * @description For a receiver that verifies what it is sent, the ping of saving too: give it the secret, then save the provider with it. 422 where the provider makes its secrets itself.
+         * Create a secret for a provider before saving it
+         * @description Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+         *
+         *     Returns 422 if the provider issues its own secrets.
          */
         post: operations["make-provider-secret"];
         delete?: never;
@@ -605,8 +643,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List what invoices bill of closed periods
-         * @description For each closed period and meter that a provider with invoices bills: what it came to, what the provider has accepted and counted, what its final invoices bill, and how that stands. Those of the newest periods first.
+         * List the reconciliations of closed periods
+         * @description Compares each closed period and meter with the provider's final invoices, newest period first. Each item has the charge of the period, the units that the provider has accepted and counted, and the invoiced units.
          */
         get: operations["list-reconciliations"];
         put?: never;
@@ -627,8 +665,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Rebill what invoices lack of a closed period
-         * @description What no invoice that stands bills is carried into the target period: all of it where the only one is void. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+         * Rebill the amount missing on invoices of a closed period
+         * @description Bills the missing amount in the current open period. If the only invoice is void, the missing amount is the whole charge.
+         *
+         *     - The customer's next sync applies the decision. The audit log keeps the reason.
+         *     - A repeat changes nothing.
+         *     - Returns 409 if the period's last invoice is not final or the invoices agree.
          */
         post: operations["rebill-reconciliation"];
         delete?: never;
@@ -647,8 +689,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Waive what invoices lack of a closed period
-         * @description What the period came to counts as billed, because of what happened at the provider, such as a void invoice. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+         * Waive the amount missing on invoices of a closed period
+         * @description Counts the period's charge as fully billed because of an event at the provider, such as a voided invoice. The missing amount is not billed.
+         *
+         *     - The customer's next sync applies the decision. The audit log keeps the reason.
+         *     - A repeat changes nothing.
+         *     - Returns 409 if the period's last invoice is not final or the invoices agree.
          */
         post: operations["waive-reconciliation"];
         delete?: never;
@@ -667,8 +713,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Write off what invoices lack of a closed period
-         * @description What the period came to counts as billed, because you give up what is missing. Nothing more is carried of it. The customer's next sync acts on it. 409 before the period's last invoice is final, and where the invoices agree. A repeat changes nothing. The audit log keeps it with the reason.
+         * Write off the amount missing on invoices of a closed period
+         * @description Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+         *
+         *     - The customer's next sync applies the decision. The audit log keeps the reason.
+         *     - A repeat changes nothing.
+         *     - Returns 409 if the period's last invoice is not final or the invoices agree.
          */
         post: operations["write-off-reconciliation"];
         delete?: never;
@@ -687,8 +737,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Resolve a report in doubt
-         * @description It counts as billed where it went until then. Once it is rejected, the customer's next sync reports what it held.
+         * Resolve a report with an unknown outcome
+         * @description Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
          */
         post: operations["resolve-report"];
         delete?: never;
@@ -706,7 +756,11 @@ export interface paths {
         };
         /**
          * Get billed and estimated revenue by month and currency
-         * @description By calendar month of the tenant's time zone. What is billed is what was reported and taken; what is estimated is the rest. Invoices at the provider may differ.
+         * @description Months are calendar months of the tenant's time zone. Invoices at the provider may differ.
+         *
+         *     - `billed`: closed periods that were reported to a provider in live mode, with their adjustments.
+         *     - `estimated`: periods that are not closed.
+         *     - `unbilled`: closed periods and adjustments that were not reported in live mode.
          */
         get: operations["get-revenue"];
         put?: never;
@@ -726,7 +780,9 @@ export interface paths {
         };
         /**
          * Get the bill of a billing period
-         * @description Every line with its working, the adjustments that the period carries, totals by currency, and a page of the reports by which it is billed. A period has an id once it is stored, with the first sync in it or after it.
+         * @description Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+         *
+         *     A period gets its id with the first sync in or after it.
          */
         get: operations["get-statement"];
         put?: never;
@@ -748,7 +804,10 @@ export interface paths {
         put?: never;
         /**
          * Sync a customer with the billing provider
-         * @description Answered with 202: a workflow reports what the provider does not know yet, exactly once, also where it is killed and asked again. GET /v1/billing/syncs/{id} says how it goes.
+         * @description Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+         *
+         *     - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
+         *     - 202: the sync is still running, or the customer is paused. Poll `status_url`.
          */
         post: operations["sync-billing"];
         delete?: never;
@@ -766,7 +825,7 @@ export interface paths {
         };
         /**
          * List syncs
-         * @description Newest first. status narrows them, and so does customer.
+         * @description Syncs are listed newest first. `status` and `customer` filter the list.
          */
         get: operations["list-billing-syncs"];
         put?: never;
@@ -786,7 +845,7 @@ export interface paths {
         };
         /**
          * Get a sync
-         * @description How far it has come: what was sent and answered, attempts, the last error, when it is tried next, and whether it is paused.
+         * @description Returns the reported lines, the number of attempts, the last error, the time of the next attempt, and whether the customer is paused.
          */
         get: operations["get-billing-sync"];
         put?: never;
@@ -808,7 +867,11 @@ export interface paths {
         put?: never;
         /**
          * Cancel a sync
-         * @description What was sent stays recorded. The rest stays unreported until the customer's next sync. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+         * @description Ends the sync as `failed`. Reports that were sent remain. The rest is reported by the customer's next sync. Resumes a paused customer.
+         *
+         *     - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+         *     - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+         *     - Returns 409 if the sync is finished.
          */
         post: operations["cancel-billing-sync"];
         delete?: never;
@@ -828,7 +891,12 @@ export interface paths {
         put?: never;
         /**
          * Pause a customer's syncs
-         * @description Nothing more of the customer is reported, by Auto-Sync neither, until it is resumed, however long that takes; what is being sent may still arrive. Usage is taken and periods close as ever. Pausing again changes nothing. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+         * @description Stops all reports of the customer until it is resumed, including those of Auto-Sync. A report that is being sent can still arrive.
+         *
+         *     - Events are still accepted, and billing periods still close.
+         *     - A repeat changes nothing.
+         *     - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+         *     - Returns 409 if the sync is finished.
          */
         post: operations["pause-billing-sync"];
         delete?: never;
@@ -848,7 +916,11 @@ export interface paths {
         put?: never;
         /**
          * Resume a customer's syncs
-         * @description 409 where they are not paused. A run that was paused in the Temporal UI goes on too. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+         * @description Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+         *
+         *     - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+         *     - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+         *     - Returns 409 if the sync is finished.
          */
         post: operations["resume-billing-sync"];
         delete?: never;
@@ -868,7 +940,11 @@ export interface paths {
         put?: never;
         /**
          * Retry a sync now
-         * @description The provider is tried at once instead of at next_attempt_at. A customer who is paused is resumed. 503 where the workflow engine or its workers do not answer: then it may still happen. It holds for every sync of the customer that is not over: see holds_for and note in the answer. 409 where the sync is over.
+         * @description Sends to the provider now instead of at `next_attempt_at`. Resumes a paused customer.
+         *
+         *     - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
+         *     - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
+         *     - Returns 409 if the sync is finished.
          */
         post: operations["retry-billing-sync"];
         delete?: never;
@@ -885,8 +961,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List usage that nothing will bill
-         * @description In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. One line for each customer, meter, period and reason, with the estimated charge. A page may have fewer lines than fit, or none, and a next_page_token that goes on.
+         * List usage that will not be billed
+         * @description Each line is one customer, meter, period and reason, with the estimated charge.
+         *
+         *     - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+         *     - A tenant without any price and without a provider has no unrated usage.
+         *     - A page may have few lines or none while `next_page_token` is set. Continue until it is null.
          */
         get: operations["list-unrated-usage"];
         put?: never;
@@ -905,8 +985,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the total of usage that nothing will bill
-         * @description In billing periods that are not closed, in closed ones that no provider has billed, and before the customer's first period. A tenant without a price and without a provider has none. By reason and currency.
+         * Get the total of usage that will not be billed
+         * @description Returns totals by reason and currency.
+         *
+         *     - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
+         *     - A tenant without any price and without a provider has no unrated usage.
          */
         get: operations["get-unrated-totals"];
         put?: never;
@@ -926,13 +1009,16 @@ export interface paths {
         };
         /**
          * List customers
-         * @description In the order in which they were made. Archived ones are left out unless archived=true.
+         * @description Customers are listed in order of creation. Archived customers are included only with `archived=true`.
          */
         get: operations["list-customers"];
         put?: never;
         /**
          * Create a customer
-         * @description 409 where the external_id is in use. An event of an unknown customer makes one too, unless the tenant is strict. Whom a provider charges needs billing:write.
+         * @description Returns 409 if the `external_id` is already in use.
+         *
+         *     - The first event of an unknown customer also creates the customer, unless the tenant is strict.
+         *     - `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.
          */
         post: operations["create-customer"];
         delete?: never;
@@ -950,7 +1036,9 @@ export interface paths {
         };
         /**
          * Get a customer by an external ID that does not fit in a path
-         * @description For external IDs that hold a slash or are ., .., by-id or by-external-id, which no path can name. In the paths of other operations, by-external-id stands for the external_id of the query too: PUT /v1/customers/by-external-id/plan?external_id=a%2Fb.
+         * @description Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+         *
+         *     Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
          */
         get: operations["get-customer-by-external-id"];
         put?: never;
@@ -970,7 +1058,7 @@ export interface paths {
         };
         /**
          * Get a customer by its id
-         * @description By the id that this API has given it, such as cus_12, also of one whose personal data was erased.
+         * @description The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
          */
         get: operations["get-customer-by-id"];
         put?: never;
@@ -990,7 +1078,7 @@ export interface paths {
         };
         /**
          * Get a customer
-         * @description By the external_id under which events name it.
+         * @description The `external_id` is your own name for the customer. Events send it as `customer_id`.
          */
         get: operations["get-customer"];
         put?: never;
@@ -1012,7 +1100,7 @@ export interface paths {
         put?: never;
         /**
          * Archive a customer
-         * @description Lists leave it out. What it uses is counted and billed as ever, and its next event has it back.
+         * @description Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
          */
         post: operations["archive-customer"];
         delete?: never;
@@ -1032,7 +1120,10 @@ export interface paths {
         put?: never;
         /**
          * Erase a customer's personal data
-         * @description External ID, name, metadata, and what its events say are replaced by digests, everywhere; totals, bills and reports stay. The customer is erased-<number> from then on, and takes no more events. 409, naming them, while something of it is not billed, on its way or held.
+         * @description Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
+         *
+         *     - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
+         *     - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
          */
         post: operations["erase-customer"];
         delete?: never;
@@ -1050,12 +1141,14 @@ export interface paths {
         };
         /**
          * Get a customer's plan
-         * @description The plan that charges the current billing period, and every assignment in the order in which they hold.
+         * @description Returns the plan that charges the current billing period, and every assignment in order of `effective_from`.
          */
         get: operations["get-customer-plan"];
         /**
          * Assign a plan to a customer
-         * @description From effective_from on. A meter's price in a plan comes before its own; a billing period is charged by what holds at its start. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+         * @description The assignment applies to the billing periods that start at `effective_from` or later. If the plan has a price for a meter, that price replaces the meter's own price.
+         *
+         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         put: operations["assign-plan"];
         post?: never;
@@ -1076,7 +1169,7 @@ export interface paths {
         put?: never;
         /**
          * Unarchive a customer
-         * @description It is in lists again. Doing so again changes nothing.
+         * @description Shows the customer in lists again. Repeating the request changes nothing.
          */
         post: operations["unarchive-customer"];
         delete?: never;
@@ -1095,7 +1188,7 @@ export interface paths {
         get?: never;
         /**
          * Create or update a customer
-         * @description What is absent stays as it is.
+         * @description Updates the fields that the body contains and keeps the others. Creates the customer if it does not exist.
          */
         put: operations["upsert-customer"];
         post?: never;
@@ -1114,13 +1207,17 @@ export interface paths {
         };
         /**
          * List events
-         * @description Newest first by their timestamps, those of the last 24 hours, with idempotency_key all that are kept, or those from start, each with the meters in whose usage it is. Events that were rejected are not stored. A page is looked for some two seconds: it may have fewer events than fit, or none, and a next_page_token that goes on from searched_until. Who lists is in the audit log, once an hour for each customer, or for all.
+         * @description Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.
+         *
+         *     - The default range is the last 24 hours. With `idempotency_key`, it is all stored events.
+         *     - A call searches for about two seconds. A page may therefore have few events or none while `next_page_token` is set. Continue until it is null; `searched_until` shows the progress.
+         *     - Listing is recorded in the audit log, at most once an hour for each customer.
          */
         get: operations["list-events"];
         put?: never;
         /**
          * Send one event
-         * @description What is answered as accepted is stored and in every total. A repeat with the same idempotency_key is a duplicate and adds nothing.
+         * @description An accepted event is stored and counted in every total before the response is sent. A repeat with the same `idempotency_key` is a duplicate and adds nothing.
          */
         post: operations["ingest-event"];
         delete?: never;
@@ -1140,7 +1237,7 @@ export interface paths {
         put?: never;
         /**
          * Send up to 1,000 events
-         * @description Each event is judged by itself: some may be rejected while others are accepted, and the answer names them by their place. The accepted ones are stored in one transaction.
+         * @description Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.
          */
         post: operations["ingest-events"];
         delete?: never;
@@ -1158,7 +1255,12 @@ export interface paths {
         };
         /**
          * List events that were not counted because of their idempotency key
-         * @description Newest first: accepted events whose idempotency_key had been used for another customer or with other content. The first event of the key stands: find it with GET /v1/events?idempotency_key=. To count a conflict, send it again with a key of its own, then dismiss it. A repeat of a conflict is not listed twice. A conflict is kept until it is dismissed, or as long as events are, and at most 10,000 of a tenant. Listing is recorded in the audit log, once an hour.
+         * @description Lists accepted events whose `idempotency_key` was already used for another customer or other content, newest first. The first event with the key is the one that counts. `GET /v1/events?idempotency_key=` finds it.
+         *
+         *     - To count a conflict, send it again with a new key, then dismiss it.
+         *     - A repeated conflict is listed once.
+         *     - A conflict is kept until it is dismissed, at most as long as events. A tenant has at most 10,000.
+         *     - Listing is recorded in the audit log, at most once an hour.
          */
         get: operations["list-event-conflicts"];
         put?: never;
@@ -1180,7 +1282,7 @@ export interface paths {
         put?: never;
         /**
          * Dismiss an event conflict
-         * @description Removes it from the list, and needs billing:write. The audit log keeps the reason. If the same event is sent again, it is listed again.
+         * @description Removes the conflict from the list. The audit log keeps the reason. If the same event is sent again, it is listed again.
          */
         post: operations["dismiss-event-conflict"];
         delete?: never;
@@ -1197,8 +1299,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get how many events were accepted, repeated and rejected
-         * @description Accepted, duplicate, conflicting and rejected ones by hour or day, for operators; rejected events are not stored and are counted here alone. Each process of the API writes its counts down every five seconds and loses those that it has not written when it is killed, so nothing is billed by them: usage is what the events come to. They are kept for 90 days. Requests that were refused as a whole are not in them.
+         * Get the number of accepted, duplicate and rejected events
+         * @description Counts the results of requests by hour, day, week or month. Use them to monitor ingestion: bills are computed from usage, never from these counts.
+         *
+         *     - Each API process saves its counts every five seconds. A process that is killed loses the counts that it has not saved.
+         *     - Counts are kept for 90 days.
+         *     - Requests that are refused as a whole are not counted.
+         *     - Rejected events are not stored. Only these counts show them.
          */
         get: operations["get-event-counts"];
         put?: never;
@@ -1218,13 +1325,16 @@ export interface paths {
         };
         /**
          * List HMAC secrets
-         * @description Newest first, those that are revoked or have expired too. The secrets themselves are not shown.
+         * @description Secrets are listed newest first, including revoked and expired ones. The secrets themselves are not shown.
          */
         get: operations["list-hmac-secrets"];
         put?: never;
         /**
          * Create an HMAC secret
-         * @description The answer is the only one that shows the secret. Two are live at a time at most: 409 beyond that. With signatures v2 nothing else is accepted of it.
+         * @description The secret is shown only in this response.
+         *
+         *     - A tenant has at most two valid secrets. Beyond that the request returns 409.
+         *     - With `signatures` set to `v2`, the secret cannot sign requests in v1.
          */
         post: operations["create-hmac-secret"];
         delete?: never;
@@ -1244,7 +1354,7 @@ export interface paths {
         put?: never;
         /**
          * Revoke an HMAC secret
-         * @description Signatures by it are invalid from the moment of the answer, on every replica. Revoking again changes nothing.
+         * @description Signatures by the secret are invalid on every replica as soon as the response is sent. Revoking it again changes nothing.
          */
         post: operations["revoke-hmac-secret"];
         delete?: never;
@@ -1264,7 +1374,7 @@ export interface paths {
         put?: never;
         /**
          * Rotate an HMAC secret
-         * @description The answer shows a successor of the same name, scope, signatures and expiry. The old secret stays valid for overlap_seconds, a day by default.
+         * @description Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.
          */
         post: operations["rotate-hmac-secret"];
         delete?: never;
@@ -1284,7 +1394,7 @@ export interface paths {
         put?: never;
         /**
          * Accept an invitation with a password
-         * @description It makes a member, or gives the member whom it was made for this password, and signs them in.
+         * @description Creates the member, or sets the password of the member who is being reset. Signs the member in.
          */
         post: operations["accept-invitation"];
         delete?: never;
@@ -1304,7 +1414,7 @@ export interface paths {
         put?: never;
         /**
          * Accept an invitation at the tenant's OIDC issuer
-         * @description It answers with where the browser goes to sign in. The account with which it comes back becomes the member's.
+         * @description Returns the URL at which the browser signs in. The account that signs in there becomes the member's account.
          */
         post: operations["accept-invitation-at-issuer"];
         delete?: never;
@@ -1323,8 +1433,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Get what a token invites to
-         * @description For the page of the link, before somebody accepts. Whoever holds the token may know it.
+         * Get an invitation by its token
+         * @description Shows the tenant, the role and the expiry before the invitation is accepted. The token is the credential.
          */
         post: operations["find-invitation"];
         delete?: never;
@@ -1342,13 +1452,13 @@ export interface paths {
         };
         /**
          * List meters
-         * @description In the order in which they were made. Archived ones are left out unless archived=true.
+         * @description Meters are listed in order of creation. Archived meters are included only with `archived=true`.
          */
         get: operations["list-meters"];
         put?: never;
         /**
          * Create a meter
-         * @description It counts events of its type from now on, and a workflow counts the stored ones: until that is done its status is backfilling, and its own usage is answered with 503.
+         * @description The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
          */
         post: operations["create-meter"];
         delete?: never;
@@ -1366,7 +1476,7 @@ export interface paths {
         };
         /**
          * Get a meter
-         * @description With how far the counting of its past has come, while it is backfilling.
+         * @description While the meter is backfilling, `backfill` shows the progress.
          */
         get: operations["get-meter"];
         put?: never;
@@ -1376,7 +1486,9 @@ export interface paths {
         head?: never;
         /**
          * Update a meter
-         * @description Another aggregation or group_by is counted anew from the stored events; reads and billing stay with the present one until that is complete. Closed periods keep what they came to. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+         * @description A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+         *
+         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         patch: operations["update-meter"];
         trace?: never;
@@ -1392,7 +1504,12 @@ export interface paths {
         put?: never;
         /**
          * Archive a meter
-         * @description Lists leave it out, and it counts no event that comes from then on. What it has counted stays, and is billed. A backfill of the meter ends, and if it was the first, the meter has counted nothing. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+         * @description Hides the meter from lists. It stops counting new events.
+         *
+         *     - Usage that it has counted is kept and billed.
+         *     - A running backfill stops. If it is the meter's first one, the meter has no usage.
+         *
+         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["archive-meter"];
         delete?: never;
@@ -1410,12 +1527,17 @@ export interface paths {
         };
         /**
          * Get a meter's prices
-         * @description The price that holds now and all versions: past, present and scheduled ones.
+         * @description Returns the price in force now and all versions: past, present and scheduled.
          */
         get: operations["get-pricing"];
         /**
          * Set a meter's price
-         * @description A new version. Without effective_from it begins with the next billing period, and the first one at the beginning. If it changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+         * @description Adds a version of the price. A billing period is charged at the version in force at its start.
+         *
+         *     - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
+         *     - Without `effective_from`, a later version applies from the start of the next calendar month.
+         *
+         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         put: operations["set-pricing"];
         post?: never;
@@ -1435,8 +1557,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Preview what a price would change
-         * @description Nothing is set. It takes the body that sets a price.
+         * Preview the effect of a price
+         * @description Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
          */
         post: operations["preview-pricing"];
         delete?: never;
@@ -1456,8 +1578,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Withdraw a meter's price that has not begun
-         * @description 409 where it has.
+         * Withdraw a meter's scheduled price
+         * @description Returns 409 if the version is already in force.
          */
         delete: operations["withdraw-pricing"];
         options?: never;
@@ -1476,7 +1598,9 @@ export interface paths {
         put?: never;
         /**
          * Unarchive a meter
-         * @description It counts again, what came meanwhile too: its status is backfilling until that is done. If usage of the meter is charged in a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+         * @description The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+         *
+         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["unarchive-meter"];
         delete?: never;
@@ -1495,8 +1619,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ask for another password
-         * @description Webhooks of event type member.reset_asked receive a message, of every tenant of which the e-mail is a member, at most every ten minutes. The answer is the same whether or not there are any.
+         * Ask for a password reset
+         * @description Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
          */
         post: operations["ask-for-reset"];
         delete?: never;
@@ -1514,13 +1638,13 @@ export interface paths {
         };
         /**
          * List plans
-         * @description In the order in which they were made. Archived ones are left out unless archived=true.
+         * @description Plans are listed in order of creation. Archived plans are included only with `archived=true`.
          */
         get: operations["list-plans"];
         put?: never;
         /**
          * Create a plan
-         * @description A plan has prices of its own for some meters; for others the meters' own prices hold.
+         * @description A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
          */
         post: operations["create-plan"];
         delete?: never;
@@ -1538,7 +1662,7 @@ export interface paths {
         };
         /**
          * Get a plan
-         * @description By its slug.
+         * @description The plan is identified by its slug.
          */
         get: operations["get-plan"];
         put?: never;
@@ -1560,7 +1684,7 @@ export interface paths {
         put?: never;
         /**
          * Archive a plan
-         * @description Lists leave it out. Who has it keeps it; nobody gets it anew.
+         * @description Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
          */
         post: operations["archive-plan"];
         delete?: never;
@@ -1578,12 +1702,12 @@ export interface paths {
         };
         /**
          * Get a meter's prices in a plan
-         * @description The price that holds now in this plan, and all versions. Where there is none the meter's own price holds.
+         * @description Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
          */
         get: operations["get-plan-pricing"];
         /**
          * Set a meter's price in a plan
-         * @description A new version in this plan, with the rules of a meter's own prices.
+         * @description Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.
          */
         put: operations["set-plan-pricing"];
         post?: never;
@@ -1603,8 +1727,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Preview what a price in a plan would change
-         * @description Nothing is set. It takes the body that sets a price.
+         * Preview the effect of a price in a plan
+         * @description Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
          */
         post: operations["preview-plan-pricing"];
         delete?: never;
@@ -1624,8 +1748,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Withdraw a meter's price in a plan that has not begun
-         * @description 409 where it has.
+         * Withdraw a meter's scheduled price in a plan
+         * @description Returns 409 if the version is already in force.
          */
         delete: operations["withdraw-plan-pricing"];
         options?: never;
@@ -1644,7 +1768,7 @@ export interface paths {
         put?: never;
         /**
          * Unarchive a plan
-         * @description It can be assigned again. Doing so again changes nothing.
+         * @description The plan can be assigned again. Repeating the request changes nothing.
          */
         post: operations["unarchive-plan"];
         delete?: never;
@@ -1662,7 +1786,7 @@ export interface paths {
         };
         /**
          * List the prices of meters
-         * @description Of the meters that have one of their own, or in a plan, by id, archived ones too.
+         * @description Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived meters included.
          */
         get: operations["list-pricing"];
         put?: never;
@@ -1684,7 +1808,10 @@ export interface paths {
         put?: never;
         /**
          * Receive an event from a billing provider
-         * @description For the provider alone, whose signature is the credential. 200 says that the event is kept and will be handled, once however often it comes. Events of other accounts, and of the other mode, are answered with 200 and forgotten.
+         * @description Only the provider calls this endpoint. Its signature is the credential.
+         *
+         *     - 200 means that the event is stored. It is processed once, even if it is delivered several times.
+         *     - Events of other accounts, or of the account's other mode, return 200 and are discarded.
          */
         post: operations["receive-provider-event"];
         delete?: never;
@@ -1702,7 +1829,7 @@ export interface paths {
         };
         /**
          * Get the tenant's settings
-         * @description Time zone, currency, grace, late policy, holds of invoices, limits, and whether unknown customers, event types and fields, and conflicts of idempotency keys, are rejected.
+         * @description Returns the time zone, the currency, the rules for late usage and invoice holds, the limits, and the rules for unknown and conflicting events.
          */
         get: operations["get-tenant"];
         put?: never;
@@ -1712,7 +1839,9 @@ export interface paths {
         head?: never;
         /**
          * Update the tenant's settings
-         * @description What is absent stays as it is. Another time zone or grace holds for periods that are not closed. If another time zone changes the charge of a begun billing period, it returns 409 confirmation_required. Send the same request with confirm set to confirmation.token to apply it.
+         * @description Updates the fields that the body contains and keeps the others. A new time zone or grace applies to billing periods that are not closed.
+         *
+         *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         patch: operations["update-tenant"];
         trace?: never;
@@ -1726,7 +1855,7 @@ export interface paths {
         };
         /**
          * List pending invitations
-         * @description Those that were neither accepted nor revoked and have not expired.
+         * @description Lists invitations that are not accepted, revoked or expired.
          */
         get: operations["list-invitations"];
         put?: never;
@@ -1749,7 +1878,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke an invitation
-         * @description Its link is worth nothing from the moment of the answer.
+         * @description The link is invalid as soon as the response is sent.
          */
         delete: operations["revoke-invitation"];
         options?: never;
@@ -1767,8 +1896,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Make another token for an invitation
-         * @description The token before is no longer valid, and it can be accepted for seven days again. It counts in the limit of create-member.
+         * Create a new token for an invitation
+         * @description The previous token becomes invalid. The new one is valid for seven days. Renewals count toward the limit of 20 invitations a minute.
          */
         post: operations["renew-invitation"];
         delete?: never;
@@ -1786,13 +1915,16 @@ export interface paths {
         };
         /**
          * List members
-         * @description In the order in which they joined.
+         * @description Members are listed in the order in which they joined.
          */
         get: operations["list-members"];
         put?: never;
         /**
-         * Invite somebody to become a member
-         * @description They are a member once they accept, within seven days, with the token that is shown once. A webhook of event type member.invited receives a message, so that somebody mails a link. A tenant makes, renews and resets at most 20 invitations a minute.
+         * Invite a person to become a member
+         * @description Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.
+         *
+         *     - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
+         *     - A tenant can create, renew and reset at most 20 invitations a minute in total.
          */
         post: operations["create-member"];
         delete?: never;
@@ -1813,14 +1945,14 @@ export interface paths {
         post?: never;
         /**
          * Remove a member
-         * @description 409 where credentials that the member has made are live, unless keys says what becomes of them.
+         * @description If the member created credentials that are still valid, `keys` must be `revoke` or `hand_over`. Without it the request returns 409.
          */
         delete: operations["remove-member"];
         options?: never;
         head?: never;
         /**
          * Update a member's name or role
-         * @description Nobody gives a role that may do more than their own. The owner's role is handed over by make-owner alone.
+         * @description You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner.
          */
         patch: operations["update-member"];
         trace?: never;
@@ -1836,7 +1968,7 @@ export interface paths {
         put?: never;
         /**
          * Make a member the owner
-         * @description The owner before becomes an admin.
+         * @description The previous owner becomes an admin.
          */
         post: operations["make-owner"];
         delete?: never;
@@ -1855,8 +1987,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Invite a member to choose another password
-         * @description The member, and their password in other tenants, stay as they are until the invitation is accepted; then their sessions in this tenant end. The owner's is made by the owner alone. It counts in the limit of create-member.
+         * Invite a member to set a new password
+         * @description Nothing changes until the invitation is accepted. Then the member's sessions in this tenant end. The member's password in other tenants stays the same.
+         *
+         *     - Only the owner can reset the owner.
+         *     - Resets count toward the limit of 20 invitations a minute.
          */
         post: operations["reset-member"];
         delete?: never;
@@ -1874,18 +2009,18 @@ export interface paths {
         };
         /**
          * Get the tenant's OIDC issuer
-         * @description Without one the answer says `configured: false`, and what to register at an issuer before it is saved.
+         * @description Without an issuer, `configured` is false. `redirect_uri` is the address to register at the issuer before you save it.
          */
         get: operations["get-oidc"];
         /**
          * Save the tenant's OIDC issuer
-         * @description The settings are tried at the issuer first.
+         * @description The settings are tested at the issuer first.
          */
         put: operations["save-oidc"];
         post?: never;
         /**
          * Delete the tenant's OIDC issuer
-         * @description Members who have no password can sign in no more until they are given one, or another issuer is saved.
+         * @description Members without a password cannot sign in until they get one or another issuer is saved.
          */
         delete: operations["delete-oidc"];
         options?: never;
@@ -1902,7 +2037,11 @@ export interface paths {
         };
         /**
          * Get a meter's usage as a time series
-         * @description Any parameter `group.<property>=value`, such as `group.model=large`, keeps the windows of that value of a property that the meter groups by. A value that is a JSON number, string, true, false or null selects that value: `0` the number, `"0"` the string. Any other text selects the string. An event without the property counts in null. Each group of an answer has the filter that selects it.
+         * @description The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+         *
+         *     - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+         *     - An event without the property counts in the group null.
+         *     - `filter` of each group in the response contains the parameters that select it.
          */
         get: operations["get-usage"];
         put?: never;
@@ -1921,8 +2060,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Compare usage with the month before
-         * @description The customer's usage of the month so far beside that of the month before, by meter.
+         * Compare usage with the previous month
+         * @description Returns the customer's usage of the current month to date and of the whole previous month, by meter.
          */
         get: operations["get-usage-comparison"];
         put?: never;
@@ -1941,8 +2080,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the usage of every meter by day, of all customers
-         * @description Days of the tenant's time zone up to today, at most 92. Days without usage are left out.
+         * Get the daily usage of every meter for all customers
+         * @description Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.
          */
         get: operations["get-daily-usage"];
         put?: never;
@@ -1962,7 +2101,10 @@ export interface paths {
         };
         /**
          * Export a customer's events
-         * @description As JSON or CSV, oldest first, in pages that the answer's Link header leads through. CSV marks cells that a spreadsheet would take for a formula. Who exports is in the audit log.
+         * @description Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+         *
+         *     - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+         *     - Every export is recorded in the audit log.
          */
         get: operations["export-usage"];
         put?: never;
@@ -1982,7 +2124,7 @@ export interface paths {
         };
         /**
          * Get the usage of every meter
-         * @description One customer's usage of each meter between start and end, this calendar month by default.
+         * @description Returns one customer's usage of each meter between `start` and `end`.
          */
         get: operations["get-usage-summary"];
         put?: never;
@@ -2002,7 +2144,9 @@ export interface paths {
         };
         /**
          * Get usage as one number
-         * @description Of one meter, or, without meter, of all meters of the customer added up, whatever their units are; meters names them where they are several. A meter whose past is being counted is left out and named.
+         * @description With `meter`, returns the usage of that meter. Without it, returns the sum of all meters, even if their units differ; `meters` lists them.
+         *
+         *     A meter that is still backfilling is excluded from the sum and listed in `backfilling`.
          */
         get: operations["get-usage-total"];
         put?: never;
@@ -2022,13 +2166,13 @@ export interface paths {
         };
         /**
          * List webhooks
-         * @description In the order in which they were made, without their secrets.
+         * @description Webhooks are listed in order of creation, without their secrets.
          */
         get: operations["list-webhooks"];
         put?: never;
         /**
          * Create a webhook
-         * @description It receives messages of its event types. The secret that they are signed with is shown once.
+         * @description The webhook receives messages of its event types. The signing secret is shown only in this response.
          */
         post: operations["create-webhook"];
         delete?: never;
@@ -2046,21 +2190,21 @@ export interface paths {
         };
         /**
          * Get a webhook
-         * @description Without its secret.
+         * @description The secret is not returned.
          */
         get: operations["get-webhook"];
         put?: never;
         post?: never;
         /**
          * Delete a webhook and its deliveries
-         * @description What was not delivered to it is not delivered any more.
+         * @description Messages that were not delivered yet are discarded.
          */
         delete: operations["delete-webhook"];
         options?: never;
         head?: never;
         /**
          * Update, disable or enable a webhook
-         * @description What is absent stays as it is. One that is disabled is sent nothing that happens meanwhile.
+         * @description Updates the fields that the body contains and keeps the others. Messages that arise while a webhook is disabled are not sent to it later.
          */
         patch: operations["update-webhook"];
         trace?: never;
@@ -2074,7 +2218,7 @@ export interface paths {
         };
         /**
          * List a webhook's deliveries
-         * @description Newest first.
+         * @description Deliveries are listed newest first.
          */
         get: operations["list-deliveries"];
         put?: never;
@@ -2094,7 +2238,7 @@ export interface paths {
         };
         /**
          * Get a delivery with its body and attempts
-         * @description The body as it was signed and sent, and every attempt with its answer.
+         * @description Returns the body as it was signed and sent, and every attempt with its response.
          */
         get: operations["get-delivery"];
         put?: never;
@@ -2116,7 +2260,9 @@ export interface paths {
         put?: never;
         /**
          * Redeliver a message
-         * @description The message is sent again at once with the same id and body, so that its receiver can tell that it has it. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+         * @description Sends the message again with the same id and body, so that the receiver can recognize a repeat.
+         *
+         *     A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
          */
         post: operations["redeliver"];
         delete?: never;
@@ -2136,7 +2282,7 @@ export interface paths {
         put?: never;
         /**
          * Rotate a webhook's secret
-         * @description The answer shows the new secret. Messages are signed with both for overlap_seconds.
+         * @description Returns the new secret. Messages are signed with both secrets for `overlap_seconds`.
          */
         post: operations["rotate-webhook-secret"];
         delete?: never;
@@ -2156,7 +2302,9 @@ export interface paths {
         put?: never;
         /**
          * Send a test message to a webhook
-         * @description A message of type webhook.test. Tests and redeliveries of a webhook together: 10 a minute; of all webhooks of a tenant: 60.
+         * @description Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
+         *
+         *     A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
          */
         post: operations["test-webhook"];
         delete?: never;
@@ -2177,10 +2325,11 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * Invoices of a provider differ from what was reported
-         * @description To the webhooks that have chosen this event type.
+         * The provider's invoices differ from the reports
+         * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Either final invoices bill something of a closed period that nobody has reported, once for each time that they say something else; or, with `hold_id`, a held invoice disagrees, once for each time that it begins to.
+         *     - Without `hold_id`: final invoices of a closed period differ from the reports. Sent again whenever the difference changes.
+         *     - With `hold_id`: a held invoice differs from the reports. Sent once for each time that a difference appears.
          */
         post: operations["billing.discrepancy"];
         delete?: never;
@@ -2199,8 +2348,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * A billing period's totals are final
-         * @description To the webhooks that have chosen this event type.
+         * The totals of a billing period are final
+         * @description Sent to the webhooks that subscribe to this event type.
          */
         post: operations["billing.period_closed"];
         delete?: never;
@@ -2219,8 +2368,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * Somebody has to act before a customer can be synced
-         * @description To the webhooks that have chosen this event type.
+         * The sync of a customer needs an operator
+         * @description Sent to the webhooks that subscribe to this event type.
          */
         post: operations["billing.sync_failed"];
         delete?: never;
@@ -2239,8 +2388,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * All of a customer's usage is reported
-         * @description To the webhooks that have chosen this event type.
+         * All usage of a customer is reported
+         * @description Sent to the webhooks that subscribe to this event type.
          */
         post: operations["billing.synced"];
         delete?: never;
@@ -2259,8 +2408,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * An invitation waits to be sent to somebody
-         * @description To the webhooks that have chosen this event type.
+         * An invitation is ready to be sent
+         * @description Sent to the webhooks that subscribe to this event type.
          */
         post: operations["member.invited"];
         delete?: never;
@@ -2279,10 +2428,10 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * Somebody asks for another password for a member
-         * @description To the webhooks that have chosen this event type.
+         * A password reset was requested for a member
+         * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Who asks may be anybody. At most every ten minutes.
+         *     The request is not authenticated, so it may not come from the member. Sent at most every ten minutes.
          */
         post: operations["member.reset_asked"];
         delete?: never;
@@ -2301,8 +2450,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * A receiver of statements is tried before it is saved
-         * @description Answer with 2xx.
+         * The receiver of statements is tested before it is saved
+         * @description Respond with 2xx.
          */
         post: operations["ping"];
         delete?: never;
@@ -2321,10 +2470,10 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * The daily audit found totals and events to disagree
-         * @description To the webhooks that have chosen this event type.
+         * The daily audit found a discrepancy between totals and events
+         * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Once for each `day`.
+         *     Sent once for each `day`.
          */
         post: operations["usage.discrepancy"];
         delete?: never;
@@ -2343,8 +2492,10 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * The bill of one billing period so far
-         * @description To the receiver of statements, where the billing provider is a webhook. Of a customer's statements of one stream and period keep the one with the highest `sequence`: it replaces those before. A 2xx says that you have it.
+         * The current bill of a billing period
+         * @description Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx when it is stored.
+         *
+         *     A statement replaces earlier ones with the same customer, `stream` and period. Keep the one with the highest `sequence`.
          */
         post: operations["usage.statement"];
         delete?: never;
@@ -2363,8 +2514,8 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * Somebody tests a webhook
-         * @description `POST /v1/webhooks/{id}/test` asked for it.
+         * A webhook was tested
+         * @description Sent after `POST /v1/webhooks/{id}/test`.
          */
         post: operations["webhook.test"];
         delete?: never;
@@ -2380,13 +2531,13 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             /**
-             * @description Who has made it: a member or a credential, or operator for the command line
+             * @description Creator of the key: a member, another credential, or operator for the command line
              * @example member_3
              */
             created_by: string;
             /** Format: date-time */
             expires_at: string | null;
-            /** @description Who answers for it since its maker was removed */
+            /** @description Member who is responsible for the key since its creator was removed */
             handed_to: string | null;
             /** @example key_12 */
             id: string;
@@ -2396,7 +2547,7 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description When the key that this one replaces was last used, while both are valid
+             * @description Last use of the replaced key, while both keys are valid
              */
             old_last_used_at: string | null;
             /** @example svc_adm_ */
@@ -2405,15 +2556,15 @@ export interface components {
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description The key that replaces this one, which is valid beside it until expires_at */
+            /** @description Id of the key that replaces this one. Both are valid until expires_at */
             successor_id: string | null;
         };
         AcceptAtIssuer: {
-            /** @description Of the invitation */
+            /** @description Token of the invitation */
             token: string;
         };
         AcceptInvitation: {
-            /** @description 12 to 256 characters. A member of other tenants gives the password for those, and signs in to all tenants with it */
+            /** @description 12 to 256 characters. A member of other tenants gives the existing password and uses it for all of them */
             password: string;
             /** @description The token of the invitation */
             token: string;
@@ -2442,7 +2593,7 @@ export interface components {
         AdjustmentLine: {
             /**
              * Format: decimal
-             * @description What it adds to the closed period's charge
+             * @description Additional charge of the closed period
              */
             amount: string;
             /** @example USD */
@@ -2451,26 +2602,26 @@ export interface components {
             meter_slug: string;
             /**
              * Format: decimal
-             * @description The units that it adds
+             * @description Additional units
              */
             quantity: string;
             /** @example late usage */
             reason: string;
-            /** @description The working of amount; where the period that carries it is closed too, what each series was reported */
+            /** @description Breakdown of the amount. If the billing period that bills it is closed too, it contains the reported amounts */
             steps: components["schemas"]["Step"][];
         };
         AskForReset: {
             email: string;
         };
         AssignPlan: {
-            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
             /**
              * Format: date-time
-             * @description A period is charged at the prices of the plan in force at its start. When absent: the start of the customer's next billing period, or of the current one if the customer was made in it
+             * @description Time from which the plan applies to the billing periods that start. Default: the start of the customer's next billing period, or of the current one if the customer was created in it
              */
             effective_from?: string;
-            /** @description The plan's slug; null: none */
+            /** @description Slug of the plan. Null to use the meters' own prices */
             plan: string | null;
         };
         Assignment: {
@@ -2481,11 +2632,11 @@ export interface components {
         Attempt: {
             /** Format: date-time */
             at: string;
-            /** @description Empty when the message was taken */
+            /** @description Error of the attempt. Empty if it succeeded */
             problem: string;
             /**
              * Format: int64
-             * @description Of the answer; 0: there was none
+             * @description HTTP status of the response. 0 if there was none
              */
             status: number;
             /** Format: int64 */
@@ -2500,7 +2651,7 @@ export interface components {
             kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
             /**
              * Format: date-time
-             * @description The oldest item's
+             * @description Start of the oldest item
              */
             since: string;
         };
@@ -2514,60 +2665,60 @@ export interface components {
             external_id: string;
             /** @example cus_42 */
             id: string;
-            /** @description Empty where it has none */
+            /** @description Empty if the customer has no name */
             name: string;
         };
         AttentionItem: {
             /**
-             * @description What to do about it
+             * @description Recommended action
              * @example Fix the cause, then sync the customer again.
              */
             action: string;
-            /** @description The charges of reports that were not accepted, for a failed sync; the invoice, for a hold; our charge for the period, for a line of the reconciliation; the estimated charge, for unrated usage */
+            /** @description Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge */
             amounts: components["schemas"]["Money"][];
             /** @example the webhook answered 400 */
             cause: string;
             customer?: components["schemas"]["AttentionCustomer"];
             /**
-             * @description ID of the sync, hold, webhook, meter or, with conflicts, customer; period/meter for a line of the reconciliation, day/customer/meter for a discrepancy, reason/currency for unrated usage
+             * @description Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise period/meter for a reconciliation, day/customer/meter for a discrepancy, and reason/currency for unrated usage
              * @example hld_42
              */
             id: string;
             /** @enum {string} */
             kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
-            /** @description The invoice at the provider, the meter's slug, the webhook's URL, or the number of customers or events; empty for a sync */
+            /** @description Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync */
             reference: string;
             /**
              * Format: date-time
-             * @description When the item began. For a failed sync, the first sync of the customer after which none has succeeded
+             * @description Start of the item. For a failed sync, the customer's first sync in the unbroken series of failures
              */
             since: string;
             /** @description Whether a sync of the customer is open */
             syncing: boolean;
             /**
              * Format: date-time
-             * @description When it is too late; null: never
+             * @description Deadline for acting. Null if there is none
              */
             until: string | null;
             /**
-             * @description Where this API says more
+             * @description Path in this API with the details
              * @example /v1/billing/holds/hld_42
              */
             url: string;
         };
         AttentionPage: {
-            /** @description The 20 most frequent ones of each kind */
+            /** @description The 20 most frequent causes of each kind */
             causes: components["schemas"]["AttentionCause"][];
-            /** @description All kinds, those without items too */
+            /** @description Number of items of every kind, including kinds without items */
             counts: components["schemas"]["AttentionCount"][];
             data: components["schemas"]["AttentionItem"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
             /**
              * Format: int64
-             * @description All items of all kinds, whatever kind and cause narrow the list to
+             * @description Number of all items. The filters kind and cause do not affect it
              */
             total_items: number;
         };
@@ -2575,39 +2726,39 @@ export interface components {
             /** @example meter.create */
             action: string;
             /**
-             * @description Who: a credential or a member; operator for the command line and the Temporal UI; schedule for the service itself; stranger for whoever has not proved who they are
+             * @description A credential or a member. Otherwise operator for the command line and the Temporal UI, schedule for the service itself, and stranger for an unauthenticated caller
              * @example key_12
              */
             actor: string;
             /**
-             * @description Where the request came from, of IPv6 the /64 network; empty where there was no request
+             * @description Address of the client. For IPv6, its /64 network. Empty if there was no request
              * @example 192.0.2.7
              */
             address: string;
-            /** @description The same fields, as they are since; of what changes nothing, what was asked for */
+            /** @description The same fields after the change. For an action that changes no field, the request */
             after?: {
                 [key: string]: unknown;
             };
             /** Format: date-time */
             at: string;
-            /** @description The fields that were changed, as they were. A secret is {"set": true}, what is personal a digest under a key */
+            /** @description The changed fields before the change. A secret is {"set": true}. Personal data is a digest */
             before?: {
                 [key: string]: unknown;
             };
             /**
-             * @description Its number in the tenant's log: 1, 2, 3, …
+             * @description Number of the entry in the tenant's log, from 1
              * @example aud_99
              */
             id: string;
             /**
-             * @description Why, in the actor's words; empty where they were not asked
+             * @description Reason given by the actor. Empty if none was requested
              * @example the receiver is being moved
              */
             reason: string;
-            /** @description X-Request-Id of the request; empty where there was none */
+            /** @description X-Request-Id of the request. Empty if there was no request */
             request_id: string;
             /**
-             * @description The id of what changed
+             * @description Id of the changed resource
              * @example mtr_7
              */
             resource: string;
@@ -2615,42 +2766,42 @@ export interface components {
         AutoSync: {
             /**
              * Format: date-time
-             * @description Since when the schedule follows these settings; null: it will shortly
+             * @description Time since which the schedule has these settings. Null until they are applied
              */
             applied_at: string | null;
             enabled: boolean;
-            /** @description Newest first */
+            /** @description Latest runs, newest first */
             last_runs: components["schemas"]["AutoSyncRun"][];
             next_runs: string[];
-            /** @description Also by an operator, in the Temporal UI */
+            /** @description Whether the schedule is paused, here or in the Temporal UI */
             paused: boolean;
-            /** @description hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone */
+            /** @description hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone */
             schedule: string;
         };
         AutoSyncOutcome: {
             /**
              * Format: int64
-             * @description Customers that somebody else was syncing
+             * @description Number of customers with another sync in progress
              */
             busy: number;
             /**
              * Format: int64
-             * @description Billing periods
+             * @description Number of billing periods that were closed
              */
             closed: number;
             /**
              * Format: int64
-             * @description Those with something to report
+             * @description Number of customers with usage to report
              */
             customers: number;
             /**
              * Format: int64
-             * @description Customers whose sync goes on by itself, or has failed: it is in the list of syncs
+             * @description Number of customers whose sync failed or is still running. The list of syncs shows them
              */
             failed: number;
             /**
              * Format: int64
-             * @description Those that were sent
+             * @description Number of reports that were sent
              */
             reports: number;
         };
@@ -2665,42 +2816,42 @@ export interface components {
         Backfill: {
             /**
              * Format: int64
-             * @description Of the days that may hold earlier events, how many are counted
+             * @description Number of days whose events are counted
              */
             counted_days: number;
             /**
              * Format: int64
-             * @description 0 until a worker has begun
+             * @description Number of days that can contain earlier events. 0 until a worker has started
              */
             days: number;
         };
         Because: {
             /**
-             * @description Why, in your words: the audit log keeps it
+             * @description Reason for the audit log
              * @example voided by mistake
              */
             reason: string;
         };
         BillingPeriod: {
             /**
-             * @description In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+             * @description Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description When the period was closed; null while open
+             * @description Time at which the period was closed. Null while it is open
              */
             closed_at: string | null;
             /**
              * Format: date-time
-             * @description When it is to be closed: its end and the grace
+             * @description Planned closing time: the end of the period plus the grace
              */
             due_at: string;
             /** Format: date-time */
             end: string;
             /**
-             * @description null: it is not stored yet, because the customer was not synced in it
+             * @description Null for a period that is not stored yet. It is stored with the first sync in or after it
              * @example per_42
              */
             id: string | null;
@@ -2708,13 +2859,13 @@ export interface components {
             /** Format: date-time */
             start: string;
             /**
-             * @description in_grace: it is over, and takes usage until it is closed
+             * @description in_grace: the period has ended and accepts late events until it is closed
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
             /**
              * Format: int64
-             * @description Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+             * @description Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
              */
             stream?: number;
         };
@@ -2723,12 +2874,12 @@ export interface components {
             customers: number;
             /**
              * Format: date-time
-             * @description The last end of these periods, exclusive
+             * @description Latest end of these periods, exclusive
              */
             end: string;
             /**
              * Format: date-time
-             * @description The first start of these periods
+             * @description Earliest start of these periods
              */
             start: string;
         };
@@ -2739,7 +2890,7 @@ export interface components {
         Comparison: {
             /**
              * Format: decimal
-             * @description The current calendar month, to date
+             * @description Usage of the current calendar month to date
              */
             current_total: string;
             /**
@@ -2749,47 +2900,47 @@ export interface components {
             delta: string;
             /**
              * Format: decimal
-             * @description delta as a percentage of previous_total, with two decimals. If previous_total is negative, its sign is the opposite of delta's. If previous_total is 0: 100 or -100, with the sign of delta, or 0 if both totals are 0
+             * @description delta as a percentage of previous_total, with two decimals. For a negative previous_total, it has the opposite sign of delta. For 0, it is 100 or -100 with the sign of delta, or 0 if both totals are 0
              */
             percent_change: string;
             /**
              * Format: decimal
-             * @description The whole calendar month before
+             * @description Usage of the whole previous calendar month
              */
             previous_total: string;
         };
         Confirm: {
-            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
         };
         Confirmation: {
             /**
              * Format: date-time
-             * @description When changes were computed. Usage that arrives later changes the amounts, and not the token
+             * @description Time at which changes was computed. Later usage changes the amounts but not the token
              */
             as_of: string;
-            /** @description The charges of those customers that differ as of now, by currency. Empty: none does yet, and usage that follows is charged in the new way */
+            /** @description Changes of the customers' charges by currency, from the usage so far. If empty, only future usage is charged differently */
             changes: components["schemas"]["PriceImpact"][];
             /**
              * Format: int64
-             * @description How many customers have a begun billing period that is charged in another way
+             * @description Number of customers with a begun billing period that would be charged differently
              */
             customers: number;
-            /** @description Those billing periods, by the calendar month in which they begin */
+            /** @description The affected billing periods, by the calendar month in which they begin */
             periods: components["schemas"]["ChangedPeriods"][];
-            /** @description Send it as confirm with the same request to apply the write. It holds until another write of a price, plan assignment, meter definition or timezone, or until billing periods with another start or end begin or close. Another customer's period with the same start and end does not invalidate it */
+            /** @description Value of confirm in the repeated request. Valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes */
             token: string;
-            /** @description The ids of meters with earlier events that are not counted yet: they are missing in changes */
+            /** @description Ids of meters that are missing from changes because their earlier events are not counted yet */
             uncounted: string[];
         };
         Connectable: {
-            /** @description Whether it is the billing provider now */
+            /** @description Whether it is the current billing provider */
             connected: boolean;
             /** @enum {string} */
             type: "stripe" | "webhook";
-            /** @description Of a provider that sends events: those to send to webhook_url */
+            /** @description For a provider that sends events, the event types to send to webhook_url */
             webhook_events?: string[];
-            /** @description Of a provider that sends events: add it there as an endpoint for webhook_events. Its signing secret is the webhook_secret to save */
+            /** @description For a provider that sends events, the URL of the endpoint to add there. Save its signing secret as webhook_secret */
             webhook_url?: string;
         };
         Connectables: {
@@ -2798,17 +2949,17 @@ export interface components {
         CountedWindow: {
             /**
              * Format: int64
-             * @description Events stored now or earlier under the same key
+             * @description Accepted events, including duplicates
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them
+             * @description Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events whose idempotency_key was known; they add nothing
+             * @description Accepted events whose idempotency_key was already used. They add nothing
              */
             duplicates: number;
             /** Format: date-time */
@@ -2818,7 +2969,7 @@ export interface components {
              * @description Events that break a rule
              */
             rejected: number;
-            /** @description The rejected ones by the rule, the most first */
+            /** @description Rejected events by rule, most frequent first */
             rejections: components["schemas"]["EventRejections"][];
             /** Format: date-time */
             start: string;
@@ -2826,26 +2977,26 @@ export interface components {
         Counting: {
             /** @enum {string} */
             aggregation: "sum" | "count";
-            /** @description What usage is grouped by until status is complete */
+            /** @description Properties that usage is grouped by until status is complete */
             group_by: string[];
         };
         CreateAPIKey: {
             /**
              * Format: date-time
-             * @description From then on it is not valid; without it, it never expires
+             * @description Time from which the key is invalid. Without it, the key never expires
              */
             expires_at?: string;
             name: string;
             /**
-             * @description Nobody makes a credential that may do more than themselves
+             * @description Permissions of the key. They cannot exceed those of the creator
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
         };
         CreateCustomer: {
-            /** @description The customer at the billing provider */
+            /** @description Id of the customer at the billing provider */
             billing_provider_id?: string;
-            /** @description Your name for the customer */
+            /** @description Your own identifier of the customer */
             external_id: string;
             metadata?: {
                 [key: string]: unknown;
@@ -2855,46 +3006,46 @@ export interface components {
         CreateHMACSecret: {
             /**
              * Format: date-time
-             * @description From then on it is not valid; without it, it never expires
+             * @description Time from which the key is invalid. Without it, the key never expires
              */
             expires_at?: string;
             name: string;
             /**
-             * @description Nobody makes a credential that may do more than themselves
+             * @description Permissions of the key. They cannot exceed those of the creator
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /**
-             * @description v2: signatures that do not cover method and path are refused. Recommended. The default is v1_and_v2
+             * @description Accepted signature versions. Recommended: v2, which covers the method and the path. Default: v1_and_v2
              * @enum {string}
              */
             signatures?: "v1_and_v2" | "v2";
         };
         CreateMember: {
-            /** @description Once per tenant, whatever its case. An earlier invitation of this e-mail ends */
+            /** @description E-mail of the member, unique in the tenant, case-insensitive. Replaces a pending invitation of the same e-mail */
             email: string;
             name?: string;
             /**
-             * @description owner only while the tenant has none
+             * @description Role of the member. owner only if the tenant has no owner
              * @enum {string}
              */
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
         };
         CreateMeter: {
             /**
-             * @description sum adds the events' values, count counts the events. The default is sum
+             * @description sum adds the values of events. count adds 1 for each event. Default: sum
              * @enum {string}
              */
             aggregation?: "sum" | "count";
-            /** @description The meter counts events of this type */
+            /** @description Type of the events that the meter counts */
             event_type: string;
-            /** @description The event properties to group usage by */
+            /** @description Event properties to group usage by */
             group_by?: string[];
             name?: string;
             slug: string;
             /**
              * Format: int32
-             * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units: to Stripe's billing meters, where Stripe has enabled decimals for the account. Stripe's usage records take whole units, and webhooks exact usage, whatever it is. The default is 0
+             * @description Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always have whole units, webhooks exact usage. Default: 0
              */
             usage_scale?: number;
         };
@@ -2904,9 +3055,9 @@ export interface components {
         };
         CreateWebhook: {
             description?: string;
-            /** @description The types of messages that it receives. webhook.test is none of them: POST /v1/webhooks/{id}/test sends one whatever is chosen here */
+            /** @description Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
-            /** @description whsec_ and 24 to 64 bytes in base64; made here when absent */
+            /** @description whsec_ followed by 24 to 64 bytes in base64. Created if omitted */
             secret?: string;
             url: string;
         };
@@ -2914,17 +3065,17 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             /**
-             * @description Who has made it: a member or a credential, or operator for the command line
+             * @description Creator of the key: a member, another credential, or operator for the command line
              * @example member_3
              */
             created_by: string;
             /** Format: date-time */
             expires_at: string | null;
-            /** @description Who answers for it since its maker was removed */
+            /** @description Member who is responsible for the key since its creator was removed */
             handed_to: string | null;
             /** @example key_12 */
             id: string;
-            /** @description The whole key. It is shown this once and cannot be shown again */
+            /** @description The complete key. It is shown only in this response */
             key: string;
             last_four: string;
             /** Format: date-time */
@@ -2932,7 +3083,7 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description When the key that this one replaces was last used, while both are valid
+             * @description Last use of the replaced key, while both keys are valid
              */
             old_last_used_at: string | null;
             /** @example svc_adm_ */
@@ -2941,20 +3092,20 @@ export interface components {
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description The key that replaces this one, which is valid beside it until expires_at */
+            /** @description Id of the key that replaces this one. Both are valid until expires_at */
             successor_id: string | null;
         };
         CreatedHMACSecret: {
             /** Format: date-time */
             created_at: string;
             /**
-             * @description Who has made it: a member or a credential, or operator for the command line
+             * @description Creator of the secret: a member, another credential, or operator for the command line
              * @example member_3
              */
             created_by: string;
             /** Format: date-time */
             expires_at: string | null;
-            /** @description Who answers for it since its maker was removed */
+            /** @description Member who is responsible for the secret since its creator was removed */
             handed_to: string | null;
             /** @example sec_3 */
             id: string;
@@ -2964,41 +3115,41 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description When the secret that this one replaces was last used, while both are valid
+             * @description Last use of the replaced secret, while both secrets are valid
              */
             old_last_used_at: string | null;
             /** Format: date-time */
             revoked_at: string | null;
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description What to sign with: its bytes as they stand here. It is shown this once and cannot be shown again */
+            /** @description The complete secret, whose bytes are the signing key. It is shown only in this response */
             secret: string;
             /**
-             * @description The versions of signatures that are accepted of it
+             * @description Signature versions that the secret accepts
              * @enum {string}
              */
             signatures: "v1_and_v2" | "v2";
-            /** @description The secret that replaces this one, which is valid beside it until expires_at */
+            /** @description Id of the secret that replaces this one. Both are valid until expires_at */
             successor_id: string | null;
         };
         CreatedInvitation: {
             /** Format: date-time */
             created_at: string;
             /**
-             * @description Who has invited: a member or a credential
+             * @description Creator of the invitation: a member or a credential
              * @example member_3
              */
             created_by: string;
             email: string;
             /**
              * Format: date-time
-             * @description From then on it cannot be accepted
+             * @description Time from which the invitation is invalid
              */
             expires_at: string;
             /** @example inv_5 */
             id: string;
             /**
-             * @description The member who gets another way to sign in; null: who accepts becomes a member
+             * @description Member whose sign-in is reset. Null if accepting creates a member
              * @example member_12
              */
             member_id: string | null;
@@ -3007,11 +3158,11 @@ export interface components {
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
             /** @example ten_1 */
             tenant_id: string;
-            /** @description What accepts it. It is shown this once and cannot be shown again */
+            /** @description Token that accepts the invitation. It is shown only in this response */
             token: string;
             token_last_four: string;
             /**
-             * @description The link to send: the page where it is accepted. The token stands behind #, so that no server is sent it
+             * @description Link for the invited person. The token follows the #, so that browsers do not send it to servers
              * @example https://odometer.example.com/invitation#…
              */
             url: string;
@@ -3022,30 +3173,30 @@ export interface components {
             description: string;
             /**
              * Format: date-time
-             * @description Nothing is kept for it since
+             * @description Time since which the webhook is disabled. No messages are stored for it
              */
             disabled_at: string | null;
             /**
-             * @description gone: it has answered 410; failing: it has taken nothing for five days
+             * @description Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
-            /** @description Those that it receives messages of */
+            /** @description Types of the messages that the webhook receives */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /**
              * Format: date-time
-             * @description It has taken nothing since
+             * @description Time since which all deliveries fail
              */
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when messages are signed with the secret before this one too, unless an operator has kept that
+             * @description Time until which messages are also signed with the previous secret. An operator can keep that secret longer
              */
             former_secret_until: string | null;
             /** @example whk_3 */
             id: string;
-            /** @description What its messages are signed with (Standard Webhooks). It is shown this once and cannot be shown again */
+            /** @description Signing secret of the messages (Standard Webhooks). It is shown only in this response */
             secret: string;
             secret_last_four: string;
             url: string;
@@ -3053,16 +3204,16 @@ export interface components {
         Customer: {
             /**
              * Format: date-time
-             * @description Since when lists leave it out; null: it is not archived
+             * @description Time since which the customer is archived. Null if it is not
              */
             archived_at: string | null;
-            /** @description The customer at the billing provider */
+            /** @description Id of the customer at the billing provider */
             billing_provider_id: string | null;
             /** Format: date-time */
             created_at: string;
             /**
              * Format: date-time
-             * @description When what is personal was erased: only numbers and ids are left; null: it was not
+             * @description Time at which personal data was erased. Null if it was not
              */
             erased_at: string | null;
             external_id: string;
@@ -3077,11 +3228,11 @@ export interface components {
             tenant_id: string;
         };
         CustomerFields: {
-            /** @description The customer at the billing provider; null: none */
+            /** @description Id of the customer at the billing provider. Null removes it */
             billing_provider_id?: string | null;
-            /** @description May repeat that of the path */
+            /** @description If present, must equal the external ID of the path */
             external_id?: string;
-            /** @description Takes the place of what was there */
+            /** @description Replaces the saved metadata */
             metadata?: {
                 [key: string]: unknown;
             };
@@ -3100,9 +3251,9 @@ export interface components {
             tenant_id: string;
         };
         CustomerPlan: {
-            /** @description The slug of the plan that charges the current period; null: the meters' own prices do */
+            /** @description Slug of the plan that charges the current period. Null if the meters' own prices apply */
             plan: string | null;
-            /** @description In the order in which they hold */
+            /** @description Assignments in order of effective_from */
             versions: components["schemas"]["Assignment"][];
         };
         CustomerSynced: {
@@ -3116,7 +3267,7 @@ export interface components {
             tenant_id: string;
         };
         DailyUsage: {
-            /** @description Every meter, by id */
+            /** @description All meters, by id */
             meters: components["schemas"]["MeterDaily"][];
             period: components["schemas"]["UsagePeriod"];
         };
@@ -3127,7 +3278,7 @@ export interface components {
             start: string;
             /**
              * Format: decimal
-             * @description What came late included
+             * @description Usage of the day, including late usage
              */
             usage: string;
         };
@@ -3144,21 +3295,21 @@ export interface components {
         Delivery: {
             /**
              * Format: int64
-             * @description Since it was last asked for
+             * @description Number of attempts since the message was created or redelivered
              */
             attempts: number;
             /** Format: date-time */
             created_at: string;
             /** @enum {string} */
             event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked" | "webhook.test";
-            /** @description Of the message: its webhook-id */
+            /** @description Id of the message, sent as webhook-id */
             id: string;
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
             settled_at: string | null;
             /**
-             * @description A failed one is tried again when asked for
+             * @description State of the delivery. Redeliver a failed message to send it again
              * @enum {string}
              */
             status: "pending" | "delivered" | "failed";
@@ -3166,42 +3317,42 @@ export interface components {
         DeliveryDetails: {
             /**
              * Format: int64
-             * @description Since it was last asked for
+             * @description Number of attempts since the message was created or redelivered
              */
             attempts: number;
-            /** @description Oldest first */
+            /** @description Attempts, oldest first */
             attempts_made: components["schemas"]["Attempt"][];
-            /** @description What every attempt has sent */
+            /** @description Body of the message, the same in every attempt */
             body: string;
             /** Format: date-time */
             created_at: string;
             /** @enum {string} */
             event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked" | "webhook.test";
-            /** @description Of the message: its webhook-id */
+            /** @description Id of the message, sent as webhook-id */
             id: string;
             /** Format: date-time */
             next_attempt_at: string | null;
             /** Format: date-time */
             settled_at: string | null;
             /**
-             * @description A failed one is tried again when asked for
+             * @description State of the delivery. Redeliver a failed message to send it again
              * @enum {string}
              */
             status: "pending" | "delivered" | "failed";
         };
         Digest: {
             /**
-             * @description How the digest is computed: docs/api/bills.md has the steps of each algorithm
+             * @description Algorithm of the hash, as described in docs/api/bills.md
              * @example sha256-events-1
              */
             algorithm: string;
             /**
              * Format: int64
-             * @description How many events it is of
+             * @description Number of events in the hash
              */
             event_count: number;
             /**
-             * @description In hexadecimal digits
+             * @description Hash in hexadecimal digits
              * @example e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
              */
             hash: string;
@@ -3211,35 +3362,35 @@ export interface components {
         };
         EraseCustomer: {
             /**
-             * @description The external_id again: what is erased cannot be had back
+             * @description The customer's external_id, to confirm the erasure. It cannot be undone
              * @example acme
              */
             confirm: string;
             /**
-             * @description Why, in your words: the audit log keeps it
+             * @description Reason for the audit log
              * @example voided by mistake
              */
             reason: string;
         };
         Event: {
-            /** @description The customer's external ID; an unknown one makes a new customer */
+            /** @description The customer's external ID. An unknown ID creates a customer, unless the tenant is strict */
             customer_id: string;
-            /** @description What happened; meters count events by it */
+            /** @description Kind of event, such as api_call. Each meter counts the events of one type */
             event_type: string;
-            /** @description A repeat of the key is accepted and adds nothing */
+            /** @description Key that makes repeats safe. A repeat with the same key is accepted and adds nothing */
             idempotency_key?: string;
-            /** @description Anything, in at most 16 KiB; its keys can be a meter's group_by */
+            /** @description Any JSON object of at most 16 KiB. A meter can group usage by its keys */
             properties?: {
                 [key: string]: unknown;
             };
             /**
              * Format: date-time
-             * @description When it happened; now when absent. At most five years back and one hour ahead; with an idempotency_key, no further back than events are kept
+             * @description Time of the event. Default: now. At most five years in the past and one hour in the future. With an idempotency_key, not older than the retention of events
              */
             timestamp?: string;
             /**
              * Format: decimal
-             * @description Less than 10^18 in absolute value, with at most 12 decimals. The default is 1
+             * @description Quantity that a sum meter adds. Absolute value below 10^18, at most 12 decimals. Default: 1
              */
             value?: string;
         } & {
@@ -3261,7 +3412,7 @@ export interface components {
             };
             /**
              * Format: date-time
-             * @description When it was sent first
+             * @description Time at which the event was first received
              */
             received_at: string;
             /** Format: date-time */
@@ -3273,7 +3424,7 @@ export interface components {
             value: string;
         };
         EventCounter: {
-            /** @description It came when its billing period was closed: its usage is billed as an adjustment */
+            /** @description Whether the event arrived after its billing period was closed. Its usage is then billed as an adjustment */
             late: boolean;
             meter_slug: string;
             period?: components["schemas"]["EventPeriod"];
@@ -3281,17 +3432,17 @@ export interface components {
         EventCounts: {
             /**
              * Format: int64
-             * @description Events stored now or earlier under the same key
+             * @description Accepted events, including duplicates
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted. GET /v1/events/conflicts lists them
+             * @description Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events whose idempotency_key was known; they add nothing
+             * @description Accepted events whose idempotency_key was already used. They add nothing
              */
             duplicates: number;
             /** @enum {string} */
@@ -3302,20 +3453,20 @@ export interface components {
              * @description Events that break a rule
              */
             rejected: number;
-            /** @description The rejected ones by the rule, the most first */
+            /** @description Rejected events by rule, most frequent first */
             rejections: components["schemas"]["EventRejections"][];
-            /** @description In order of time, of the hours that begin in the period; windows without events are left out */
+            /** @description Windows in order of time, from the hours that begin in the range. Windows without events are omitted */
             windows: components["schemas"]["CountedWindow"][];
         };
         EventPage: {
             data: components["schemas"]["StoredEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
             /**
              * Format: date-time
-             * @description The part of the range that is later was searched. null: all kept events were searched
+             * @description The search has covered the range from here to its end. Null: it has covered all stored events
              */
             searched_until: string | null;
         };
@@ -3341,14 +3492,14 @@ export interface components {
         Explain: {
             /**
              * Format: decimal
-             * @description The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
+             * @description Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed
              */
             amount: string;
-            /** @description Whether the provider had accepted it when it was closed */
+            /** @description Whether the provider had accepted the usage at the closing of the period */
             billed: boolean;
             /**
              * Format: decimal
-             * @description For the usage, rounded to the currency's minor unit
+             * @description Charge for the usage, rounded to the currency's minor unit
              */
             charge: string;
             /** @example USD */
@@ -3358,18 +3509,18 @@ export interface components {
             digest?: components["schemas"]["Digest"];
             /** Format: int64 */
             event_count: number;
-            /** @description The customer's */
+            /** @description External ID of the customer */
             external_id: string;
             /**
              * Format: decimal
-             * @description Additional charge from late usage, whichever period carries it
+             * @description Additional charge for late usage, in whichever period it is billed
              */
             late_amount: string;
-            /** @description The working of late_amount, which is its last step; of an open period there is none */
+            /** @description Breakdown of late_amount, which is the last step. Empty for an open period */
             late_steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
-             * @description What arrived after the closing
+             * @description Usage that arrived after the closing
              */
             late_usage: string;
             meter_id: string;
@@ -3377,19 +3528,19 @@ export interface components {
             period: components["schemas"]["PeriodHead"];
             /**
              * Format: int64
-             * @description 0 where the meter has no price, or the provider's own is charged
+             * @description Version of the meter's price. 0 without a price or if the provider's own price applies
              */
             price_version: number;
             /**
-             * @description The id of the provider's own price, where that is charged
+             * @description Id of the provider's own price. Absent if our price applies
              * @example price_1Q2
              */
             provider_price?: string;
-            /** @description The working; its last step is the amount */
+            /** @description Breakdown of the amount, which is the last step */
             steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
-             * @description So far; of a closed period, what it was closed at
+             * @description Usage so far. For a closed period, the usage at its closing
              */
             usage: string;
         };
@@ -3412,46 +3563,46 @@ export interface components {
         };
         FieldProblem: {
             /**
-             * @description The rule, for programs that act on it: of an event it is the code that errors of a batch have
+             * @description Code of the rule. For an event, the same code as in the errors of a batch
              * @example timestamp_too_old
              */
             code?: string;
-            /** @description Such as body.slug or query.start */
+            /** @description Field of the request, such as body.slug or query.start */
             location: string;
             message: string;
         };
         FindInvitation: {
-            /** @description Of the invitation */
+            /** @description Token of the invitation */
             token: string;
         };
         FoundInvitation: {
             email: string;
             /**
              * Format: date-time
-             * @description From then on it cannot be accepted
+             * @description Time from which the invitation is invalid
              */
             expires_at: string;
-            /** @description The tenant's OIDC issuer, where it can be accepted too; null: there is none */
+            /** @description The tenant's OIDC issuer, which can accept the invitation too. Null if there is none */
             issuer: string | null;
             name: string;
-            /** @description Whether it gives a member another way to sign in; if not, who accepts it becomes a member */
+            /** @description Whether the invitation resets an existing member. If false, it creates a member */
             reset: boolean;
             /** @enum {string} */
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
-            /** @description Of the tenant that has invited */
+            /** @description Name of the inviting tenant */
             tenant_name: string;
         };
         HMACSecret: {
             /** Format: date-time */
             created_at: string;
             /**
-             * @description Who has made it: a member or a credential, or operator for the command line
+             * @description Creator of the secret: a member, another credential, or operator for the command line
              * @example member_3
              */
             created_by: string;
             /** Format: date-time */
             expires_at: string | null;
-            /** @description Who answers for it since its maker was removed */
+            /** @description Member who is responsible for the secret since its creator was removed */
             handed_to: string | null;
             /** @example sec_3 */
             id: string;
@@ -3461,7 +3612,7 @@ export interface components {
             name: string;
             /**
              * Format: date-time
-             * @description When the secret that this one replaces was last used, while both are valid
+             * @description Last use of the replaced secret, while both secrets are valid
              */
             old_last_used_at: string | null;
             /** Format: date-time */
@@ -3469,11 +3620,11 @@ export interface components {
             /** @enum {string} */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /**
-             * @description The versions of signatures that are accepted of it
+             * @description Signature versions that the secret accepts
              * @enum {string}
              */
             signatures: "v1_and_v2" | "v2";
-            /** @description The secret that replaces this one, which is valid beside it until expires_at */
+            /** @description Id of the secret that replaces this one. Both are valid until expires_at */
             successor_id: string | null;
         };
         Health: {
@@ -3497,19 +3648,19 @@ export interface components {
             meter_slug?: string;
             /**
              * Format: decimal
-             * @description Units that were reported; of charge_differs, money
+             * @description Reported units. For charge_differs, our amount
              */
             ours?: string;
             /**
              * Format: decimal
-             * @description Units that the provider has counted; of price_differs and charge_differs, money
+             * @description Units that the provider has counted. For price_differs and charge_differs, the provider's amount
              */
             theirs?: string;
         };
         HoldReport: {
             /** Format: uuid */
             id: string;
-            /** @description What came of the last attempt */
+            /** @description Result of the last attempt */
             response: string;
             /** @enum {string} */
             state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
@@ -3519,7 +3670,7 @@ export interface components {
             code: string;
             /**
              * Format: int64
-             * @description The event's place in the request, from 0
+             * @description Index of the event in the request, from 0
              */
             index: number;
             message: string;
@@ -3527,46 +3678,46 @@ export interface components {
         IngestResult: {
             /**
              * Format: int64
-             * @description Events stored now or earlier under the same key
+             * @description Accepted events, including duplicates
              */
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates whose idempotency_key was used for another customer or with other content: their usage is not counted
+             * @description Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events whose idempotency_key was known; they add nothing
+             * @description Accepted events whose idempotency_key was already used. They add nothing
              */
             duplicates: number;
             errors: components["schemas"]["IngestError"][];
             /**
              * Format: int64
-             * @description Events that break a rule; errors names each
+             * @description Events that break a rule. errors lists them
              */
             rejected: number;
-            /** @description What is worth knowing but stops nothing */
+            /** @description Hints about accepted and rejected events, such as unknown fields or event types without a meter */
             warnings: string[];
         };
         Invitation: {
             /** Format: date-time */
             created_at: string;
             /**
-             * @description Who has invited: a member or a credential
+             * @description Creator of the invitation: a member or a credential
              * @example member_3
              */
             created_by: string;
             email: string;
             /**
              * Format: date-time
-             * @description From then on it cannot be accepted
+             * @description Time from which the invitation is invalid
              */
             expires_at: string;
             /** @example inv_5 */
             id: string;
             /**
-             * @description The member who gets another way to sign in; null: who accepts becomes a member
+             * @description Member whose sign-in is reset. Null if accepting creates a member
              * @example member_12
              */
             member_id: string | null;
@@ -3614,7 +3765,7 @@ export interface components {
         };
         InvoiceHold: {
             /**
-             * @description What an operator can ask for: each is a path of its own
+             * @description Available actions. Each is a path below the hold
              * @example [
              *       "release"
              *     ]
@@ -3626,48 +3777,48 @@ export interface components {
             created_at: string;
             /** @example cus_42 */
             customer_id: string;
-            /** @description Empty where it has none */
+            /** @description Empty if the customer has no name */
             customer_name: string;
             /**
              * Format: date-time
-             * @description Then the provider makes it final, whoever is alive
+             * @description Time at which the provider finalizes the invoice in any case
              */
             deadline: string;
             /**
              * Format: date-time
-             * @description null: there is something left to do
+             * @description Null while the hold is active
              */
             ended_at: string | null;
-            /** @description The customer's */
+            /** @description External ID of the customer */
             external_id: string;
             /**
              * Format: date-time
-             * @description Nothing is compared before
+             * @description Time before which nothing is compared
              */
             grace_until: string;
             hold?: components["schemas"]["HoldReport"];
             /** @example hld_42 */
             id: string;
             /**
-             * @description At the provider
+             * @description Id of the invoice at the provider
              * @example in_1MtHbELkdIwHu7ixl4OzzPMv
              */
             invoice_id: string;
             /** Format: date-time */
             looked_at: string | null;
-            /** @description The reason that the operator gave */
+            /** @description Reason given by the operator */
             note: string;
             period: components["schemas"]["HeldPeriod"];
-            /** @description What was found when it was looked at last; of an invoice that an operator has released, what was found before */
+            /** @description Differences of the last comparison. If an operator released the invoice, the differences before the release */
             reasons: components["schemas"]["HoldReason"][];
             release?: components["schemas"]["HoldReport"];
             /**
-             * @description Who has asked for its release; empty: nobody
+             * @description Operator who requested the release. Empty if none did
              * @example key_12
              */
             released_by: string;
             /**
-             * @description planned: the provider has not taken the hold yet; held: what was reported is not counted or compared yet; disagrees: somebody has to look; releasing; released; expired: it became final at its deadline; finalized: somebody else made it final; theirs: somebody decides on the draft at the provider; refused: it is not held
+             * @description planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold
              * @enum {string}
              */
             state: "planned" | "held" | "disagrees" | "releasing" | "released" | "expired" | "finalized" | "theirs" | "refused";
@@ -3675,25 +3826,25 @@ export interface components {
         InvoiceHoldChange: {
             /**
              * Format: int64
-             * @description At most 720 together with grace_hours. What is held already keeps its deadline
+             * @description Hours after the grace at which a held invoice becomes final in any case. At most 720 together with grace_hours. Current holds keep their deadlines
              */
             deadline_hours?: number;
-            /** @description Of providers that make invoices */
+            /** @description Whether draft invoices with usage are held. Only for providers that make invoices */
             enabled?: boolean;
         };
         InvoiceHoldSettings: {
             /**
              * Format: int64
-             * @description How long after the grace a held invoice becomes final by itself, whatever was found
+             * @description Hours after the grace at which a held invoice becomes final in any case
              */
             deadline_hours: number;
-            /** @description Whether a provider's draft invoices of usage are held until what was reported is counted and compared */
+            /** @description Whether draft invoices with usage are held until the reports are counted and compared */
             enabled: boolean;
         };
         KeyOverlap: {
             /**
              * Format: int64
-             * @description How long the old key is valid beside the new one; unless it says, the old one ends at once. The default is 0
+             * @description Seconds that the old key stays valid with the new one. With 0, it is revoked immediately. Default: 0
              */
             overlap_seconds?: number;
         };
@@ -3701,154 +3852,154 @@ export interface components {
             data: components["schemas"]["APIKeyMetadata"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListAuditEntry: {
             data: components["schemas"]["AuditEntry"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListBillingPeriod: {
             data: components["schemas"]["BillingPeriod"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListCustomer: {
             data: components["schemas"]["Customer"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListDelivery: {
             data: components["schemas"]["Delivery"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListEventConflict: {
             data: components["schemas"]["EventConflict"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListExportedEvent: {
             data: components["schemas"]["ExportedEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListHMACSecret: {
             data: components["schemas"]["HMACSecret"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListInvitation: {
             data: components["schemas"]["Invitation"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListInvoiceHold: {
             data: components["schemas"]["InvoiceHold"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListMember: {
             data: components["schemas"]["Member"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListMeter: {
             data: components["schemas"]["Meter"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListOwnSession: {
             data: components["schemas"]["OwnSession"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListPlan: {
             data: components["schemas"]["Plan"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListPricing: {
             data: components["schemas"]["Pricing"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListReconciliation: {
             data: components["schemas"]["Reconciliation"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListStatementReport: {
             data: components["schemas"]["StatementReport"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListSyncRun: {
             data: components["schemas"]["SyncRun"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListUnratedUsage: {
             data: components["schemas"]["UnratedUsage"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListUsageDiscrepancy: {
             data: components["schemas"]["UsageDiscrepancy"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         ListWebhook: {
             data: components["schemas"]["Webhook"][];
             /** @description Whether another page follows */
             has_more: boolean;
-            /** @description The page_token of the next page; null on the last one */
+            /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
         LogIn: {
             email: string;
             password: string;
             /**
-             * @description Which tenant to sign in to, for who is a member of several
+             * @description Tenant to sign in to. Required for a member of several tenants
              * @example ten_42
              */
             tenant_id?: string;
@@ -3860,7 +4011,7 @@ export interface components {
             /** Format: date-time */
             created_at: string;
             email: string;
-            /** @description Whether the member signs in with a password; if not, only at the tenant's OIDC issuer */
+            /** @description Whether the member signs in with a password. If false, only at the tenant's OIDC issuer */
             has_password: boolean;
             /** @example member_12 */
             id: string;
@@ -4007,46 +4158,46 @@ export interface components {
             aggregation: "sum" | "count";
             /**
              * Format: date-time
-             * @description Since when lists leave it out, and no event that comes is counted; null: it is not archived
+             * @description Time since which the meter is archived and counts no new events. Null if it is not
              */
             archived_at: string | null;
             backfill?: components["schemas"]["Backfill"];
             /**
              * Format: date-time
-             * @description Earlier events were not kept when the meter began to count in this way: its usage before is not all of it. null: it counts every event
+             * @description Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted
              */
             counted_from: string | null;
             /** Format: date-time */
             created_at: string;
             current?: components["schemas"]["Counting"];
             event_type: string;
-            /** @description The event properties that usage is grouped by */
+            /** @description Event properties that usage is grouped by */
             group_by: string[];
             /** @example mtr_7 */
             id: string;
             name: string;
             slug: string;
             /**
-             * @description backfilling while earlier events are being counted in this way; until then usage answers as current says, and where that is absent with 503
+             * @description backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
              * @enum {string}
              */
             status: "backfilling" | "complete";
             /**
              * Format: int32
-             * @description How many decimals of its usage, rounded half to even, are reported to a provider that adds up units
+             * @description Number of decimals of usage that is reported to a provider that adds up units, rounded half to even
              */
             usage_scale: number;
         };
         MeterDaily: {
-            /** @description The meter's past is still being counted: there are no days, and total is not known yet */
+            /** @description Whether the meter's earlier events are still being counted. Until then there are no days and no total */
             backfilling?: boolean;
-            /** @description In order of time; days without usage are left out */
+            /** @description Days in order of time. Days without usage are omitted */
             days: components["schemas"]["DayUsage"][];
             meter_id: string;
             meter_slug: string;
             /**
              * Format: decimal
-             * @description Of these days together
+             * @description Usage of all these days
              */
             total: string;
         };
@@ -4062,59 +4213,59 @@ export interface components {
         MonthlyRevenue: {
             /**
              * Format: decimal
-             * @description billed, estimated and unbilled together
+             * @description Sum of billed, estimated and unbilled
              */
             amount: string;
             /**
              * Format: decimal
-             * @description Of closed periods: what a provider in live mode was reported, with the adjustments that were booked since
+             * @description Charges of closed periods that were reported to a provider in live mode, and their adjustments
              */
             billed: string;
             currency: string;
             /**
              * Format: int64
-             * @description That had usage in these periods
+             * @description Number of customers with usage in these periods
              */
             customers: number;
             /**
              * Format: decimal
-             * @description Of periods that are not closed: what they come to so far
+             * @description Charges of periods that are not closed, for the usage so far
              */
             estimated: string;
             /**
-             * @description In the tenant's time zone. A billing period is of the month that it ends in
+             * @description Month in the tenant's time zone. A billing period belongs to the month in which it ends
              * @example 2026-11
              */
             month: string;
             /**
              * Format: decimal
-             * @description Of closed periods: what no provider was reported in time, or one in test mode, and adjustments that are only reported
+             * @description Charges of closed periods that were not reported in live mode in time, and adjustments that are not billed
              */
             unbilled: string;
         };
         OidcSettings: {
             client_id: string;
-            /** @description Whether the tenant has an issuer; without one, issuer and client_id are empty */
+            /** @description Whether the tenant has an OIDC issuer. If false, issuer and client_id are empty */
             configured: boolean;
             has_client_secret: boolean;
             issuer: string;
-            /** @description Where members begin to sign in, in a browser */
+            /** @description Page at which members begin to sign in */
             login_url: string;
-            /** @description What to register at the issuer */
+            /** @description Redirect URI to register at the issuer */
             redirect_uri: string;
             /**
              * Format: date-time
-             * @description null without an issuer
+             * @description Null without an issuer
              */
             updated_at: string | null;
         };
         OwnSession: {
             /**
              * Format: date-time
-             * @description When it began, by signing in
+             * @description Time of the sign-in
              */
             created_at: string;
-            /** @description Whether it is the one that asks */
+            /** @description Whether it is the session of this request */
             current: boolean;
             /** Format: date-time */
             expires_at: string;
@@ -4122,7 +4273,7 @@ export interface components {
             id: string;
         };
         PasswordSet: {
-            /** @description Every other session of the person has ended, in every tenant, and the password is that of all of them */
+            /** @description Always true. The password changes in all the person's tenants, and all other sessions end */
             changed: boolean;
         };
         PeriodClosed: {
@@ -4136,37 +4287,37 @@ export interface components {
         };
         PeriodHead: {
             /**
-             * @description In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+             * @description Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description When the period was closed; null while open
+             * @description Time at which the period was closed. Null while it is open
              */
             closed_at: string | null;
             /**
              * Format: date-time
-             * @description When it is to be closed: its end and the grace
+             * @description Planned closing time: the end of the period plus the grace
              */
             due_at: string;
             /** Format: date-time */
             end: string;
             /**
-             * @description null: it is not stored yet, because the customer was not synced in it
+             * @description Null for a period that is not stored yet. It is stored with the first sync in or after it
              * @example per_42
              */
             id: string | null;
             /** Format: date-time */
             start: string;
             /**
-             * @description in_grace: it is over, and takes usage until it is closed
+             * @description in_grace: the period has ended and accepts late events until it is closed
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
             /**
              * Format: int64
-             * @description Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+             * @description Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
              */
             stream?: number;
         };
@@ -4176,7 +4327,7 @@ export interface components {
              * @description Rounded to the currency's minor unit
              */
             amount: string;
-            /** @description Whether the provider had accepted it when it was closed, in the mode that the present provider is in */
+            /** @description Whether the provider had accepted the usage at the closing of the period, in the provider's current mode */
             billed: boolean;
             currency: string;
             /** Format: int64 */
@@ -4188,78 +4339,78 @@ export interface components {
             late_amount: string;
             /**
              * Format: decimal
-             * @description What arrived after the closing
+             * @description Usage that arrived after the closing
              */
             late_usage: string;
             meter_id: string;
             meter_slug: string;
             /**
              * Format: int64
-             * @description 0 where the meter has no price, or the provider's own is charged
+             * @description Version of the meter's price. 0 without a price or if the provider's own price applies
              */
             price_version: number;
             /**
-             * @description The id of the provider's own price, where that is charged
+             * @description Id of the provider's own price. Absent if our price applies
              * @example price_1Q2
              */
             provider_price?: string;
             /**
              * Format: decimal
-             * @description So far; of a closed period, what it was closed at
+             * @description Usage so far. For a closed period, the usage at its closing
              */
             usage: string;
         };
         PeriodStatement: {
-            /** @description What the period carries of others that are closed, oldest first */
+            /** @description Adjustments of closed periods that are billed in this period, oldest first */
             adjustments: components["schemas"]["ClosedPeriod"][];
             /**
-             * @description In what a provider with invoices bills it, whatever the tenant has chosen since; absent while that is not decided, and where there is none
+             * @description Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
              * Format: date-time
-             * @description When the period was closed; null while open
+             * @description Time at which the period was closed. Null while it is open
              */
             closed_at: string | null;
             /** @example cus_42 */
             customer_id: string;
             /**
              * Format: date-time
-             * @description When it is to be closed: its end and the grace
+             * @description Planned closing time: the end of the period plus the grace
              */
             due_at: string;
             /** Format: date-time */
             end: string;
-            /** @description The customer's */
+            /** @description External ID of the customer */
             external_id: string;
             /**
-             * @description null: it is not stored yet, because the customer was not synced in it
+             * @description Null for a period that is not stored yet. It is stored with the first sync in or after it
              * @example per_42
              */
             id: string | null;
-            /** @description One for each meter. One whose past is still being counted is left out */
+            /** @description One line for each meter, except meters that are backfilling */
             lines: components["schemas"]["StatementLine"][];
             reports: components["schemas"]["ListStatementReport"];
             /** Format: date-time */
             start: string;
             /**
-             * @description in_grace: it is over, and takes usage until it is closed
+             * @description in_grace: the period has ended and accepts late events until it is closed
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed";
             /**
              * Format: int64
-             * @description Which of the customer's streams it is of, where a second subscription with other periods has one of its own; absent: the first
+             * @description Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
              */
             stream?: number;
-            /** @description One for each currency */
+            /** @description Totals, one for each currency */
             totals: components["schemas"]["StatementTotal"][];
         };
         Plan: {
             /**
              * Format: date-time
-             * @description Since when lists leave it out, and nobody gets it anew; null: it is not archived
+             * @description Time since which the plan is archived and cannot be assigned. Null if it is not
              */
             archived_at: string | null;
             /** Format: date-time */
@@ -4272,27 +4423,27 @@ export interface components {
         PreviewItem: {
             /**
              * Format: decimal
-             * @description The charge of the price for usage, exact, in the decimals that the provider takes, or what the provider's own price makes of it, as the provider rounds; of a late item, the closed period's additional charge
+             * @description Exact charge for the usage, which has the decimals that the provider accepts. For a provider's own price, rounded by the provider's rules. For a late item, the additional charge of the closed period
              */
             amount: string;
-            /** @description The meter's past is still being counted: usage and amount are 0 and not known yet */
+            /** @description Whether the meter's earlier events are still being counted. Until then usage and amount are 0 */
             backfilling?: boolean;
             /** @example USD */
             currency: string;
-            /** @description Why the meter is excluded, as of the customer's last sync */
+            /** @description Reason why the meter is not billed, from the customer's last sync */
             excluded?: string;
             late_for?: components["schemas"]["UsagePeriod"];
             meter_id: string;
             meter_slug: string;
             price_difference?: components["schemas"]["PriceDifference"];
             /**
-             * @description The id of the provider's own price, where that is charged
+             * @description Id of the provider's own price. Absent if our price applies
              * @example price_1Q2
              */
             provider_price?: string;
             /**
              * Format: decimal
-             * @description The overage rate; 0 where the meter has no price. Of a provider's own price the rate of the last units, or of a package of them
+             * @description Overage rate of the meter's price, or 0 without a price. For a provider's own price, the rate of the last units or of a package of units
              */
             unit_price: string;
             /**
@@ -4304,7 +4455,7 @@ export interface components {
         Price: {
             /**
              * Format: decimal
-             * @description Per billing period, whatever the usage
+             * @description Fixed charge for each billing period
              */
             base_price: string;
             /** Format: date-time */
@@ -4313,17 +4464,17 @@ export interface components {
             currency: string;
             /**
              * Format: date-time
-             * @description A period is charged at the version in force at its start; null: from the beginning
+             * @description A billing period is charged at the version in force at its start. Null: from the beginning
              */
             effective_from: string | null;
             /**
              * Format: decimal
-             * @description Covered by the base price
+             * @description Units that the base price includes
              */
             included_units: string;
             /**
              * Format: decimal
-             * @description Per unit beyond the included ones
+             * @description Price of each unit beyond the included units
              */
             overage_rate: string;
             /** Format: int64 */
@@ -4332,12 +4483,12 @@ export interface components {
         PriceComparison: {
             /**
              * Format: date-time
-             * @description When the provider's prices were read; null: they are not compared yet
+             * @description Time at which the provider's prices were read. Null if they are not compared yet
              */
             compared_at: string | null;
-            /** @description The meters whose price here is not the one that the provider charges; that one is billed */
+            /** @description Meters whose price here differs from the provider's price. The provider's price is billed */
             differences: components["schemas"]["PriceDifference"][];
-            /** @description Why they are not compared yet */
+            /** @description Reason why the prices are not compared yet */
             reason?: string;
         };
         PriceDifference: {
@@ -4345,12 +4496,12 @@ export interface components {
             meter_id: string;
             meter_slug: string;
             /**
-             * @description What the price here charges
+             * @description Description of the price here
              * @example 0.02 USD for each unit
              */
             our_price: string;
             /**
-             * @description What the provider charges
+             * @description Description of the provider's price
              * @example 0.03 USD for each unit
              */
             their_price: string;
@@ -4358,66 +4509,66 @@ export interface components {
         PriceImpact: {
             /**
              * Format: decimal
-             * @description What they would come to
+             * @description Total of these customers' charges with the change
              */
             after: string;
             /**
              * Format: decimal
-             * @description What those customers' charges come to now
+             * @description Total of these customers' charges now
              */
             before: string;
             /** @example USD */
             currency: string;
             /**
              * Format: int64
-             * @description How many customers' charges differ
+             * @description Number of customers whose charges differ
              */
             customers: number;
         };
         PricePreview: {
-            /** @description What it would change of the charges of billing periods that are not closed, as of now, by currency; empty: nothing */
+            /** @description Changes of the charges of billing periods that are not closed, by currency, from the usage so far. Empty if there are none */
             changes: components["schemas"]["PriceImpact"][];
             /**
              * Format: date-time
-             * @description From when it would hold; null: from the beginning
+             * @description Time from which the price would apply. Null: from the beginning
              */
             effective_from: string | null;
-            /** @description The same if it had been in force at the start of those periods, whenever it is to hold */
+            /** @description The same changes if the price had applied at the start of those periods */
             if_in_force: components["schemas"]["PriceImpact"][];
         };
         Pricing: {
             current?: components["schemas"]["Price"];
             meter_id: string;
             meter_slug: string;
-            /** @description Oldest first */
+            /** @description Versions, oldest first */
             versions: components["schemas"]["Price"][];
         };
         Problem: {
-            /** @description The kind of problem, for programs: confirmation_required, conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. More may be added */
+            /** @description Error code for programs: confirmation_required, conflict, forbidden, internal, invalid, malformed, meter_backfilling, method_not_allowed, no_provider, not_acceptable, not_found, overloaded, paused, provider_refused, provider_unavailable, rate_limited, request_timeout, too_large, unauthorized, unavailable, unsupported_media_type. Future versions can add codes */
             code: string;
             confirmation?: components["schemas"]["Confirmation"];
-            /** @description What went wrong this time */
+            /** @description Description of this error */
             detail: string;
-            /** @description The rules that were broken, one by one */
+            /** @description The fields that break a rule */
             errors: components["schemas"]["FieldProblem"][];
-            /** @description What to tell the operator; also in X-Request-Id */
+            /** @description Id to report to the operator. Also in the X-Request-Id header */
             request_id: string;
             /**
              * Format: int64
-             * @description The HTTP status
+             * @description HTTP status
              */
             status: number;
-            /** @description The kind of problem in words */
+            /** @description Short description of the code */
             title: string;
             /**
              * Format: uri
-             * @description Where this kind of problem is explained
+             * @description URL of the page that explains the code
              */
             type: string;
         };
         Provider: {
             /**
-             * @description The account that the secret belongs to; none where the provider is a URL
+             * @description Account of the secret. Absent for a provider with a URL
              * @example acct_1PQ2
              */
             account?: string;
@@ -4437,7 +4588,7 @@ export interface components {
             days_until_due?: number;
             /** @example con_3 */
             id: string;
-            /** @description Whether what is reported is charged, where the provider says so. Test and live mode of an account are two connections: what one was reported never counts as billed for the other */
+            /** @description Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other */
             livemode?: boolean;
             /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
@@ -4449,9 +4600,9 @@ export interface components {
             products?: {
                 [key: string]: string;
             };
-            /** @description The secret, this once, if it was made here */
+            /** @description The secret, if it was created here. It is shown only in this response */
             secret?: string;
-            /** @description All of the secret that is ever shown again */
+            /** @description Last four characters of the secret */
             secret_last_four: string;
             /**
              * @description Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
@@ -4466,48 +4617,48 @@ export interface components {
             url?: string;
             /**
              * Format: date-time
-             * @description When the provider took the settings
+             * @description Time at which the provider accepted the settings
              */
             validated_at: string;
-            /** @description Of a provider that sends events: those to send to webhook_url */
+            /** @description For a provider that sends events, the event types to send to webhook_url */
             webhook_events?: string[];
-            /** @description Of a provider that sends events: all of the endpoint's signing secret that is ever shown again */
+            /** @description For a provider that sends events, the last four characters of the endpoint's signing secret */
             webhook_secret_last_four?: string;
-            /** @description Of a provider that sends events: add it there as an endpoint for webhook_events */
+            /** @description For a provider that sends events, the URL of the endpoint to add there */
             webhook_url?: string;
         };
         ProviderEvent: {
             received: boolean;
         };
         ProviderSecret: {
-            /** @description For the receiver first, and then to be saved as the provider's secret: it is kept nowhere */
+            /** @description The new secret. It is not stored: install it in the receiver, then save the provider with it */
             secret: string;
         };
         Readiness: {
             /**
-             * @description exhausted: within the last 10 seconds a request body found no memory and was answered with 503. The status stays ok: other requests are served, and strangers could take a replica out of service otherwise
+             * @description exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests
              * @enum {string}
              */
             bodies: "ok" | "exhausted";
             /**
-             * @description Whether the process's clock agrees with the database's within 5 seconds
+             * @description Whether the clocks of the process and the database agree within 5 seconds
              * @enum {string}
              */
             clock: "ok" | "unknown" | "wrong";
             /**
-             * @description Whether a small write is stored
+             * @description Whether a small write succeeds
              * @enum {string}
              */
             database: "ok" | "unavailable" | "not_migrated" | "read_only" | "full";
             /** @enum {string} */
             status: "ok" | "unavailable";
             /**
-             * @description Ingest and queries go on without it
+             * @description Whether Temporal responds. Ingestion and queries work without it
              * @enum {string}
              */
             temporal: "ok" | "unavailable";
         };
-        /** @description An event of the provider's, of any version of its API */
+        /** @description An event of the provider, in any version of its API */
         ReceivedEvent: {
             id?: string;
             type?: string;
@@ -4517,7 +4668,7 @@ export interface components {
         ReconciledInvoice: {
             /**
              * Format: decimal
-             * @description For the meter, before discounts and tax
+             * @description Amount of the meter before discounts and tax
              */
             amount: string;
             /** @example con_1 */
@@ -4526,11 +4677,11 @@ export interface components {
             currency: string;
             /**
              * Format: date-time
-             * @description At the provider; null: it may still change
+             * @description Time at which the provider finalized the invoice. Null while it can change
              */
             finalized_at: string | null;
             /**
-             * @description At the provider
+             * @description Id of the invoice at the provider
              * @example in_1MtHbELkdIwHu7ixl4OzzPMv
              */
             id: string;
@@ -4539,27 +4690,27 @@ export interface components {
              * @description Units of the meter
              */
             quantity: string;
-            /** @description Whether the period's end made it: it is the last one of the period */
+            /** @description Whether the end of the period created the invoice. It is then the last one of the period */
             renewal: boolean;
             /**
-             * @description At the provider
+             * @description Status at the provider
              * @example paid
              */
             status: string;
-            /** @description Whether nobody has to pay it: it was voided, or credited in full */
+            /** @description Whether nothing is due because the invoice was voided or fully credited */
             void: boolean;
         };
         ReconciledOurs: {
             /**
              * Format: decimal
-             * @description For the usage, at our price
+             * @description Charge for the usage at our price
              */
             charge: string;
             /** @example USD */
             currency: string;
             /**
              * Format: decimal
-             * @description What the period closed at
+             * @description Usage at the closing of the period
              */
             usage: string;
         };
@@ -4574,22 +4725,22 @@ export interface components {
         ReconciledTheirs: {
             /**
              * Format: decimal
-             * @description What they bill for the meter, before discounts and tax; absent: nothing, or in more than one currency
+             * @description Invoiced amount of the meter before discounts and tax. Absent for none or several currencies
              */
             amount?: string;
             /**
-             * @description Of the amount
+             * @description Currency of amount
              * @example USD
              */
             currency?: string;
             /**
              * Format: decimal
-             * @description Units that final invoices bill which are not void; once the state is decided, those that it was decided on
+             * @description Units on final invoices that are not void. Fixed when the state is decided
              */
             quantity: string;
             /**
              * Format: decimal
-             * @description Of the quantity, what nobody has reported from here; 0 while the state is open
+             * @description Part of quantity that was not reported from here. 0 while the state is open
              */
             unexplained: string;
         };
@@ -4599,50 +4750,50 @@ export interface components {
              * @description Units that the provider has accepted
              */
             accepted_quantity: string;
-            /** @description What an operator can decide: each is a path of its own, write_off is write-off there */
+            /** @description Available decisions. Each is a path below the reconciliation. write_off is at write-off */
             actions: ("waive" | "rebill" | "write_off")[];
             /**
              * Format: decimal
-             * @description Units that count as billed: they are never charged again; absent while the state is open
+             * @description Units that count as billed and are never charged again. Absent while the state is open
              */
             billed_quantity?: string;
             /**
-             * @description In what the period was billed. amounts: what invoices bill and what counts as billed is money, in the currency of the charge, under the names of quantities
+             * @description Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge
              * @enum {string}
              */
             bills: "quantities" | "amounts";
             /**
              * Format: decimal
-             * @description Of them, those that it was seen to have counted
+             * @description Accepted units that the provider has counted
              */
             counted_quantity: string;
             /** @example cus_42 */
             customer_id: string;
-            /** @description Empty where it has none */
+            /** @description Empty if the customer has no name */
             customer_name: string;
             /**
              * Format: date-time
-             * @description When; null while the state is open
+             * @description Time of the decision. Null while the state is open
              */
             decided_at: string | null;
             /**
-             * @description Who decided on the state; empty: the rules, or nobody yet
+             * @description Operator who decided the state. Empty if the rules did or it is undecided
              * @example key_12
              */
             decided_by: string;
-            /** @description The customer's */
+            /** @description External ID of the customer */
             external_id: string;
             invoiced: components["schemas"]["ReconciledTheirs"];
-            /** @description Of the provider's period that this one lies in, as they were last read */
+            /** @description Invoices of the provider's period that contains this one, as last read */
             invoices: components["schemas"]["ReconciledInvoice"][];
             meter_id: string;
             meter_slug: string;
-            /** @description The reason that the operator gave */
+            /** @description Reason given by the operator */
             note: string;
             ours: components["schemas"]["ReconciledOurs"];
             period: components["schemas"]["ReconciledPeriod"];
             /**
-             * @description Why the invoices bill something else; empty where they do not
+             * @description Reason why the invoices differ. Empty if they agree
              * @example accepted, not billed
              */
             reason: string;
@@ -4686,17 +4837,17 @@ export interface components {
             removed: boolean;
         };
         ResetAsked: {
-            /** @description Always, whether or not anybody has this e-mail */
+            /** @description Always true, even for an unknown e-mail */
             accepted: boolean;
         };
         ResolveReport: {
             /**
-             * @description Why, in your words: the audit log keeps it
+             * @description Reason for the audit log
              * @example voided by mistake
              */
             reason: string;
             /**
-             * @description What you have found out at the provider: accepted where it has the report, else rejected
+             * @description Outcome at the provider: accepted if it has the report, otherwise rejected
              * @enum {string}
              */
             state: "accepted" | "rejected";
@@ -4709,23 +4860,23 @@ export interface components {
             customers: number;
             /**
              * Format: int64
-             * @description Number of those with a request that was already waiting: its sync answers this request too
+             * @description Number of customers who already had a waiting request. Its sync answers this request too
              */
             joined: number;
             /**
              * Format: int64
-             * @description Customers beyond the 10,000 of one request: send another under another Idempotency-Key
+             * @description Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key
              */
             remaining: number;
         };
         RetryFailed: {
             /**
-             * @description Only customers whose last sync has failed of this; absent: of anything
+             * @description Cause of the failed syncs to repeat. Default: every cause
              * @example the webhook answered 400
              */
             cause?: string;
             /**
-             * @description Only these customers, by external ID; absent: all
+             * @description External IDs of the customers to sync. Default: every customer whose last sync failed
              * @example [
              *       "acme"
              *     ]
@@ -4751,14 +4902,14 @@ export interface components {
         SaveAutoSync: {
             enabled: boolean;
             paused?: boolean;
-            /** @description hourly, daily, a duration of whole minutes from 5m to 24h, such as 15m, or a cron expression; all but durations in the tenant's time zone */
+            /** @description hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone */
             schedule: string;
         };
         SaveOIDC: {
             client_id: string;
-            /** @description Absent for a public client. It is not shown again */
+            /** @description Omit it for a public client. It is never returned */
             client_secret?: string;
-            /** @description Exactly as its discovery document says */
+            /** @description Issuer exactly as in its discovery document */
             issuer: string;
         };
         SaveProvider: {
@@ -4778,7 +4929,7 @@ export interface components {
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Of a provider with a URL: whoever is there has nothing of what was reported to others, and is reported only the rest. Otherwise it is the receiver that was at this URL, or else the last one, which has moved: its statements go on. Saved again at the same URL it is the same receiver */
+            /** @description Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that others have not billed. false: the URL belongs to the receiver that had it before, or else to the last receiver, which has moved. Its statements continue. Saving the same URL again keeps the receiver */
             new_receiver?: boolean;
             /** @description Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products */
             product?: string;
@@ -4786,9 +4937,9 @@ export interface components {
             products?: {
                 [key: string]: string;
             };
-            /** @description Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. The saved one is kept when this is absent */
+            /** @description Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. Default: the saved one */
             secret?: string;
-            /** @description Of Stripe: a secret or restricted API key. The saved one is kept when this is absent */
+            /** @description Of Stripe: a secret or restricted API key. Default: the saved one */
             secret_key?: string;
             /**
              * @description Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
@@ -4801,41 +4952,41 @@ export interface components {
             type: "stripe" | "webhook";
             /** @description Of a webhook: gets signed statements (Standard Webhooks) */
             url?: string;
-            /** @description Of Stripe: the signing secret of the endpoint there. The saved one is kept when this is absent */
+            /** @description Of Stripe: the signing secret of the endpoint there. Default: the saved one */
             webhook_secret?: string;
         };
         SecretOverlap: {
             /**
              * Format: int64
-             * @description How long the old secret is valid beside the new one; messages to a webhook are signed with both. The default is 86400
+             * @description Seconds that the old secret stays valid with the new one. During this time, webhook messages are signed with both. Default: 86400
              */
             overlap_seconds?: number;
         };
         Sent: {
-            /** @description Of the message */
+            /** @description Id of the message */
             id: string;
-            /** @description Where the delivery can be read */
+            /** @description Path of the delivery */
             status_url: string;
         };
         Session: {
-            /** @description Of the member's session */
+            /** @description Value for X-CSRF-Token. Only for a member's session */
             csrf_token?: string;
             /**
              * Format: date-time
-             * @description When the member has to sign in again
+             * @description Expiry of the member's session
              */
             expires_at?: string;
             member?: components["schemas"]["Member"];
-            /** @description What x-permission of the operations may say */
+            /** @description Permissions of the caller, as in x-permission of the operations */
             permissions: string[];
             /**
-             * @description Of a program
+             * @description Scope of an API key or HMAC secret
              * @enum {string}
              */
             scope?: "admin" | "read_write" | "read_only" | "ingest_only";
             tenant: components["schemas"]["SessionTenant"];
             /**
-             * @description The page of the Temporal UI that lists the runs, where the deployment names one
+             * @description Page of the Temporal UI that lists the workflow runs. Absent if it is not configured
              * @example https://temporal.example.com/namespaces/default/workflows
              */
             workflows_url?: string;
@@ -4849,22 +5000,22 @@ export interface components {
         };
         SetPassword: {
             current: string;
-            /** @description 12 to 256 characters */
+            /** @description New password, 12 to 256 characters */
             new: string;
         };
         SetPlanPricing: {
             /**
              * Format: decimal
-             * @description It or overage_rate is needed; 0 is free
+             * @description Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage
              */
             base_price?: string;
-            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
-            /** @description ISO 4217; the tenant's when absent */
+            /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
             /**
              * Format: date-time
-             * @description Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced
+             * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
              */
             effective_from?: string;
             /**
@@ -4881,16 +5032,16 @@ export interface components {
         SetPricing: {
             /**
              * Format: decimal
-             * @description It or overage_rate is needed; 0 is free
+             * @description Fixed charge for each billing period. A price needs base_price, overage_rate or both; use 0 for free usage
              */
             base_price?: string;
-            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
-            /** @description ISO 4217; the tenant's when absent */
+            /** @description ISO 4217 code. Default: the tenant's currency */
             currency?: string;
             /**
              * Format: date-time
-             * @description Default for the first price: from the beginning, so that it also charges billing periods that have begun. Default for later prices: the start of the next calendar month. A version with the same instant is replaced
+             * @description Time from which the version applies. Default for the first price: from the beginning, so it also charges billing periods that have begun. Default for later versions: the start of the next calendar month. Replaces a version with the same time
              */
             effective_from?: string;
             /**
@@ -4905,18 +5056,18 @@ export interface components {
             overage_rate?: string;
         };
         SignInAtIssuer: {
-            /** @description Where this browser goes to sign in; whoever comes back has accepted */
+            /** @description URL at which this browser signs in. Signing in there accepts the invitation */
             location: string;
         };
         SignedIn: {
-            /** @description What X-CSRF-Token has to say when the cookie is the credential and the method is not GET */
+            /** @description Value for X-CSRF-Token. Required with the cookie for every method except GET */
             csrf_token?: string;
             /** Format: date-time */
             expires_at?: string;
             member?: components["schemas"]["Member"];
-            /** @description Where the person is a member of several: nobody is signed in yet, and another attempt has to say tenant_id */
+            /** @description Tenants of the person, if there are several. Sign in again with the tenant_id of one of them */
             tenants?: components["schemas"]["SessionTenant"][];
-            /** @description For Authorization: Bearer. Browsers have it in a cookie too */
+            /** @description Token for Authorization: Bearer. Browsers also receive it as a cookie */
             token?: string;
         };
         Statement: {
@@ -4947,14 +5098,14 @@ export interface components {
         StatementLine: {
             /**
              * Format: decimal
-             * @description The charge, of an open period less what was billed elsewhere, and the adjustments in this currency that the period carries
+             * @description Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed
              */
             amount: string;
-            /** @description Whether the provider had accepted it when it was closed */
+            /** @description Whether the provider had accepted the usage at the closing of the period */
             billed: boolean;
             /**
              * Format: decimal
-             * @description For the usage, rounded to the currency's minor unit
+             * @description Charge for the usage, rounded to the currency's minor unit
              */
             charge: string;
             /** @example USD */
@@ -4964,33 +5115,33 @@ export interface components {
             event_count: number;
             /**
              * Format: decimal
-             * @description Additional charge from late usage, whichever period carries it
+             * @description Additional charge for late usage, in whichever period it is billed
              */
             late_amount: string;
-            /** @description The working of late_amount, which is its last step; of an open period there is none */
+            /** @description Breakdown of late_amount, which is the last step. Empty for an open period */
             late_steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
-             * @description What arrived after the closing
+             * @description Usage that arrived after the closing
              */
             late_usage: string;
             meter_id: string;
             meter_slug: string;
             /**
              * Format: int64
-             * @description 0 where the meter has no price, or the provider's own is charged
+             * @description Version of the meter's price. 0 without a price or if the provider's own price applies
              */
             price_version: number;
             /**
-             * @description The id of the provider's own price, where that is charged
+             * @description Id of the provider's own price. Absent if our price applies
              * @example price_1Q2
              */
             provider_price?: string;
-            /** @description The working; its last step is the amount */
+            /** @description Breakdown of the amount, which is the last step */
             steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
-             * @description So far; of a closed period, what it was closed at
+             * @description Usage so far. For a closed period, the usage at its closing
              */
             usage: string;
         };
@@ -5027,7 +5178,7 @@ export interface components {
             connection_id: string;
             /**
              * Format: date-time
-             * @description When its outcome became known
+             * @description Time at which the outcome became known
              */
             decided_at: string | null;
             /** Format: date-time */
@@ -5036,47 +5187,47 @@ export interface components {
             kind: "statement" | "quantity" | "charge" | "invoice_action";
             lines: components["schemas"]["StatementReportLine"][];
             /**
-             * @description Of a quantity: the provider's way of reporting it
+             * @description Reporting method of the provider. Only for a quantity
              * @example meter_event
              */
             method?: string;
             /**
              * Format: int64
-             * @description In the order of the customer's reports; a statement's sequence
+             * @description Number of the report among the customer's reports. For a statement, its sequence
              */
             number: number;
             /**
-             * @description The type of the provider
+             * @description Type of the provider
              * @example webhook
              */
             provider: string;
             /**
-             * @description The customer there
+             * @description Id of the customer at the provider
              * @example cus_NffrFeUfNV2Hib
              */
             provider_customer?: string;
             /**
              * Format: date-time
-             * @description The timestamp that it has at the provider, where it has one
+             * @description Timestamp of the report at the provider. Null if it has none
              */
             provider_time: string | null;
             /**
              * Format: decimal
-             * @description Of a quantity the number that went out, of a charge the money
+             * @description Number that was sent. For a charge, an amount
              */
             quantity_sent?: string;
             /**
              * Format: date-time
-             * @description When it was written down
+             * @description Time at which the report was stored
              */
             recorded_at: string;
             report_id: string;
-            /** @description What came of it */
+            /** @description Result of the report */
             response: string;
             /** @enum {string} */
             state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
             /**
-             * @description What adds it up at the provider
+             * @description Object at the provider that receives the report
              * @example si_Na6dzxczY5fwHx
              */
             target?: string;
@@ -5085,7 +5236,7 @@ export interface components {
         StatementReportLine: {
             /**
              * Format: decimal
-             * @description What of the charge is billed there
+             * @description Part of the charge that is billed there
              */
             amount: string;
             /** @enum {string} */
@@ -5097,24 +5248,24 @@ export interface components {
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
-             * @description What the provider has of it once the report is accepted
+             * @description Units at the provider once the report is accepted
              */
             quantity: string;
             /**
              * Format: decimal
-             * @description Of the whole period then
+             * @description Usage of the whole period at that time
              */
             usage: string;
         };
         StatementTotal: {
             /**
              * Format: decimal
-             * @description Of amount, what the adjustments are
+             * @description Part of amount that comes from adjustments
              */
             adjustments: string;
             /**
              * Format: decimal
-             * @description Of the lines, and of the adjustments
+             * @description Sum of the lines and adjustments
              */
             amount: string;
             /** @example USD */
@@ -5122,15 +5273,15 @@ export interface components {
         };
         SteeredSync: {
             /**
-             * @description The customer's syncs that were not over, this one among them: one run brings them all
+             * @description The customer's unfinished syncs, including this one. The request applies to all of them, because one run performs them
              * @example [
              *       "0192b1a0-0000-7000-8000-000000000000"
              *     ]
              */
             holds_for: string[];
             /**
-             * @description What it holds for, in words
-             * @example The customer's run goes on, and brings every sync of holds_for.
+             * @description Effect of the request
+             * @example The customer's run continues. It performs every sync in holds_for.
              */
             note: string;
             sync: components["schemas"]["SyncRun"];
@@ -5138,52 +5289,52 @@ export interface components {
         Step: {
             /**
              * Format: decimal
-             * @description Exact, in the unit
+             * @description Exact amount in unit
              */
             amount: string;
             closed_period?: components["schemas"]["UsagePeriod"];
             /**
-             * @description What the amount is, in plain English
+             * @description Explanation of the amount in one sentence
              * @example The units that the base price covers.
              */
             description: string;
             /**
              * Format: int64
-             * @description Of usage: the events that it is counted from
+             * @description Number of counted events. Only for usage
              */
             event_count?: number;
             /**
              * Format: int64
-             * @description The version of the meter that has counted it; absent: it is not counted
+             * @description Version of the meter that counted the usage. Absent for other steps
              */
             meter_version?: number;
             /** @enum {string} */
             name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "price_line" | "priced_units" | "price_rate" | "part";
             /**
              * Format: int64
-             * @description The version of the price that it stands in; absent: it stands in none
+             * @description Version of the price with this value. Absent for other steps
              */
             price_version?: number;
             /**
-             * @description The id of the provider's own price, where it is of that
+             * @description Id of the provider's own price with this value. Absent for other steps
              * @example price_1Q2
              */
             provider_price?: string;
             /**
-             * @description Why a closed period is adjusted
+             * @description Reason of the adjustment of the closed period
              * @example late usage
              */
             reason?: string;
             /**
              * Format: int32
-             * @description The decimals that it is rounded to, half to even; absent: it is not rounded
+             * @description Decimals to which the amount is rounded, half to even. Absent if it is not rounded
              */
             rounded_to?: number;
             series?: components["schemas"]["StepSeries"];
-            /** @description What it is the sum of; of an adjustment, its working; of a line of a provider's price, what it is the plan of */
+            /** @description Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation */
             steps?: components["schemas"]["Step"][];
             /**
-             * @description units, or the code of a currency
+             * @description units, or a currency code
              * @example USD
              */
             unit: string;
@@ -5202,7 +5353,7 @@ export interface components {
             window: components["schemas"]["UsagePeriod"];
         };
         StoredEvent: {
-            /** @description The meters in whose usage it is. A meter whose past is being counted is not here yet */
+            /** @description Meters that count the event. A meter that is backfilling is listed once that is complete */
             counted_by: components["schemas"]["EventCounter"][];
             /** @description The customer's external ID */
             customer_id: string;
@@ -5211,7 +5362,7 @@ export interface components {
             idempotency_key: string | null;
             /**
              * Format: date-time
-             * @description When it came
+             * @description Time at which the event was received
              */
             ingested_at: string;
             properties: {
@@ -5234,7 +5385,7 @@ export interface components {
             start: string;
         };
         SummaryItem: {
-            /** @description The meter's past is still being counted: total_usage is 0 and not known yet */
+            /** @description Whether the meter's earlier events are still being counted. Until then total_usage is 0 */
             backfilling?: boolean;
             meter_id: string;
             meter_slug: string;
@@ -5250,53 +5401,53 @@ export interface components {
         SyncLine: {
             /**
              * Format: decimal
-             * @description Charged for usage, rounded to the currency's minor unit; of an adjustment, the closed period's additional charge
+             * @description Charge for the usage, rounded to the currency's minor unit. For an adjustment, the additional charge of the closed period
              */
             amount: string;
             /**
-             * @description Usage of the period, or what late usage adds to it once it is closed
+             * @description usage of the period, or adjustment for late usage of a closed period
              * @enum {string}
              */
             component: "usage" | "adjustment";
             currency: string;
             /**
-             * @description Of the report that it stands in
+             * @description Kind of the report with this line
              * @enum {string}
              */
             kind: "statement" | "quantity" | "charge" | "invoice_action";
             meter_id: string;
             meter_slug: string;
             /**
-             * @description Of a quantity: the provider's way of reporting it
+             * @description Reporting method of the provider. Only for a quantity
              * @example meter_event
              */
             method?: string;
             /**
              * Format: int64
-             * @description Of the report, in the order of the customer's; a statement's sequence
+             * @description Number of the report among the customer's reports. For a statement, its sequence
              */
             number: number;
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
-             * @description What the provider has counted with it in window: usage, rounded as the provider takes it, less what was reported elsewhere
+             * @description Units of this line at the provider once the report is accepted: the usage in window, rounded for the provider, less usage reported through other connections
              */
             quantity: string;
             /**
              * Format: decimal
-             * @description The number that went out: quantity, or what it adds to the former one; of a charge money
+             * @description Number that was sent: quantity, or its increase since the previous report. For a charge, an amount
              */
             quantity_sent?: string;
             report_id: string;
-            /** @description What came of it */
+            /** @description Result of the report */
             response: string;
             /**
-             * @description Of the report
+             * @description State of the report
              * @enum {string}
              */
             state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
             /**
-             * @description What adds it up at the provider: a subscription item, a meter or a subscription; own_invoice is the period's invoice that is made here
+             * @description Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period
              * @example si_Na6dzxczY5fwHx
              */
             target?: string;
@@ -5307,71 +5458,71 @@ export interface components {
             unit_price: string;
             /**
              * Format: decimal
-             * @description Of the whole period so far
+             * @description Usage of the whole period so far
              */
             usage: string;
             window: components["schemas"]["UsagePeriod"];
         };
         SyncPause: {
             /**
-             * @description Who paused the customer
+             * @description Actor who paused the customer
              * @example key_12
              */
             by: string;
             /**
-             * @description Why, in their words
+             * @description Reason given by the actor
              * @example the receiver is being moved
              */
             reason: string;
             /**
              * Format: date-time
-             * @description When the customer was paused
+             * @description Time of the pause
              */
             since: string;
         };
         SyncRun: {
             /**
              * Format: int64
-             * @description How often the report that is being tried was sent, the attempt that is under way included; only of a sync that is not over
+             * @description Number of attempts to send the current report, including one in progress. Only for an unfinished sync
              * @example 3
              */
             attempts?: number;
             /** @example cus_42 */
             customer_id: string;
-            /** @description Empty where it has none */
+            /** @description Empty if the customer has no name */
             customer_name: string;
-            /** @description false: the workflow engine did not answer within a second, so that paused, and perhaps next_attempt_at, are not known; absent in the list */
+            /** @description False if the workflow engine did not respond within a second. Then paused and next_attempt_at can be unknown. Absent in the list */
             engine_answered?: boolean;
-            /** @description Of a failed run: what to do */
+            /** @description Reason and fix of a failed sync */
             error: string;
-            /** @description The meters that were left out, and why */
+            /** @description Meters that are not billed, with the reason */
             excluded: components["schemas"]["ExcludedMeter"][];
-            /** @description The customer's */
+            /** @description External ID of the customer */
             external_id: string;
             /** Format: date-time */
             finished_at: string | null;
             id: string;
             /**
-             * @description Why the report has to be tried again; empty where nothing has failed yet
+             * @description Error of the last attempt. Empty if there was none
              * @example the webhook answered 503
              */
             last_error?: string;
-            /** @description What the run reported, and what it found up to date */
+            /** @description Lines that the sync reported or that were already up to date */
             lines: components["schemas"]["SyncLine"][];
             /**
              * Format: date-time
-             * @description Absent while it is being tried or paused, where it is not known, and in the list
+             * @description Time of the next attempt. Absent during an attempt or pause, if unknown, and in the list
              */
             next_attempt_at?: string;
             /**
-             * @description Present if the request joined an earlier one: its sync answers both
-             * @example An earlier request for this customer was waiting when this one came. Its sync answers this request too.
+             * @description Present if the request joined an earlier one. The sync then answers both
+             * @example This request joined an earlier request for the customer that was still waiting. One sync answers both.
              */
             note?: string;
             pause?: components["schemas"]["SyncPause"];
-            /** @description Whether the sync waits for resume; absent where it is not known, and in the list where the customer is not paused */
+            /** @description Whether the sync is paused. Absent if unknown. In the list, only present if the customer is paused */
             paused?: boolean;
-            /** @description Of the customer, the newest: closed periods of which the provider's last invoice is not known, or bills something else and nobody has decided on it; only where one sync is read */
+            /** @description The customer's latest unresolved reconciliations: periods whose last invoice is not final, or whose invoices differ. Only for a single sync */
             reconciliations?: components["schemas"]["Unresolved"][];
             /** Format: date-time */
             requested_at: string;
@@ -5379,7 +5530,7 @@ export interface components {
             started_at: string | null;
             /** @enum {string} */
             status: "requested" | "running" | "succeeded" | "failed";
-            /** @description Where the run can be read again */
+            /** @description Path of this sync, to poll */
             status_url: string;
             /** @enum {string} */
             trigger: "manual" | "schedule" | "provider";
@@ -5391,42 +5542,42 @@ export interface components {
             currency: string;
             /**
              * Format: int64
-             * @description How long after its end a billing period still takes usage
+             * @description Hours for which a billing period accepts late events after its end
              */
             grace_hours: number;
             /** @example ten_1 */
             id: string;
             /**
-             * @description accept: an event whose idempotency_key was used with other content is accepted, adds nothing and is kept as a conflict; reject: it is rejected
+             * @description Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
              * @enum {string}
              */
             idempotency_conflicts: "accept" | "reject";
             invoice_hold: components["schemas"]["InvoiceHoldSettings"];
             /**
-             * @description Whether usage for a closed period is billed as an adjustment or only shown
+             * @description adjust bills late usage as an adjustment in another period. report only shows it
              * @enum {string}
              */
             late_policy: "adjust" | "report";
             name: string;
             /**
              * Format: int64
-             * @description Requests with events, at most the ceiling that the operators have set
+             * @description Maximum number of requests with events in a minute
              */
             requests_per_minute: number;
-            /** @description Whether events with unknown fields, of customers that do not exist, and of event types that no meter counts, are rejected */
+            /** @description Whether to reject events with an unknown field, customer or event type */
             strict: boolean;
             /**
-             * @description Days, months and billing periods are its local ones
+             * @description IANA time zone of days, months and billing periods
              * @example Europe/Zurich
              */
             timezone: string;
-            /** @description Whether requests without a body that are signed in v1 may do more than read */
+            /** @description Whether requests without a body that are signed in v1 can write */
             v1_bodyless_writes: boolean;
         };
         Total: {
-            /** @description The slugs of meters whose past is still being counted: total is without them */
+            /** @description Slugs of meters that are excluded because they are backfilling */
             backfilling?: string[];
-            /** @description The slugs of the meters whose usage was added up, where they are several: their units may differ */
+            /** @description Slugs of the meters in the sum, if there are several. Their units can differ */
             meters?: string[];
             /**
              * Format: decimal
@@ -5441,14 +5592,14 @@ export interface components {
             /** Format: date-time */
             start: string;
             /**
-             * @description before: a calendar month, or a part of one, before the first billing period; in_grace: it is over, and takes usage until it is closed
+             * @description before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed
              * @enum {string}
              */
             state: "open" | "in_grace" | "closed" | "before";
         };
         UnratedTotal: {
             /**
-             * @description null: of usage without a price
+             * @description Null for usage without a price
              * @example USD
              */
             currency: string | null;
@@ -5456,12 +5607,12 @@ export interface components {
             customers: number;
             /**
              * Format: decimal
-             * @description The sum of the estimates; null without a currency
+             * @description Sum of the estimates. Null for usage without a price
              */
             estimate: string;
             /**
              * Format: int64
-             * @description By customer, meter and period, as in the list
+             * @description Number of lines in the list
              */
             lines: number;
             /** @enum {string} */
@@ -5469,28 +5620,28 @@ export interface components {
         };
         UnratedTotals: {
             caveat: string;
-            /** @description By reason and currency */
+            /** @description Totals by reason and currency */
             data: components["schemas"]["UnratedTotal"][];
             /**
              * Format: date-time
-             * @description Periods count that ended later
+             * @description Start of the months. Includes the billing periods that end after it
              */
             since: string;
         };
         UnratedUsage: {
             /**
-             * @description null: there is no price
+             * @description Null without a price
              * @example USD
              */
             currency: string | null;
             customer_id: string;
-            /** @description Empty if it has none */
+            /** @description Empty if the customer has no name */
             customer_name: string;
-            /** @description Why the provider takes none, in words; empty for the other reasons */
+            /** @description Details of no_subscription_item. Empty for the other reasons */
             detail: string;
             /**
              * Format: decimal
-             * @description The charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. null: there is no price
+             * @description Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price
              */
             estimate: string;
             /** Format: int64 */
@@ -5500,7 +5651,7 @@ export interface components {
             meter_slug: string;
             period: components["schemas"]["UnratedPeriod"];
             /**
-             * @description before_first_period: the usage is older than the customer's first billing period; no_price: neither the meter nor the customer's plan has a price; no_provider: the tenant has no billing provider; no_provider_link: the customer has no billing_provider_id; no_subscription_item: the provider takes no usage of the meter for the customer; before_subscription: the period lies outside the customer's subscription; closed_unbilled: the period closed before a provider had accepted the usage
+             * @description before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage
              * @enum {string}
              */
             reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
@@ -5513,12 +5664,12 @@ export interface components {
         Unresolved: {
             /**
              * Format: decimal
-             * @description What the invoices bill more; negative: what they lack
+             * @description Invoiced units less our units. Negative if units are missing
              */
             difference?: string;
             /**
              * Format: decimal
-             * @description Units that final invoices bill; absent while the state is open
+             * @description Units on final invoices. Absent while the state is open
              */
             invoiced?: string;
             meter_id: string;
@@ -5529,14 +5680,14 @@ export interface components {
             state: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
             /**
              * Format: decimal
-             * @description That the period closed at, as the provider takes them
+             * @description Units at the closing of the period, rounded for the provider
              */
             units: string;
         };
         UpdateMember: {
             name?: string;
             /**
-             * @description The owner's changes only by make-owner
+             * @description New role. Use make-owner to change the owner
              * @enum {string}
              */
             role?: "admin" | "developer" | "billing" | "viewer";
@@ -5544,25 +5695,25 @@ export interface components {
         UpdateMeter: {
             /** @enum {string} */
             aggregation?: "sum" | "count";
-            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
             group_by?: string[];
             name?: string;
             /**
              * Format: int32
-             * @description Changes what is reported of open periods; nothing is counted anew
+             * @description Number of decimals of reported usage. A change applies to open periods and recounts nothing
              */
             usage_scale?: number;
         };
         UpdateTenant: {
-            /** @description confirmation.token of the 409 that this request was answered with. Not needed if no begun billing period is charged in another way */
+            /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
-            /** @description ISO 4217; of prices that do not name their own */
+            /** @description ISO 4217 code. Applies to prices without a currency of their own */
             currency?: string;
             /** Format: int64 */
             grace_hours?: number;
             /**
-             * @description reject: an event whose idempotency_key was used for another customer or with other content is rejected. accept: it is accepted and adds nothing; GET /v1/events/conflicts shows it
+             * @description Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
              * @enum {string}
              */
             idempotency_conflicts?: "accept" | "reject";
@@ -5572,19 +5723,19 @@ export interface components {
             name?: string;
             /**
              * Format: int64
-             * @description 422 above the ceiling that the operators have set, 60000 by default
+             * @description Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default
              */
             requests_per_minute?: number;
-            /** @description true: an event with a field that no event has, of a customer that does not exist, or of an event type that no meter counts, is rejected. false: the field is ignored with a warning, the event makes the customer, and it is counted once a meter exists */
+            /** @description true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists */
             strict?: boolean;
-            /** @description Every meter is counted anew; until that is done it answers with windows of the current zone. 409 once a customer has a billing period. If a begun billing period with charges gets another start or end, it returns 409 confirmation_required */
+            /** @description IANA time zone. Meters recount all usage and use the current zone until that is complete. Returns 409 once a customer has a billing period. Also returns 409 confirmation_required if the dates of begun billing periods change */
             timezone?: string;
-            /** @description true: whoever sees such a request, which signs neither its method nor its path, may make any other of it. Sign in v2 instead */
+            /** @description Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead */
             v1_bodyless_writes?: boolean;
         };
         UpdateWebhook: {
             description?: string;
-            /** @description false gives up what waits for it; true begins anew */
+            /** @description false disables the webhook and discards its waiting messages. true enables it for new messages */
             enabled?: boolean;
             event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             url?: string;
@@ -5605,20 +5756,20 @@ export interface components {
         };
         UsageDiscrepancy: {
             customer_external_id: string | null;
-            /** @description null: the sum of all customers */
+            /** @description Null for the sum of all customers */
             customer_id: string | null;
-            /** @description Empty where it has none */
+            /** @description Empty if the customer has no name */
             customer_name: string | null;
             /**
              * Format: date
-             * @description UTC
+             * @description Day in UTC
              */
             day: string;
             /** Format: int64 */
             event_count: number;
             /**
              * Format: decimal
-             * @description What the events add up to
+             * @description Usage in the stored events
              */
             events: string;
             /** Format: date-time */
@@ -5627,7 +5778,7 @@ export interface components {
             meter_slug: string;
             /**
              * Format: decimal
-             * @description What totals are made of
+             * @description Usage in the totals
              */
             total: string;
             /** Format: int64 */
@@ -5635,20 +5786,20 @@ export interface components {
         };
         UsageGroup: {
             /**
-             * @description The group filters that select this group, besides those of the request for properties that group_by leaves out. Empty if no filter is needed
+             * @description Filters that select this group, in addition to the filters of the request. Empty if none is needed
              * @example group.model=large
              */
             filter: string;
-            /** @description Property name to value; empty for a meter without group_by */
+            /** @description Value of each property. Empty for a meter without group_by */
             group_key: {
                 [key: string]: unknown;
             };
             /**
              * Format: decimal
-             * @description The total of the whole period, whatever the page
+             * @description Usage of the group in the whole range, on every page
              */
             subtotal: string;
-            /** @description In order of time; windows without usage are left out */
+            /** @description Windows in order of time. Windows without usage are omitted */
             windows: components["schemas"]["UsageWindow"][];
         };
         UsageMeter: {
@@ -5667,31 +5818,31 @@ export interface components {
             customer_id: string;
             /** @enum {string} */
             granularity: "hour" | "day" | "week" | "month";
-            /** @description The groups with windows on this page */
+            /** @description Groups with windows on this page */
             groups: components["schemas"]["UsageGroup"][];
             has_more: boolean;
             meter: components["schemas"]["UsageMeter"];
             next_page_token: string | null;
             /**
              * Format: decimal
-             * @description Usage in the group $other, which has the groups of a meter beyond the first 10,000 and those with a group_key of more than 1 KB. total is without it, and some of it may have the values of the group filters. Absent without a filter, and if there is none
+             * @description Usage in the group $other, which is not in total although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
              */
             other_total?: string;
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
-             * @description Of the whole period and all groups, whatever the page
+             * @description Usage of all groups in the whole range, on every page
              */
             total: string;
-            /** @description Why a group filter may miss usage */
+            /** @description Reasons why a group filter can miss usage */
             warnings?: string[];
         };
         UsageWindow: {
-            /** @description Whether value never changes again: the window's billing period is closed */
+            /** @description Whether value is final because the billing period of the window is closed */
             is_final: boolean;
             /**
              * Format: decimal
-             * @description Usage that arrived after the window became final; value and late_value together are all of it
+             * @description Usage that arrived after the window became final. Add it to value for the whole usage
              */
             late_value: string;
             /**
@@ -5710,25 +5861,25 @@ export interface components {
             description: string;
             /**
              * Format: date-time
-             * @description Nothing is kept for it since
+             * @description Time since which the webhook is disabled. No messages are stored for it
              */
             disabled_at: string | null;
             /**
-             * @description gone: it has answered 410; failing: it has taken nothing for five days
+             * @description Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
             enabled: boolean;
-            /** @description Those that it receives messages of */
+            /** @description Types of the messages that the webhook receives */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /**
              * Format: date-time
-             * @description It has taken nothing since
+             * @description Time since which all deliveries fail
              */
             failing_since: string | null;
             /**
              * Format: date-time
-             * @description Until when messages are signed with the secret before this one too, unless an operator has kept that
+             * @description Time until which messages are also signed with the previous secret. An operator can keep that secret longer
              */
             former_secret_until: string | null;
             /** @example whk_3 */
@@ -5768,7 +5919,7 @@ export interface operations {
                     "application/json": components["schemas"]["Health"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5806,7 +5957,7 @@ export interface operations {
                     "application/json": components["schemas"]["Readiness"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5829,9 +5980,9 @@ export interface operations {
     "list-api-keys": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -5849,7 +6000,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListAPIKeyMetadata"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5873,7 +6024,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -5894,7 +6045,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedAPIKey"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5934,7 +6085,7 @@ export interface operations {
                     "application/json": components["schemas"]["RevokeAPIKey"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5958,7 +6109,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -5981,7 +6132,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedAPIKey"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6004,19 +6155,19 @@ export interface operations {
     "get-audit-log": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
                 actor?: string;
-                /** @description An action, or how it begins */
+                /** @description An action, or the beginning of its name */
                 action?: string;
-                /** @description The whole id, or the first of several */
+                /** @description Complete id, or the first part of an id */
                 resource?: string;
                 request_id?: string;
-                /** @description Entries from then on */
+                /** @description Entries at or after this time */
                 start?: string;
-                /** @description Entries before then */
+                /** @description Entries before this time */
                 end?: string;
             };
             header?: never;
@@ -6034,7 +6185,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListAuditEntry"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6077,7 +6228,7 @@ export interface operations {
                     "application/json": components["schemas"]["SignedIn"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6116,7 +6267,7 @@ export interface operations {
                     "application/json": components["schemas"]["LogOut"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6155,7 +6306,7 @@ export interface operations {
                     "application/json": components["schemas"]["LogOut"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6181,7 +6332,7 @@ export interface operations {
                 state?: string;
                 code?: string;
                 error?: string;
-                /** @description RFC 9207 */
+                /** @description Issuer of the response, as defined by RFC 9207 */
                 iss?: string;
             };
             header?: never;
@@ -6199,7 +6350,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6244,7 +6395,7 @@ export interface operations {
                     "text/html": string;
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6288,7 +6439,7 @@ export interface operations {
                     "application/json": components["schemas"]["PasswordSet"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6326,7 +6477,7 @@ export interface operations {
                     "application/json": components["schemas"]["Session"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6364,7 +6515,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListOwnSession"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6404,7 +6555,7 @@ export interface operations {
                     "application/json": components["schemas"]["Ended"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6427,12 +6578,12 @@ export interface operations {
     "list-attention": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
                 kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
-                /** @description As causes has it */
+                /** @description A cause from causes */
                 cause?: string;
             };
             header?: never;
@@ -6450,7 +6601,7 @@ export interface operations {
                     "application/json": components["schemas"]["AttentionPage"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6474,7 +6625,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -6495,7 +6646,7 @@ export interface operations {
                     "application/json": components["schemas"]["RetriedSyncs"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6533,7 +6684,7 @@ export interface operations {
                     "application/json": components["schemas"]["AutoSync"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6575,7 +6726,7 @@ export interface operations {
                     "application/json": components["schemas"]["AutoSync"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6611,7 +6762,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6634,9 +6785,9 @@ export interface operations {
     "list-discrepancies": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -6654,7 +6805,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListUsageDiscrepancy"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6681,9 +6832,9 @@ export interface operations {
                 customer: string;
                 /** @description The meter's slug */
                 meter: string;
-                /** @description The id of one of the customer's billing periods */
+                /** @description Id of one of the customer's billing periods */
                 period?: string;
-                /** @description Instead of period: an instant of it. When both are absent: now, so that the running period is explained */
+                /** @description A time in the billing period, instead of period. Default: now */
                 at?: string;
             };
             header?: never;
@@ -6701,7 +6852,7 @@ export interface operations {
                     "application/json": components["schemas"]["Explain"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6724,9 +6875,9 @@ export interface operations {
     "list-invoice-holds": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
@@ -6747,7 +6898,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListInvoiceHold"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6787,7 +6938,7 @@ export interface operations {
                     "application/json": components["schemas"]["InvoiceHold"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6831,7 +6982,7 @@ export interface operations {
                     "application/json": components["schemas"]["InvoiceHold"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6854,9 +7005,9 @@ export interface operations {
     "list-billing-periods": {
         parameters: {
             query: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer: string;
@@ -6876,7 +7027,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListBillingPeriod"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6917,7 +7068,7 @@ export interface operations {
                     "application/json": components["schemas"]["PreviewItem"][];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6955,7 +7106,7 @@ export interface operations {
                     "application/json": components["schemas"]["Provider"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -6997,7 +7148,7 @@ export interface operations {
                     "application/json": components["schemas"]["Provider"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7035,7 +7186,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeleteProvider"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7073,7 +7224,7 @@ export interface operations {
                     "application/json": components["schemas"]["Connectables"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7113,7 +7264,7 @@ export interface operations {
                     "application/json": components["schemas"]["ProviderSecret"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7136,14 +7287,14 @@ export interface operations {
     "list-reconciliations": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
                 state?: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
-                /** @description The id of a billing period */
+                /** @description Id of a billing period */
                 period?: string;
             };
             header?: never;
@@ -7161,7 +7312,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListReconciliation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7186,7 +7337,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The period's id */
+                /** @description Id of the billing period */
                 period: string;
                 /** @description The meter's slug */
                 meter: string;
@@ -7208,7 +7359,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reconciliation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7233,7 +7384,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The period's id */
+                /** @description Id of the billing period */
                 period: string;
                 /** @description The meter's slug */
                 meter: string;
@@ -7255,7 +7406,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reconciliation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7280,7 +7431,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The period's id */
+                /** @description Id of the billing period */
                 period: string;
                 /** @description The meter's slug */
                 meter: string;
@@ -7302,7 +7453,7 @@ export interface operations {
                     "application/json": components["schemas"]["Reconciliation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7327,7 +7478,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description As in the lines of a sync */
+                /** @description Id of the report, from the lines of a sync */
                 id: string;
             };
             cookie?: never;
@@ -7345,7 +7496,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7368,7 +7519,7 @@ export interface operations {
     "get-revenue": {
         parameters: {
             query?: {
-                /** @description How many months, the current one included. Months that have not begun are shown besides where a billing period that runs now will end in one */
+                /** @description Number of months, including the current one. Later months are added if a running billing period ends in them */
                 months?: number;
             };
             header?: never;
@@ -7386,7 +7537,7 @@ export interface operations {
                     "application/json": components["schemas"]["Revenue"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7409,14 +7560,14 @@ export interface operations {
     "get-statement": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
             path: {
-                /** @description The period's id */
+                /** @description Id of the billing period */
                 period: string;
             };
             cookie?: never;
@@ -7432,7 +7583,7 @@ export interface operations {
                     "application/json": components["schemas"]["PeriodStatement"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7483,7 +7634,7 @@ export interface operations {
                     "application/json": components["schemas"]["SyncRun"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7506,9 +7657,9 @@ export interface operations {
     "list-billing-syncs": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
@@ -7529,7 +7680,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListSyncRun"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7569,7 +7720,7 @@ export interface operations {
                     "application/json": components["schemas"]["SyncRun"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7613,7 +7764,7 @@ export interface operations {
                     "application/json": components["schemas"]["SteeredSync"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7657,7 +7808,7 @@ export interface operations {
                     "application/json": components["schemas"]["SteeredSync"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7701,7 +7852,7 @@ export interface operations {
                     "application/json": components["schemas"]["SteeredSync"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7745,7 +7896,7 @@ export interface operations {
                     "application/json": components["schemas"]["SteeredSync"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7768,11 +7919,11 @@ export interface operations {
     "list-unrated-usage": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
-                /** @description How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later */
+                /** @description Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later */
                 months?: number;
             };
             header?: never;
@@ -7790,7 +7941,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListUnratedUsage"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7813,7 +7964,7 @@ export interface operations {
     "get-unrated-totals": {
         parameters: {
             query?: {
-                /** @description How many calendar months of the tenant's time zone, the current one included. Periods count that end in them, or later */
+                /** @description Number of calendar months in the tenant's time zone, including the current one. Lists the billing periods that end in them or later */
                 months?: number;
             };
             header?: never;
@@ -7831,7 +7982,7 @@ export interface operations {
                     "application/json": components["schemas"]["UnratedTotals"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7854,13 +8005,13 @@ export interface operations {
     "list-customers": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
-                /** @description Whether archived ones are listed too */
+                /** @description Whether archived items are included */
                 archived?: boolean;
-                /** @description A part of the name or the external ID, in upper or lower case, or the whole id here or at the billing provider */
+                /** @description Part of the name or external ID, case-insensitive, or the complete id here or at the billing provider */
                 search?: string;
             };
             header?: never;
@@ -7878,7 +8029,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListCustomer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7902,7 +8053,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -7923,7 +8074,7 @@ export interface operations {
                     "application/json": components["schemas"]["Customer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7963,7 +8114,7 @@ export interface operations {
                     "application/json": components["schemas"]["Customer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -7986,7 +8137,7 @@ export interface operations {
     "get-customer-by-id": {
         parameters: {
             query: {
-                /** @description Its id, as runs in Temporal, messages and the audit log name it */
+                /** @description Id of the customer, as in other responses, messages and the audit log */
                 id: string;
             };
             header?: never;
@@ -8004,7 +8155,7 @@ export interface operations {
                     "application/json": components["schemas"]["Customer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8044,7 +8195,7 @@ export interface operations {
                     "application/json": components["schemas"]["Customer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8067,12 +8218,12 @@ export interface operations {
     "archive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
                 external_id: string;
             };
             cookie?: never;
@@ -8088,7 +8239,7 @@ export interface operations {
                     "application/json": components["schemas"]["Customer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8111,12 +8262,12 @@ export interface operations {
     "erase-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
                 external_id: string;
             };
             cookie?: never;
@@ -8136,7 +8287,7 @@ export interface operations {
                     "application/json": components["schemas"]["Customer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8159,12 +8310,12 @@ export interface operations {
     "get-customer-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
                 external_id: string;
             };
             cookie?: never;
@@ -8180,7 +8331,7 @@ export interface operations {
                     "application/json": components["schemas"]["CustomerPlan"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8203,12 +8354,12 @@ export interface operations {
     "assign-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
                 external_id: string;
             };
             cookie?: never;
@@ -8228,7 +8379,7 @@ export interface operations {
                     "application/json": components["schemas"]["CustomerPlan"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8251,12 +8402,12 @@ export interface operations {
     "unarchive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
                 external_id: string;
             };
             cookie?: never;
@@ -8272,7 +8423,7 @@ export interface operations {
                     "application/json": components["schemas"]["Customer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8295,12 +8446,12 @@ export interface operations {
     "upsert-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID if the path has by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
             path: {
-                /** @description The customer's external ID. by-external-id: the query parameter external_id has it */
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
                 external_id: string;
             };
             cookie?: never;
@@ -8329,7 +8480,7 @@ export interface operations {
                     "application/json": components["schemas"]["Customer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8352,18 +8503,18 @@ export interface operations {
     "list-events": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
                 event_type?: string;
-                /** @description The whole key */
+                /** @description The complete idempotency key */
                 idempotency_key?: string;
-                /** @description The first instant; when absent, with idempotency_key the first from which events are kept, otherwise 24 hours before the end, or before now */
+                /** @description Start of the range, inclusive. Default: 24 hours before end. With idempotency_key, the default is the oldest stored event */
                 start?: string;
-                /** @description The instant after the last; when absent, an hour from now, which no event is after */
+                /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
                 end?: string;
             };
             header?: never;
@@ -8381,7 +8532,7 @@ export interface operations {
                     "application/json": components["schemas"]["EventPage"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8417,9 +8568,9 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description Requests that the tenant may send in a minute */
+                    /** @description Maximum number of requests per minute for the tenant */
                     "X-RateLimit-Limit"?: number;
-                    /** @description How many of them are left */
+                    /** @description Number of remaining requests in this minute */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -8427,14 +8578,14 @@ export interface operations {
                     "application/json": components["schemas"]["IngestResult"];
                 };
             };
-            /** @description The minute's requests are used up */
+            /** @description The limit of requests per minute is reached */
             429: {
                 headers: {
-                    /** @description Seconds until the next minute begins */
+                    /** @description Seconds until the limit is reset */
                     "Retry-After"?: number;
-                    /** @description Requests that the tenant may send in a minute */
+                    /** @description Maximum number of requests per minute for the tenant */
                     "X-RateLimit-Limit"?: number;
-                    /** @description How many of them are left */
+                    /** @description Number of remaining requests in this minute */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -8442,12 +8593,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
-                    /** @description Requests that the tenant may send in a minute */
+                    /** @description Maximum number of requests per minute for the tenant */
                     "X-RateLimit-Limit"?: number;
-                    /** @description How many of them are left */
+                    /** @description Number of remaining requests in this minute */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -8458,9 +8609,9 @@ export interface operations {
             /** @description Error */
             default: {
                 headers: {
-                    /** @description Requests that the tenant may send in a minute */
+                    /** @description Maximum number of requests per minute for the tenant */
                     "X-RateLimit-Limit"?: number;
-                    /** @description How many of them are left */
+                    /** @description Number of remaining requests in this minute */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -8486,9 +8637,9 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description Requests that the tenant may send in a minute */
+                    /** @description Maximum number of requests per minute for the tenant */
                     "X-RateLimit-Limit"?: number;
-                    /** @description How many of them are left */
+                    /** @description Number of remaining requests in this minute */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -8496,14 +8647,14 @@ export interface operations {
                     "application/json": components["schemas"]["IngestResult"];
                 };
             };
-            /** @description The minute's requests are used up */
+            /** @description The limit of requests per minute is reached */
             429: {
                 headers: {
-                    /** @description Seconds until the next minute begins */
+                    /** @description Seconds until the limit is reset */
                     "Retry-After"?: number;
-                    /** @description Requests that the tenant may send in a minute */
+                    /** @description Maximum number of requests per minute for the tenant */
                     "X-RateLimit-Limit"?: number;
-                    /** @description How many of them are left */
+                    /** @description Number of remaining requests in this minute */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -8511,12 +8662,12 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
-                    /** @description Requests that the tenant may send in a minute */
+                    /** @description Maximum number of requests per minute for the tenant */
                     "X-RateLimit-Limit"?: number;
-                    /** @description How many of them are left */
+                    /** @description Number of remaining requests in this minute */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -8527,9 +8678,9 @@ export interface operations {
             /** @description Error */
             default: {
                 headers: {
-                    /** @description Requests that the tenant may send in a minute */
+                    /** @description Maximum number of requests per minute for the tenant */
                     "X-RateLimit-Limit"?: number;
-                    /** @description How many of them are left */
+                    /** @description Number of remaining requests in this minute */
                     "X-RateLimit-Remaining"?: number;
                     [name: string]: unknown;
                 };
@@ -8542,9 +8693,9 @@ export interface operations {
     "list-event-conflicts": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -8562,7 +8713,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListEventConflict"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8604,7 +8755,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8627,11 +8778,11 @@ export interface operations {
     "get-event-counts": {
         parameters: {
             query?: {
-                /** @description The first instant; when absent, 24 hours before the end, or before now. At most 92 days before the end */
+                /** @description Start of the range, inclusive. Default: 24 hours before end. At most 92 days before end */
                 start?: string;
-                /** @description The instant after the last; now when absent */
+                /** @description End of the range, exclusive. Default: now */
                 end?: string;
-                /** @description Days, weeks and months are those of the tenant's time zone; weeks begin on Monday */
+                /** @description Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday */
                 granularity?: "hour" | "day" | "week" | "month";
             };
             header?: never;
@@ -8649,7 +8800,7 @@ export interface operations {
                     "application/json": components["schemas"]["EventCounts"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8672,9 +8823,9 @@ export interface operations {
     "list-hmac-secrets": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -8692,7 +8843,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListHMACSecret"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8716,7 +8867,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -8737,7 +8888,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedHMACSecret"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8777,7 +8928,7 @@ export interface operations {
                     "application/json": components["schemas"]["RevokeHMACSecret"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8801,7 +8952,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -8824,7 +8975,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedHMACSecret"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8867,7 +9018,7 @@ export interface operations {
                     "application/json": components["schemas"]["SignedIn"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8910,7 +9061,7 @@ export interface operations {
                     "application/json": components["schemas"]["SignInAtIssuer"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8952,7 +9103,7 @@ export interface operations {
                     "application/json": components["schemas"]["FoundInvitation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -8975,11 +9126,11 @@ export interface operations {
     "list-meters": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
-                /** @description Whether archived ones are listed too */
+                /** @description Whether archived items are included */
                 archived?: boolean;
             };
             header?: never;
@@ -8997,7 +9148,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListMeter"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9021,7 +9172,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -9042,7 +9193,7 @@ export interface operations {
                     "application/json": components["schemas"]["Meter"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9082,7 +9233,7 @@ export interface operations {
                     "application/json": components["schemas"]["Meter"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9126,7 +9277,7 @@ export interface operations {
                     "application/json": components["schemas"]["Meter"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9170,7 +9321,7 @@ export interface operations {
                     "application/json": components["schemas"]["Meter"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9210,7 +9361,7 @@ export interface operations {
                     "application/json": components["schemas"]["Pricing"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9254,7 +9405,7 @@ export interface operations {
                     "application/json": components["schemas"]["Pricing"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9298,7 +9449,7 @@ export interface operations {
                     "application/json": components["schemas"]["PricePreview"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9339,7 +9490,7 @@ export interface operations {
                     "application/json": components["schemas"]["Pricing"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9383,7 +9534,7 @@ export interface operations {
                     "application/json": components["schemas"]["Meter"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9425,7 +9576,7 @@ export interface operations {
                     "application/json": components["schemas"]["ResetAsked"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9448,11 +9599,11 @@ export interface operations {
     "list-plans": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
-                /** @description Whether archived ones are listed too */
+                /** @description Whether archived items are included */
                 archived?: boolean;
             };
             header?: never;
@@ -9470,7 +9621,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListPlan"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9494,7 +9645,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -9515,7 +9666,7 @@ export interface operations {
                     "application/json": components["schemas"]["Plan"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9555,7 +9706,7 @@ export interface operations {
                     "application/json": components["schemas"]["Plan"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9595,7 +9746,7 @@ export interface operations {
                     "application/json": components["schemas"]["Plan"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9637,7 +9788,7 @@ export interface operations {
                     "application/json": components["schemas"]["Pricing"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9683,7 +9834,7 @@ export interface operations {
                     "application/json": components["schemas"]["Pricing"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9729,7 +9880,7 @@ export interface operations {
                     "application/json": components["schemas"]["PricePreview"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9772,7 +9923,7 @@ export interface operations {
                     "application/json": components["schemas"]["Pricing"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9812,7 +9963,7 @@ export interface operations {
                     "application/json": components["schemas"]["Plan"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9835,11 +9986,11 @@ export interface operations {
     "list-pricing": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
-                /** @description A plan's slug: the prices in the plan instead of the meters' own */
+                /** @description Slug of a plan, to list its prices instead of the meters' own */
                 plan?: string;
             };
             header?: never;
@@ -9857,7 +10008,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListPricing"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -9885,7 +10036,7 @@ export interface operations {
                 "Stripe-Signature"?: string;
             };
             path: {
-                /** @description The type of the provider */
+                /** @description Type of the provider */
                 kind: string;
                 tenant_id: string;
             };
@@ -9962,7 +10113,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tenant"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10004,7 +10155,7 @@ export interface operations {
                     "application/json": components["schemas"]["Tenant"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10027,9 +10178,9 @@ export interface operations {
     "list-invitations": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -10047,7 +10198,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListInvitation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10087,7 +10238,7 @@ export interface operations {
                     "application/json": components["schemas"]["RevokeInvitation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10127,7 +10278,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedInvitation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10150,9 +10301,9 @@ export interface operations {
     "list-members": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -10170,7 +10321,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListMember"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10194,7 +10345,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -10215,7 +10366,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedInvitation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10238,7 +10389,7 @@ export interface operations {
     "remove-member": {
         parameters: {
             query?: {
-                /** @description What becomes of live API keys and HMAC secrets that the member has made, or that those have made: revoke, or hand_over to you. Needed where there are any */
+                /** @description Required if the member's valid API keys and HMAC secrets remain. revoke ends them, hand_over makes you responsible for them. Includes credentials that those created */
                 keys?: "hand_over" | "revoke";
             };
             header?: never;
@@ -10258,7 +10409,7 @@ export interface operations {
                     "application/json": components["schemas"]["RemoveMember"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10302,7 +10453,7 @@ export interface operations {
                     "application/json": components["schemas"]["Member"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10342,7 +10493,7 @@ export interface operations {
                     "application/json": components["schemas"]["Member"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10382,7 +10533,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedInvitation"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10420,7 +10571,7 @@ export interface operations {
                     "application/json": components["schemas"]["OidcSettings"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10462,7 +10613,7 @@ export interface operations {
                     "application/json": components["schemas"]["OidcSettings"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10500,7 +10651,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeleteOIDC"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10524,7 +10675,7 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description Values of properties, each as a parameter of its own, `group.<property>=value`: the keys of this object begin with `group.`
+                 * @description Group filters. Send each one as a separate parameter `group.<property>=value`. The keys of this object are the names of the parameters.
                  * @example {
                  *       "group.model": "large"
                  *     }
@@ -10536,17 +10687,17 @@ export interface operations {
                 meter: string;
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description Days, weeks and months are those of the tenant's time zone; weeks begin on Monday */
+                /** @description Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday */
                 granularity?: "hour" | "day" | "week" | "month";
-                /** @description Properties to group by. Repeat the parameter or separate names by commas; a name with commas needs a parameter of its own. Empty: one group. Absent: all properties of the meter */
+                /** @description Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group */
                 group_by?: string[];
-                /** @description The first instant; the start of the current calendar month of the tenant's time zone when absent */
+                /** @description Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone */
                 start?: string;
-                /** @description The instant after the last; the end of that month when absent */
+                /** @description End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone */
                 end?: string;
-                /** @description Windows per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of windows per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -10564,7 +10715,7 @@ export interface operations {
                     "application/json": components["schemas"]["UsageResult"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10607,7 +10758,7 @@ export interface operations {
                     "application/json": components["schemas"]["Comparison"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10630,7 +10781,7 @@ export interface operations {
     "get-daily-usage": {
         parameters: {
             query?: {
-                /** @description How many, up to today; they are those of the tenant's time zone */
+                /** @description Number of days up to today, in the tenant's time zone */
                 days?: number;
             };
             header?: never;
@@ -10648,7 +10799,7 @@ export interface operations {
                     "application/json": components["schemas"]["DailyUsage"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10674,13 +10825,13 @@ export interface operations {
                 /** @description The customer's external ID */
                 customer: string;
                 format?: "json" | "csv";
-                /** @description The first instant; when absent, 30 days before the end, or before now */
+                /** @description Start of the range, inclusive. Default: 30 days before end */
                 start?: string;
-                /** @description The instant after the last; when absent, an hour from now, which no event is after */
+                /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
                 end?: string;
-                /** @description Events per page */
+                /** @description Maximum number of events per page */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
             };
             header?: never;
@@ -10689,12 +10840,12 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description A page of events */
+            /** @description One page of events */
             200: {
                 headers: {
-                    /** @description Set on a CSV export */
+                    /** @description Name of the file of a CSV export */
                     "Content-Disposition"?: string;
-                    /** @description The next page of a CSV export */
+                    /** @description Link to the next page of a CSV export */
                     Link?: string;
                     [name: string]: unknown;
                 };
@@ -10703,7 +10854,7 @@ export interface operations {
                     "text/csv": string;
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10728,9 +10879,9 @@ export interface operations {
             query: {
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description The first instant; the start of the current calendar month of the tenant's time zone when absent */
+                /** @description Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone */
                 start?: string;
-                /** @description The instant after the last; the end of that month when absent */
+                /** @description End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone */
                 end?: string;
             };
             header?: never;
@@ -10748,7 +10899,7 @@ export interface operations {
                     "application/json": components["schemas"]["SummaryItem"][];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10773,11 +10924,11 @@ export interface operations {
             query: {
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description One meter's slug; all meters when absent */
+                /** @description Slug of a meter. Default: all meters */
                 meter?: string;
-                /** @description The first instant; the start of the current calendar month of the tenant's time zone when absent */
+                /** @description Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone */
                 start?: string;
-                /** @description The instant after the last; the end of that month when absent */
+                /** @description End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone */
                 end?: string;
             };
             header?: never;
@@ -10795,7 +10946,7 @@ export interface operations {
                     "application/json": components["schemas"]["Total"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10833,7 +10984,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListWebhook"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10857,7 +11008,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -10878,7 +11029,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedWebhook"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10918,7 +11069,7 @@ export interface operations {
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -10958,7 +11109,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeleteWebhook"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -11002,7 +11153,7 @@ export interface operations {
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -11025,9 +11176,9 @@ export interface operations {
     "list-deliveries": {
         parameters: {
             query?: {
-                /** @description Items per page, at most: a page ends at 1 MiB */
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
                 page_size?: number;
-                /** @description next_page_token of the page before */
+                /** @description next_page_token of the previous page */
                 page_token?: string;
                 status?: "pending" | "delivered" | "failed";
             };
@@ -11048,7 +11199,7 @@ export interface operations {
                     "application/json": components["schemas"]["ListDelivery"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -11074,7 +11225,7 @@ export interface operations {
             header?: never;
             path: {
                 id: string;
-                /** @description The message's id */
+                /** @description Id of the message */
                 message: string;
             };
             cookie?: never;
@@ -11090,7 +11241,7 @@ export interface operations {
                     "application/json": components["schemas"]["DeliveryDetails"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -11116,7 +11267,7 @@ export interface operations {
             header?: never;
             path: {
                 id: string;
-                /** @description The message's id */
+                /** @description Id of the message */
                 message: string;
             };
             cookie?: never;
@@ -11132,7 +11283,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -11156,7 +11307,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description A repeat under the same key makes nothing and is answered as the first was, or with 409 where that showed a secret */
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
                 "Idempotency-Key"?: string;
             };
             path: {
@@ -11179,7 +11330,7 @@ export interface operations {
                     "application/json": components["schemas"]["CreatedWebhook"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -11219,7 +11370,7 @@ export interface operations {
                     "application/json": components["schemas"]["Sent"];
                 };
             };
-            /** @description Why the request is refused */
+            /** @description The request is refused */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -11243,11 +11394,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11259,21 +11410,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11286,11 +11437,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11302,21 +11453,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11329,11 +11480,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11345,21 +11496,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11372,11 +11523,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11388,21 +11539,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11415,11 +11566,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11431,21 +11582,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11458,11 +11609,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11474,21 +11625,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11501,11 +11652,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11517,21 +11668,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11544,11 +11695,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11560,21 +11711,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11587,11 +11738,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11603,21 +11754,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;
@@ -11630,11 +11781,11 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description The same at every attempt: ignore an id that you have seen */
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
                 "webhook-id": string;
-                /** @description When this attempt was made, in Unix seconds */
+                /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description By the secret, over id, timestamp and body, as Standard Webhooks says; two while one secret replaces another */
+                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -11646,21 +11797,21 @@ export interface operations {
             };
         };
         responses: {
-            /** @description It is gone for good: nothing is sent here until somebody enables or saves it again */
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
             410: {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description You have it */
+            /** @description The message is received */
             "2XX": {
                 headers: {
                     [name: string]: unknown;
                 };
                 content?: never;
             };
-            /** @description It is tried again, where that can help */
+            /** @description The message is retried if a retry can succeed */
             default: {
                 headers: {
                     [name: string]: unknown;

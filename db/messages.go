@@ -22,7 +22,7 @@ type OfTenant struct {
 type OfCustomer struct {
 	OfTenant
 	CustomerID         string `json:"customer_id,omitempty" required:"true" example:"cus_42"`
-	CustomerExternalID string `json:"customer_external_id,omitempty" required:"true" doc:"Yours"`
+	CustomerExternalID string `json:"customer_external_id,omitempty" required:"true" doc:"External ID of the customer"`
 }
 
 // MessagePeriod is a billing period, half-open.
@@ -42,7 +42,7 @@ type StoredPeriod struct {
 // CustomerSynced says that all of the customer's usage is reported.
 type CustomerSynced struct {
 	OfCustomer
-	SyncID uuid.UUID `json:"sync_id" doc:"What GET /v1/billing/syncs/{id} takes"`
+	SyncID uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`
 }
 
 // Kind implements MessageData.
@@ -51,8 +51,8 @@ func (CustomerSynced) Kind() metering.MessageKind { return metering.BillingSynce
 // CustomerNotSynced says that somebody has to act before the customer is synced.
 type CustomerNotSynced struct {
 	OfCustomer
-	SyncID uuid.UUID `json:"sync_id" doc:"What GET /v1/billing/syncs/{id} takes"`
-	Error  string    `json:"error" doc:"What happened, and what to do"`
+	SyncID uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`
+	Error  string    `json:"error" doc:"Reason and fix"`
 }
 
 // Kind implements MessageData.
@@ -74,10 +74,10 @@ type ReconciliationDisputed struct {
 	Period      StoredPeriod     `json:"period"`
 	MeterID     string           `json:"meter_id"`
 	MeterSlug   string           `json:"meter_slug"`
-	Units       metering.Decimal `json:"units" doc:"That the period closed at"`
-	Reported    metering.Decimal `json:"reported" doc:"Of the units, what the provider has accepted"`
-	Invoiced    metering.Decimal `json:"invoiced" doc:"The units that its final invoices bill"`
-	Unexplained metering.Decimal `json:"unexplained" doc:"Of the invoiced ones, those that nobody has reported from here"`
+	Units       metering.Decimal `json:"units" doc:"Units at the closing of the period"`
+	Reported    metering.Decimal `json:"reported" doc:"Units that the provider has accepted"`
+	Invoiced    metering.Decimal `json:"invoiced" doc:"Units on the provider's final invoices"`
+	Unexplained metering.Decimal `json:"unexplained" doc:"Invoiced units that were not reported from here"`
 	Reason      string           `json:"reason"`
 }
 
@@ -87,9 +87,9 @@ func (ReconciliationDisputed) Kind() metering.MessageKind { return metering.Bill
 // InvoiceDisagrees says that a held invoice differs from what was reported.
 type InvoiceDisagrees struct {
 	OfCustomer
-	HoldID    string                `json:"hold_id" doc:"What POST /v1/billing/holds/{id}/release takes"`
-	InvoiceID string                `json:"invoice_id" doc:"At the provider"`
-	Deadline  time.Time             `json:"deadline" doc:"When the provider makes the invoice final by itself"`
+	HoldID    string                `json:"hold_id" doc:"Id of the hold, for POST /v1/billing/holds/{id}/release"`
+	InvoiceID string                `json:"invoice_id" doc:"Id of the invoice at the provider"`
+	Deadline  time.Time             `json:"deadline" doc:"Time at which the provider finalizes the invoice in any case"`
 	Reasons   []InvoiceDisagreement `json:"reasons" nullable:"false"`
 	Period    MessagePeriod         `json:"period"`
 }
@@ -100,16 +100,16 @@ func (InvoiceDisagrees) Kind() metering.MessageKind { return metering.BillingDis
 // InvoiceDisagreement is one thing that differs.
 type InvoiceDisagreement struct {
 	Code    billing.HoldCode  `json:"code"`
-	MeterID string            `json:"meter_id,omitempty" doc:"Absent where no one meter is the reason"`
-	Ours    *metering.Decimal `json:"ours" nullable:"true" doc:"Units, or money"`
-	Theirs  *metering.Decimal `json:"theirs" nullable:"true" doc:"Units, or money"`
+	MeterID string            `json:"meter_id,omitempty" doc:"Absent if the difference is not of a single meter"`
+	Ours    *metering.Decimal `json:"ours" nullable:"true" doc:"Our units or amount"`
+	Theirs  *metering.Decimal `json:"theirs" nullable:"true" doc:"The provider's units or amount"`
 }
 
 // UsageDisagrees says that the daily audit found totals and events to disagree.
 type UsageDisagrees struct {
 	OfTenant
-	Day           string `json:"day" format:"date" doc:"In UTC"`
-	Discrepancies int    `json:"discrepancies" doc:"How many; GET /v1/billing/discrepancies lists them"`
+	Day           string `json:"day" format:"date" doc:"Day in UTC"`
+	Discrepancies int    `json:"discrepancies" doc:"Number of discrepancies. GET /v1/billing/discrepancies lists them"`
 }
 
 // Kind implements MessageData.
@@ -118,9 +118,9 @@ func (UsageDisagrees) Kind() metering.MessageKind { return metering.UsageDiscrep
 // MemberInvited says that an invitation waits to be sent to somebody.
 type MemberInvited struct {
 	OfTenant
-	InvitationID string    `json:"invitation_id" doc:"What POST /v1/tenant/invitations/{id}/renew takes, which answers with the token to send"`
+	InvitationID string    `json:"invitation_id" doc:"Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send"`
 	ExpiresAt    time.Time `json:"expires_at"`
-	MemberID     string    `json:"member_id,omitempty" doc:"Of a member who gets another password; absent where somebody becomes a member"`
+	MemberID     string    `json:"member_id,omitempty" doc:"Member whose sign-in is reset. Absent if accepting creates a member"`
 }
 
 // Kind implements MessageData.
@@ -130,7 +130,7 @@ func (MemberInvited) Kind() metering.MessageKind { return metering.MemberInvited
 // password for a member.
 type MemberResetAsked struct {
 	OfTenant
-	MemberID string `json:"member_id" doc:"What POST /v1/tenant/members/{id}/reset takes"`
+	MemberID string `json:"member_id" doc:"Id of the member, for POST /v1/tenant/members/{id}/reset"`
 }
 
 // Kind implements MessageData.

@@ -9,24 +9,24 @@ import (
 )
 
 var settings = []providers.Setting{
-	{Name: "secret_key", Use: providers.CallSecret, MaxLength: 255, Doc: "Of Stripe: a secret or restricted API key"},
-	{Name: "webhook_secret", Use: providers.EventSecret, MaxLength: 255, Doc: "Of Stripe: the signing secret of the endpoint there"},
-	{Name: "mapping", Use: providers.Mapping, MaxLength: 1000, Doc: "Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata"},
+	{Name: "secret_key", Use: providers.CallSecret, MaxLength: 255, Doc: "Only for type stripe. Secret or restricted API key"},
+	{Name: "webhook_secret", Use: providers.EventSecret, MaxLength: 255, Doc: "Only for type stripe. Signing secret of the webhook endpoint at Stripe"},
+	{Name: "mapping", Use: providers.Mapping, MaxLength: 1000, Doc: "Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata"},
 	{
 		Name: "bills", Use: providers.Bills, Values: bills(),
-		Doc: "Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, " +
-			"set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent",
+		Doc: "Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. " +
+			"A change applies from each customer's next billing period. Default: the saved value, at first `quantities`",
 	},
-	{Name: "product", Use: providers.Product, MaxLength: 255, Doc: "Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products"},
-	{Name: "products", Use: providers.Products, MaxLength: 1000, Doc: "Of Stripe, with bills: meter slugs to ids of products, which their lines name"},
-	{Name: "tax_behavior", Use: providers.TaxBehavior, Values: []string{"exclusive", "inclusive", "unspecified"}, Doc: "Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set"},
-	{Name: "tax_code", Use: providers.TaxCode, MaxLength: 255, Doc: "Of Stripe, with bills: tax code of lines; absent, the product's"},
+	{Name: "product", Use: providers.Product, MaxLength: 255, Doc: "Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products"},
+	{Name: "products", Use: providers.Products, MaxLength: 1000, Doc: "Only for type stripe, with bills. Stripe product id for each meter slug"},
+	{Name: "tax_behavior", Use: providers.TaxBehavior, Values: []string{"exclusive", "inclusive", "unspecified"}, Doc: "Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax"},
+	{Name: "tax_code", Use: providers.TaxCode, MaxLength: 255, Doc: "Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product"},
 	{
 		Name: "collection_method", Use: providers.CollectionMethod, Values: []string{automatically, sent},
-		Doc: "Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, " +
-			"`send_invoice` has the invoice sent to be paid within days_until_due",
+		Doc: "Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. " +
+			"`send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`",
 	},
-	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid"},
+	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due"},
 }
 
 // https://docs.stripe.com/api/invoices/create#create_invoice-collection_method

@@ -35,8 +35,8 @@ func (Provider) Describe() providers.Description {
 }
 
 var settings = []providers.Setting{
-	{Name: "tally_token", Use: providers.CallSecret, MaxLength: 64, Doc: "Of Tally: the token of an account"},
-	{Name: "tally_meters", Use: providers.Mapping, MaxLength: 10, Doc: "Of Tally: meter slugs to names there"},
+	{Name: "tally_token", Use: providers.CallSecret, MaxLength: 64, Doc: "Only for type tally. Token of an account"},
+	{Name: "tally_meters", Use: providers.Mapping, MaxLength: 10, Doc: "Only for type tally. Name at Tally for each meter slug"},
 }
 
 // Validate asks whose the token is.

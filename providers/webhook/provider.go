@@ -32,8 +32,8 @@ func (Provider) Describe() providers.Description {
 }
 
 var settings = []providers.Setting{
-	{Name: "url", Use: providers.Address, MaxLength: 2048, Doc: "Of a webhook: gets signed statements (Standard Webhooks)"},
-	{Name: "secret", Use: providers.CallSecret, MaxLength: 128, Make: NewSecret, Doc: "Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved"},
+	{Name: "url", Use: providers.Address, MaxLength: 2048, Doc: "Only for type webhook. URL that receives the signed statements (Standard Webhooks)"},
+	{Name: "secret", Use: providers.CallSecret, MaxLength: 128, Make: NewSecret, Doc: "Only for type webhook. Signing secret: whsec_ followed by 24 to 64 bytes in base64. Created if omitted and none is saved"},
 }
 
 // Validate delivers a signed ping. A webhook is whoever takes messages at its URL.
@@ -94,13 +94,13 @@ type Tried struct{}
 type Statement struct {
 	TenantID           string           `json:"tenant_id"`
 	CustomerExternalID string           `json:"customer_external_id"`
-	Stream             int              `json:"stream" doc:"Which of the customer's streams of billing periods it is of; 0 but for a subscription with periods of its own"`
+	Stream             int              `json:"stream" doc:"Billing schedule of the period. 0, except for a subscription with other periods"`
 	Period             StatementPeriod  `json:"period"`
-	LedgerEpoch        int64            `json:"ledger_epoch" doc:"Rises when the ledger was restored from a backup; sequence rises with it"`
-	Sequence           int64            `json:"sequence" doc:"One series of numbers per customer"`
-	Currency           string           `json:"currency" doc:"The lines' where they have one in common, else the tenant's"`
+	LedgerEpoch        int64            `json:"ledger_epoch" doc:"Number that rises when the database is restored from a backup. sequence rises with it"`
+	Sequence           int64            `json:"sequence" doc:"Number of the statement. It rises with every statement of the customer"`
+	Currency           string           `json:"currency" doc:"Currency of the lines. The tenant's if the lines have several"`
 	Meters             []StatementMeter `json:"meters"`
-	Adjustments        []Adjustment     `json:"adjustments" doc:"Usage that arrived after its billing period was closed; period is the closed one"`
+	Adjustments        []Adjustment     `json:"adjustments" doc:"Usage that arrived after the closing of its period. period is the closed period"`
 }
 
 // StatementPeriod is the billing period that a statement is about, half-open.

@@ -3328,16 +3328,16 @@ type CustomerFields struct {
 
 // CustomerNotSynced defines model for CustomerNotSynced.
 type CustomerNotSynced struct {
-	// CustomerExternalId Yours
+	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// Error What happened, and what to do
+	// Error Reason and fix
 	Error string `json:"error"`
 
-	// SyncId What GET /v1/billing/syncs/{id} takes
+	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
 	SyncId string `json:"sync_id"`
 
 	// TenantId Examples: ten_1
@@ -3355,13 +3355,13 @@ type CustomerPlan struct {
 
 // CustomerSynced defines model for CustomerSynced.
 type CustomerSynced struct {
-	// CustomerExternalId Yours
+	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// SyncId What GET /v1/billing/syncs/{id} takes
+	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
 	SyncId string `json:"sync_id"`
 
 	// TenantId Examples: ten_1
@@ -3853,13 +3853,13 @@ type InvitationRole string
 type InvoiceDisagreement struct {
 	Code InvoiceDisagreementCode `json:"code"`
 
-	// MeterId Absent where no one meter is the reason
+	// MeterId Absent if the difference is not of a single meter
 	MeterId *string `json:"meter_id,omitempty"`
 
-	// Ours Units, or money
+	// Ours Our units or amount
 	Ours *json.Number `json:"ours"`
 
-	// Theirs Units, or money
+	// Theirs The provider's units or amount
 	Theirs *json.Number `json:"theirs"`
 }
 
@@ -3868,19 +3868,19 @@ type InvoiceDisagreementCode string
 
 // InvoiceDisagrees defines model for InvoiceDisagrees.
 type InvoiceDisagrees struct {
-	// CustomerExternalId Yours
+	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// Deadline When the provider makes the invoice final by itself
+	// Deadline Time at which the provider finalizes the invoice in any case
 	Deadline time.Time `json:"deadline"`
 
-	// HoldId What POST /v1/billing/holds/{id}/release takes
+	// HoldId Id of the hold, for POST /v1/billing/holds/{id}/release
 	HoldId string `json:"hold_id"`
 
-	// InvoiceId At the provider
+	// InvoiceId Id of the invoice at the provider
 	InvoiceId string                `json:"invoice_id"`
 	Period    MessagePeriod         `json:"period"`
 	Reasons   []InvoiceDisagreement `json:"reasons"`
@@ -4243,10 +4243,10 @@ type MemberRole string
 type MemberInvited struct {
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// InvitationId What POST /v1/tenant/invitations/{id}/renew takes, which answers with the token to send
+	// InvitationId Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send
 	InvitationId string `json:"invitation_id"`
 
-	// MemberId Of a member who gets another password; absent where somebody becomes a member
+	// MemberId Member whose sign-in is reset. Absent if accepting creates a member
 	MemberId *string `json:"member_id,omitempty"`
 
 	// TenantId Examples: ten_1
@@ -4255,7 +4255,7 @@ type MemberInvited struct {
 
 // MemberResetAsked defines model for MemberResetAsked.
 type MemberResetAsked struct {
-	// MemberId What POST /v1/tenant/members/{id}/reset takes
+	// MemberId Id of the member, for POST /v1/tenant/members/{id}/reset
 	MemberId string `json:"member_id"`
 
 	// TenantId Examples: ten_1
@@ -4266,7 +4266,7 @@ type MemberResetAsked struct {
 type MessageOfCustomerNotSynced struct {
 	Data CustomerNotSynced `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                      `json:"timestamp"`
 	Type      MessageOfCustomerNotSyncedType `json:"type"`
 }
@@ -4278,7 +4278,7 @@ type MessageOfCustomerNotSyncedType string
 type MessageOfCustomerSynced struct {
 	Data CustomerSynced `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                   `json:"timestamp"`
 	Type      MessageOfCustomerSyncedType `json:"type"`
 }
@@ -4290,7 +4290,7 @@ type MessageOfCustomerSyncedType string
 type MessageOfInvoiceDisagrees struct {
 	Data InvoiceDisagrees `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                     `json:"timestamp"`
 	Type      MessageOfInvoiceDisagreesType `json:"type"`
 }
@@ -4302,7 +4302,7 @@ type MessageOfInvoiceDisagreesType string
 type MessageOfMemberInvited struct {
 	Data MemberInvited `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                  `json:"timestamp"`
 	Type      MessageOfMemberInvitedType `json:"type"`
 }
@@ -4314,7 +4314,7 @@ type MessageOfMemberInvitedType string
 type MessageOfMemberResetAsked struct {
 	Data MemberResetAsked `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                     `json:"timestamp"`
 	Type      MessageOfMemberResetAskedType `json:"type"`
 }
@@ -4326,7 +4326,7 @@ type MessageOfMemberResetAskedType string
 type MessageOfPeriodClosed struct {
 	Data PeriodClosed `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                 `json:"timestamp"`
 	Type      MessageOfPeriodClosedType `json:"type"`
 }
@@ -4338,7 +4338,7 @@ type MessageOfPeriodClosedType string
 type MessageOfReconciliationDisputed struct {
 	Data ReconciliationDisputed `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                           `json:"timestamp"`
 	Type      MessageOfReconciliationDisputedType `json:"type"`
 }
@@ -4350,7 +4350,7 @@ type MessageOfReconciliationDisputedType string
 type MessageOfStatement struct {
 	Data Statement `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time              `json:"timestamp"`
 	Type      MessageOfStatementType `json:"type"`
 }
@@ -4362,7 +4362,7 @@ type MessageOfStatementType string
 type MessageOfTried struct {
 	Data Tried `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time          `json:"timestamp"`
 	Type      MessageOfTriedType `json:"type"`
 }
@@ -4374,7 +4374,7 @@ type MessageOfTriedType string
 type MessageOfUsageDisagrees struct {
 	Data UsageDisagrees `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                   `json:"timestamp"`
 	Type      MessageOfUsageDisagreesType `json:"type"`
 }
@@ -4386,7 +4386,7 @@ type MessageOfUsageDisagreesType string
 type MessageOfWebhookTested struct {
 	Data WebhookTested `json:"data"`
 
-	// Timestamp When it happened
+	// Timestamp Time of the event
 	Timestamp time.Time                  `json:"timestamp"`
 	Type      MessageOfWebhookTestedType `json:"type"`
 }
@@ -4520,7 +4520,7 @@ type PasswordSet struct {
 
 // PeriodClosed defines model for PeriodClosed.
 type PeriodClosed struct {
-	// CustomerExternalId Yours
+	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
 	// CustomerId Examples: cus_42
@@ -4799,14 +4799,14 @@ type Provider struct {
 	// Examples: acct_1PQ2
 	Account *string `json:"account,omitempty"`
 
-	// Bills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+	// Bills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 	Bills *ProviderBills `json:"bills,omitempty"`
 
-	// CollectionMethod Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+	// CollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 	CollectionMethod *ProviderCollectionMethod `json:"collection_method,omitempty"`
 	CreatedAt        time.Time                 `json:"created_at"`
 
-	// DaysUntilDue Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid
+	// DaysUntilDue Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Id Examples: con_3
@@ -4815,13 +4815,13 @@ type Provider struct {
 	// Livemode Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other
 	Livemode *bool `json:"livemode,omitempty"`
 
-	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
+	// Mapping Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Product Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products
+	// Product Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
 	Product *string `json:"product,omitempty"`
 
-	// Products Of Stripe, with bills: meter slugs to ids of products, which their lines name
+	// Products Only for type stripe, with bills. Stripe product id for each meter slug
 	Products *map[string]string `json:"products,omitempty"`
 
 	// Secret The secret, if it was created here. It is shown only in this response
@@ -4830,14 +4830,14 @@ type Provider struct {
 	// SecretLastFour Last four characters of the secret
 	SecretLastFour string `json:"secret_last_four"`
 
-	// TaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+	// TaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 	TaxBehavior *ProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
-	// TaxCode Of Stripe, with bills: tax code of lines; absent, the product's
+	// TaxCode Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product
 	TaxCode *string      `json:"tax_code,omitempty"`
 	Type    ProviderType `json:"type"`
 
-	// Url Of a webhook: gets signed statements (Standard Webhooks)
+	// Url Only for type webhook. URL that receives the signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
 	// ValidatedAt Time at which the provider accepted the settings
@@ -4853,13 +4853,13 @@ type Provider struct {
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
-// ProviderBills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+// ProviderBills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 type ProviderBills string
 
-// ProviderCollectionMethod Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+// ProviderCollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 type ProviderCollectionMethod string
 
-// ProviderTaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+// ProviderTaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 type ProviderTaxBehavior string
 
 // ProviderType defines model for Provider.Type.
@@ -5049,29 +5049,29 @@ type ReconciliationState string
 
 // ReconciliationDisputed defines model for ReconciliationDisputed.
 type ReconciliationDisputed struct {
-	// CustomerExternalId Yours
+	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
 	// CustomerId Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// Invoiced The units that its final invoices bill
+	// Invoiced Units on the provider's final invoices
 	Invoiced  json.Number  `json:"invoiced"`
 	MeterId   string       `json:"meter_id"`
 	MeterSlug string       `json:"meter_slug"`
 	Period    StoredPeriod `json:"period"`
 	Reason    string       `json:"reason"`
 
-	// Reported Of the units, what the provider has accepted
+	// Reported Units that the provider has accepted
 	Reported json.Number `json:"reported"`
 
 	// TenantId Examples: ten_1
 	TenantId string `json:"tenant_id"`
 
-	// Unexplained Of the invoiced ones, those that nobody has reported from here
+	// Unexplained Invoiced units that were not reported from here
 	Unexplained json.Number `json:"unexplained"`
 
-	// Units That the period closed at
+	// Units Units at the closing of the period
 	Units json.Number `json:"units"`
 }
 
@@ -5172,54 +5172,54 @@ type SaveOIDC struct {
 
 // SaveProvider defines model for SaveProvider.
 type SaveProvider struct {
-	// Bills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+	// Bills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 	Bills *SaveProviderBills `json:"bills,omitempty"`
 
-	// CollectionMethod Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+	// CollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 	CollectionMethod *SaveProviderCollectionMethod `json:"collection_method,omitempty"`
 
-	// DaysUntilDue Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid
+	// DaysUntilDue Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
-	// Mapping Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata
+	// Mapping Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
 	// NewReceiver Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that others have not billed. false: the URL belongs to the receiver that had it before, or else to the last receiver, which has moved. Its statements continue. Saving the same URL again keeps the receiver
 	NewReceiver *bool `json:"new_receiver,omitempty"`
 
-	// Product Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products
+	// Product Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
 	Product *string `json:"product,omitempty"`
 
-	// Products Of Stripe, with bills: meter slugs to ids of products, which their lines name
+	// Products Only for type stripe, with bills. Stripe product id for each meter slug
 	Products *map[string]string `json:"products,omitempty"`
 
-	// Secret Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. Default: the saved one
+	// Secret Only for type webhook. Signing secret: whsec_ followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one
 	Secret *string `json:"secret,omitempty"`
 
-	// SecretKey Of Stripe: a secret or restricted API key. Default: the saved one
+	// SecretKey Only for type stripe. Secret or restricted API key. Default: the saved one
 	SecretKey *string `json:"secret_key,omitempty"`
 
-	// TaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+	// TaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 	TaxBehavior *SaveProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
-	// TaxCode Of Stripe, with bills: tax code of lines; absent, the product's
+	// TaxCode Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product
 	TaxCode *string          `json:"tax_code,omitempty"`
 	Type    SaveProviderType `json:"type"`
 
-	// Url Of a webhook: gets signed statements (Standard Webhooks)
+	// Url Only for type webhook. URL that receives the signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
 
-	// WebhookSecret Of Stripe: the signing secret of the endpoint there. Default: the saved one
+	// WebhookSecret Only for type stripe. Signing secret of the webhook endpoint at Stripe. Default: the saved one
 	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
 
-// SaveProviderBills Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+// SaveProviderBills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 type SaveProviderBills string
 
-// SaveProviderCollectionMethod Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+// SaveProviderCollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 type SaveProviderCollectionMethod string
 
-// SaveProviderTaxBehavior Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+// SaveProviderTaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 type SaveProviderTaxBehavior string
 
 // SaveProviderType defines model for SaveProvider.Type.
@@ -5347,22 +5347,22 @@ type SignedIn struct {
 
 // Statement defines model for Statement.
 type Statement struct {
-	// Adjustments Usage that arrived after its billing period was closed; period is the closed one
+	// Adjustments Usage that arrived after the closing of its period. period is the closed period
 	Adjustments []Adjustment `json:"adjustments"`
 
-	// Currency The lines' where they have one in common, else the tenant's
+	// Currency Currency of the lines. The tenant's if the lines have several
 	Currency           string `json:"currency"`
 	CustomerExternalId string `json:"customer_external_id"`
 
-	// LedgerEpoch Rises when the ledger was restored from a backup; sequence rises with it
+	// LedgerEpoch Number that rises when the database is restored from a backup. sequence rises with it
 	LedgerEpoch int64            `json:"ledger_epoch"`
 	Meters      []StatementMeter `json:"meters"`
 	Period      StatementPeriod  `json:"period"`
 
-	// Sequence One series of numbers per customer
+	// Sequence Number of the statement. It rises with every statement of the customer
 	Sequence int64 `json:"sequence"`
 
-	// Stream Which of the customer's streams of billing periods it is of; 0 but for a subscription with periods of its own
+	// Stream Billing schedule of the period. 0, except for a subscription with other periods
 	Stream   int64  `json:"stream"`
 	TenantId string `json:"tenant_id"`
 }
@@ -6013,10 +6013,10 @@ type UpdateWebhookEventTypes string
 
 // UsageDisagrees defines model for UsageDisagrees.
 type UsageDisagrees struct {
-	// Day In UTC
+	// Day Day in UTC
 	Day openapi_types.Date `json:"day"`
 
-	// Discrepancies How many; GET /v1/billing/discrepancies lists them
+	// Discrepancies Number of discrepancies. GET /v1/billing/discrepancies lists them
 	Discrepancies int64 `json:"discrepancies"`
 
 	// TenantId Examples: ten_1

@@ -3239,13 +3239,13 @@ export interface components {
             name?: string;
         };
         CustomerNotSynced: {
-            /** @description Yours */
+            /** @description External ID of the customer */
             customer_external_id: string;
             /** @example cus_42 */
             customer_id: string;
-            /** @description What happened, and what to do */
+            /** @description Reason and fix */
             error: string;
-            /** @description What GET /v1/billing/syncs/{id} takes */
+            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
             sync_id: string;
             /** @example ten_1 */
             tenant_id: string;
@@ -3257,11 +3257,11 @@ export interface components {
             versions: components["schemas"]["Assignment"][];
         };
         CustomerSynced: {
-            /** @description Yours */
+            /** @description External ID of the customer */
             customer_external_id: string;
             /** @example cus_42 */
             customer_id: string;
-            /** @description What GET /v1/billing/syncs/{id} takes */
+            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
             sync_id: string;
             /** @example ten_1 */
             tenant_id: string;
@@ -3731,32 +3731,32 @@ export interface components {
         InvoiceDisagreement: {
             /** @enum {string} */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
-            /** @description Absent where no one meter is the reason */
+            /** @description Absent if the difference is not of a single meter */
             meter_id?: string;
             /**
              * Format: decimal
-             * @description Units, or money
+             * @description Our units or amount
              */
             ours: string | null;
             /**
              * Format: decimal
-             * @description Units, or money
+             * @description The provider's units or amount
              */
             theirs: string | null;
         };
         InvoiceDisagrees: {
-            /** @description Yours */
+            /** @description External ID of the customer */
             customer_external_id: string;
             /** @example cus_42 */
             customer_id: string;
             /**
              * Format: date-time
-             * @description When the provider makes the invoice final by itself
+             * @description Time at which the provider finalizes the invoice in any case
              */
             deadline: string;
-            /** @description What POST /v1/billing/holds/{id}/release takes */
+            /** @description Id of the hold, for POST /v1/billing/holds/{id}/release */
             hold_id: string;
-            /** @description At the provider */
+            /** @description Id of the invoice at the provider */
             invoice_id: string;
             period: components["schemas"]["MessagePeriod"];
             reasons: components["schemas"]["InvoiceDisagreement"][];
@@ -4024,15 +4024,15 @@ export interface components {
         MemberInvited: {
             /** Format: date-time */
             expires_at: string;
-            /** @description What POST /v1/tenant/invitations/{id}/renew takes, which answers with the token to send */
+            /** @description Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send */
             invitation_id: string;
-            /** @description Of a member who gets another password; absent where somebody becomes a member */
+            /** @description Member whose sign-in is reset. Absent if accepting creates a member */
             member_id?: string;
             /** @example ten_1 */
             tenant_id: string;
         };
         MemberResetAsked: {
-            /** @description What POST /v1/tenant/members/{id}/reset takes */
+            /** @description Id of the member, for POST /v1/tenant/members/{id}/reset */
             member_id: string;
             /** @example ten_1 */
             tenant_id: string;
@@ -4041,7 +4041,7 @@ export interface components {
             data: components["schemas"]["CustomerNotSynced"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4051,7 +4051,7 @@ export interface components {
             data: components["schemas"]["CustomerSynced"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4061,7 +4061,7 @@ export interface components {
             data: components["schemas"]["InvoiceDisagrees"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4071,7 +4071,7 @@ export interface components {
             data: components["schemas"]["MemberInvited"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4081,7 +4081,7 @@ export interface components {
             data: components["schemas"]["MemberResetAsked"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4091,7 +4091,7 @@ export interface components {
             data: components["schemas"]["PeriodClosed"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4101,7 +4101,7 @@ export interface components {
             data: components["schemas"]["ReconciliationDisputed"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4111,7 +4111,7 @@ export interface components {
             data: components["schemas"]["Statement"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4121,7 +4121,7 @@ export interface components {
             data: components["schemas"]["Tried"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4131,7 +4131,7 @@ export interface components {
             data: components["schemas"]["UsageDisagrees"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4141,7 +4141,7 @@ export interface components {
             data: components["schemas"]["WebhookTested"];
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the event
              */
             timestamp: string;
             /** @enum {string} */
@@ -4277,7 +4277,7 @@ export interface components {
             changed: boolean;
         };
         PeriodClosed: {
-            /** @description Yours */
+            /** @description External ID of the customer */
             customer_external_id: string;
             /** @example cus_42 */
             customer_id: string;
@@ -4573,30 +4573,30 @@ export interface components {
              */
             account?: string;
             /**
-             * @description Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+             * @description Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
-             * @description Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+             * @description Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
             /** Format: date-time */
             created_at: string;
-            /** @description Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid */
+            /** @description Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due */
             days_until_due?: number;
             /** @example con_3 */
             id: string;
             /** @description Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other */
             livemode?: boolean;
-            /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
+            /** @description Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products */
+            /** @description Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
             product?: string;
-            /** @description Of Stripe, with bills: meter slugs to ids of products, which their lines name */
+            /** @description Only for type stripe, with bills. Stripe product id for each meter slug */
             products?: {
                 [key: string]: string;
             };
@@ -4605,15 +4605,15 @@ export interface components {
             /** @description Last four characters of the secret */
             secret_last_four: string;
             /**
-             * @description Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+             * @description Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
              * @enum {string}
              */
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
-            /** @description Of Stripe, with bills: tax code of lines; absent, the product's */
+            /** @description Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product */
             tax_code?: string;
             /** @enum {string} */
             type: "stripe" | "webhook";
-            /** @description Of a webhook: gets signed statements (Standard Webhooks) */
+            /** @description Only for type webhook. URL that receives the signed statements (Standard Webhooks) */
             url?: string;
             /**
              * Format: date-time
@@ -4801,13 +4801,13 @@ export interface components {
             state: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
         };
         ReconciliationDisputed: {
-            /** @description Yours */
+            /** @description External ID of the customer */
             customer_external_id: string;
             /** @example cus_42 */
             customer_id: string;
             /**
              * Format: decimal
-             * @description The units that its final invoices bill
+             * @description Units on the provider's final invoices
              */
             invoiced: string;
             meter_id: string;
@@ -4816,19 +4816,19 @@ export interface components {
             reason: string;
             /**
              * Format: decimal
-             * @description Of the units, what the provider has accepted
+             * @description Units that the provider has accepted
              */
             reported: string;
             /** @example ten_1 */
             tenant_id: string;
             /**
              * Format: decimal
-             * @description Of the invoiced ones, those that nobody has reported from here
+             * @description Invoiced units that were not reported from here
              */
             unexplained: string;
             /**
              * Format: decimal
-             * @description That the period closed at
+             * @description Units at the closing of the period
              */
             units: string;
         };
@@ -4914,45 +4914,45 @@ export interface components {
         };
         SaveProvider: {
             /**
-             * @description Of Stripe: `quantities` (the default) reports units to its metered prices, which charge them. `amounts` charges them by the prices here: each meter is a line of the subscription's next invoice, set to what it comes to so far. Another one takes effect with each customer's next billing period. What is saved is kept when this is absent
+             * @description Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
-             * @description Of Stripe, with bills: how the invoices are collected that amounts make of the months of a customer without a subscription. `charge_automatically` (the default) has the customer's payment method charged, `send_invoice` has the invoice sent to be paid within days_until_due
+             * @description Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
-            /** @description Of Stripe, with the collection_method `send_invoice`, which needs it: within how many days such an invoice is to be paid */
+            /** @description Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due */
             days_until_due?: number;
-            /** @description Of Stripe: meter slugs to ids of prices. Any other meter goes to the price with its slug as lookup key, or as meter_slug in its metadata */
+            /** @description Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
                 [key: string]: string;
             };
             /** @description Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that others have not billed. false: the URL belongs to the receiver that had it before, or else to the last receiver, which has moved. Its statements continue. Saving the same URL again keeps the receiver */
             new_receiver?: boolean;
-            /** @description Of Stripe, with bills: id of the product that lines name of meters that are not in products. Amounts need it, or products */
+            /** @description Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
             product?: string;
-            /** @description Of Stripe, with bills: meter slugs to ids of products, which their lines name */
+            /** @description Only for type stripe, with bills. Stripe product id for each meter slug */
             products?: {
                 [key: string]: string;
             };
-            /** @description Of a webhook: whsec_ and 24 to 64 bytes in base64; made here when none was saved. Default: the saved one */
+            /** @description Only for type webhook. Signing secret: whsec_ followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one */
             secret?: string;
-            /** @description Of Stripe: a secret or restricted API key. Default: the saved one */
+            /** @description Only for type stripe. Secret or restricted API key. Default: the saved one */
             secret_key?: string;
             /**
-             * @description Of Stripe, with bills: whether the amounts of lines include tax; absent, as Stripe Tax is set
+             * @description Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
              * @enum {string}
              */
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
-            /** @description Of Stripe, with bills: tax code of lines; absent, the product's */
+            /** @description Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product */
             tax_code?: string;
             /** @enum {string} */
             type: "stripe" | "webhook";
-            /** @description Of a webhook: gets signed statements (Standard Webhooks) */
+            /** @description Only for type webhook. URL that receives the signed statements (Standard Webhooks) */
             url?: string;
-            /** @description Of Stripe: the signing secret of the endpoint there. Default: the saved one */
+            /** @description Only for type stripe. Signing secret of the webhook endpoint at Stripe. Default: the saved one */
             webhook_secret?: string;
         };
         SecretOverlap: {
@@ -5071,26 +5071,26 @@ export interface components {
             token?: string;
         };
         Statement: {
-            /** @description Usage that arrived after its billing period was closed; period is the closed one */
+            /** @description Usage that arrived after the closing of its period. period is the closed period */
             adjustments: components["schemas"]["Adjustment"][];
-            /** @description The lines' where they have one in common, else the tenant's */
+            /** @description Currency of the lines. The tenant's if the lines have several */
             currency: string;
             customer_external_id: string;
             /**
              * Format: int64
-             * @description Rises when the ledger was restored from a backup; sequence rises with it
+             * @description Number that rises when the database is restored from a backup. sequence rises with it
              */
             ledger_epoch: number;
             meters: components["schemas"]["StatementMeter"][];
             period: components["schemas"]["StatementPeriod"];
             /**
              * Format: int64
-             * @description One series of numbers per customer
+             * @description Number of the statement. It rises with every statement of the customer
              */
             sequence: number;
             /**
              * Format: int64
-             * @description Which of the customer's streams of billing periods it is of; 0 but for a subscription with periods of its own
+             * @description Billing schedule of the period. 0, except for a subscription with other periods
              */
             stream: number;
             tenant_id: string;
@@ -5743,12 +5743,12 @@ export interface components {
         UsageDisagrees: {
             /**
              * Format: date
-             * @description In UTC
+             * @description Day in UTC
              */
             day: string;
             /**
              * Format: int64
-             * @description How many; GET /v1/billing/discrepancies lists them
+             * @description Number of discrepancies. GET /v1/billing/discrepancies lists them
              */
             discrepancies: number;
             /** @example ten_1 */

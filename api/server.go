@@ -480,6 +480,7 @@ func (s *server) routes() {
 	s.describeRefusals()
 	s.describeEmptyParameters()
 	s.messages()
+	s.describeFields()
 	adaptToGenerators(s.api.OpenAPI())
 	s.decimals = decimalsOf(s.api.OpenAPI())
 	documents := s.documents()

@@ -2582,36 +2582,53 @@ func (e ListDeliveriesParamsStatus) Valid() bool {
 
 // APIKeyMetadata defines model for APIKeyMetadata.
 type APIKeyMetadata struct {
+	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the key: a member, another credential, or operator for the command line
 	//
 	// Examples: member_3
-	CreatedBy string     `json:"created_by"`
+	CreatedBy string `json:"created_by"`
+
+	// ExpiresAt When it becomes invalid; null: never
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// HandedTo Member who is responsible for the key since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
-	// Id Examples: key_12
-	Id         string     `json:"id"`
-	LastFour   string     `json:"last_four"`
+	// Id The id of this object
+	//
+	// Examples: key_12
+	Id string `json:"id"`
+
+	// LastFour The last four characters of the secret
+	LastFour string `json:"last_four"`
+
+	// LastUsedAt When it was last used; null: never
 	LastUsedAt *time.Time `json:"last_used_at"`
-	Name       string     `json:"name"`
+
+	// Name The name
+	Name string `json:"name"`
 
 	// OldLastUsedAt Last use of the replaced key, while both keys are valid
 	OldLastUsedAt *time.Time `json:"old_last_used_at"`
 
-	// Prefix Examples: svc_adm_
-	Prefix    string              `json:"prefix"`
-	RevokedAt *time.Time          `json:"revoked_at"`
-	Scope     APIKeyMetadataScope `json:"scope"`
+	// Prefix The first characters of the key, which name its scope
+	//
+	// Examples: svc_adm_
+	Prefix string `json:"prefix"`
+
+	// RevokedAt When it was revoked; null: it was not
+	RevokedAt *time.Time `json:"revoked_at"`
+
+	// Scope The scope, which decides its permissions
+	Scope APIKeyMetadataScope `json:"scope"`
 
 	// SuccessorId Id of the key that replaces this one. Both are valid until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
-// APIKeyMetadataScope defines model for APIKeyMetadata.Scope.
+// APIKeyMetadataScope The scope, which decides its permissions
 type APIKeyMetadataScope string
 
 // AcceptAtIssuer defines model for AcceptAtIssuer.
@@ -2632,9 +2649,15 @@ type AcceptInvitation struct {
 // Adjustment defines model for Adjustment.
 type Adjustment struct {
 	// Amount Rounded to the currency's minor unit
-	Amount    json.Number     `json:"amount"`
-	Currency  string          `json:"currency"`
-	MeterId   string          `json:"meter_id"`
+	Amount json.Number `json:"amount"`
+
+	// Currency ISO 4217 code
+	Currency string `json:"currency"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string          `json:"meter_slug"`
 	Period    StatementPeriod `json:"period"`
 
@@ -2650,15 +2673,23 @@ type AdjustmentLine struct {
 	// Amount Additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
-	// Currency Examples: USD
-	Currency  string `json:"currency"`
-	MeterId   string `json:"meter_id"`
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
+	Currency string `json:"currency"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
 	// Quantity Additional units
 	Quantity json.Number `json:"quantity"`
 
-	// Reason Examples: late usage
+	// Reason The reason, in words
+	//
+	// Examples: late usage
 	Reason string `json:"reason"`
 
 	// Steps Breakdown of the amount. If the billing period that bills it is closed too, it contains the reported amounts
@@ -2667,6 +2698,7 @@ type AdjustmentLine struct {
 
 // AskForReset defines model for AskForReset.
 type AskForReset struct {
+	// Email The person's e-mail
 	Email string `json:"email"`
 }
 
@@ -2684,12 +2716,16 @@ type AssignPlan struct {
 
 // Assignment defines model for Assignment.
 type Assignment struct {
+	// EffectiveFrom When the assignment starts
 	EffectiveFrom time.Time `json:"effective_from"`
-	Plan          *string   `json:"plan"`
+
+	// Plan The plan's slug; null: no plan
+	Plan *string `json:"plan"`
 }
 
 // Attempt defines model for Attempt.
 type Attempt struct {
+	// At When it happened
 	At time.Time `json:"at"`
 
 	// Problem Error of the attempt. Empty if it succeeded
@@ -2697,37 +2733,51 @@ type Attempt struct {
 
 	// Status HTTP status of the response. 0 if there was none
 	Status int64 `json:"status"`
+
+	// TookMs How long the attempt took, in milliseconds
 	TookMs int64 `json:"took_ms"`
 }
 
 // AttentionCause defines model for AttentionCause.
 type AttentionCause struct {
-	// Cause Examples: the webhook answered 400
-	Cause string             `json:"cause"`
-	Count int64              `json:"count"`
-	Kind  AttentionCauseKind `json:"kind"`
+	// Cause Why it needs attention
+	//
+	// Examples: the webhook answered 400
+	Cause string `json:"cause"`
+
+	// Count The number of items
+	Count int64 `json:"count"`
+
+	// Kind The kind of item
+	Kind AttentionCauseKind `json:"kind"`
 
 	// Since Start of the oldest item
 	Since time.Time `json:"since"`
 }
 
-// AttentionCauseKind defines model for AttentionCause.Kind.
+// AttentionCauseKind The kind of item
 type AttentionCauseKind string
 
 // AttentionCount defines model for AttentionCount.
 type AttentionCount struct {
-	Count int64              `json:"count"`
-	Kind  AttentionCountKind `json:"kind"`
+	// Count The number of items
+	Count int64 `json:"count"`
+
+	// Kind The kind of item
+	Kind AttentionCountKind `json:"kind"`
 }
 
-// AttentionCountKind defines model for AttentionCount.Kind.
+// AttentionCountKind The kind of item
 type AttentionCountKind string
 
 // AttentionCustomer defines model for AttentionCustomer.
 type AttentionCustomer struct {
+	// ExternalId The customer's external ID
 	ExternalId string `json:"external_id"`
 
-	// Id Examples: cus_42
+	// Id The id of this object
+	//
+	// Examples: cus_42
 	Id string `json:"id"`
 
 	// Name Empty if the customer has no name
@@ -2744,14 +2794,18 @@ type AttentionItem struct {
 	// Amounts Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge
 	Amounts []Money `json:"amounts"`
 
-	// Cause Examples: the webhook answered 400
+	// Cause Why it needs attention
+	//
+	// Examples: the webhook answered 400
 	Cause    string             `json:"cause"`
 	Customer *AttentionCustomer `json:"customer,omitempty"`
 
 	// Id Id of the sync, hold, webhook or meter. For event_conflict, the customer. Otherwise period/meter for a reconciliation, day/customer/meter for a discrepancy, and reason/currency for unrated usage
 	//
 	// Examples: hld_42
-	Id   string            `json:"id"`
+	Id string `json:"id"`
+
+	// Kind The kind of item
 	Kind AttentionItemKind `json:"kind"`
 
 	// Reference Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync
@@ -2772,7 +2826,7 @@ type AttentionItem struct {
 	Url string `json:"url"`
 }
 
-// AttentionItemKind defines model for AttentionItem.Kind.
+// AttentionItemKind The kind of item
 type AttentionItemKind string
 
 // AttentionPage defines model for AttentionPage.
@@ -2782,7 +2836,9 @@ type AttentionPage struct {
 
 	// Counts Number of items of every kind, including kinds without items
 	Counts []AttentionCount `json:"counts"`
-	Data   []AttentionItem  `json:"data"`
+
+	// Data The items of this page
+	Data []AttentionItem `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -2796,7 +2852,9 @@ type AttentionPage struct {
 
 // AuditEntry defines model for AuditEntry.
 type AuditEntry struct {
-	// Action Examples: meter.create
+	// Action The action, such as api_key.create
+	//
+	// Examples: meter.create
 	Action string `json:"action"`
 
 	// Actor A credential or a member. Otherwise operator for the command line and the Temporal UI, schedule for the service itself, and stranger for an unauthenticated caller
@@ -2811,7 +2869,9 @@ type AuditEntry struct {
 
 	// After The same fields after the change. For an action that changes no field, the request
 	After *map[string]interface{} `json:"after,omitempty"`
-	At    time.Time               `json:"at"`
+
+	// At When it happened
+	At time.Time `json:"at"`
 
 	// Before The changed fields before the change. A secret is {"set": true}. Personal data is a digest
 	Before *map[string]interface{} `json:"before,omitempty"`
@@ -2839,11 +2899,15 @@ type AuditEntry struct {
 type AutoSync struct {
 	// AppliedAt Time since which the schedule has these settings. Null until they are applied
 	AppliedAt *time.Time `json:"applied_at"`
-	Enabled   bool       `json:"enabled"`
+
+	// Enabled Whether it is on
+	Enabled bool `json:"enabled"`
 
 	// LastRuns Latest runs, newest first
 	LastRuns []AutoSyncRun `json:"last_runs"`
-	NextRuns []time.Time   `json:"next_runs"`
+
+	// NextRuns When it runs next
+	NextRuns []time.Time `json:"next_runs"`
 
 	// Paused Whether the schedule is paused, here or in the Temporal UI
 	Paused bool `json:"paused"`
@@ -2872,13 +2936,19 @@ type AutoSyncOutcome struct {
 
 // AutoSyncRun defines model for AutoSyncRun.
 type AutoSyncRun struct {
-	Outcome    *AutoSyncOutcome   `json:"outcome,omitempty"`
-	StartedAt  time.Time          `json:"started_at"`
-	Status     *AutoSyncRunStatus `json:"status,omitempty"`
-	WorkflowId string             `json:"workflow_id"`
+	Outcome *AutoSyncOutcome `json:"outcome,omitempty"`
+
+	// StartedAt When it began
+	StartedAt time.Time `json:"started_at"`
+
+	// Status The state
+	Status *AutoSyncRunStatus `json:"status,omitempty"`
+
+	// WorkflowId The id of the run's workflow
+	WorkflowId string `json:"workflow_id"`
 }
 
-// AutoSyncRunStatus defines model for AutoSyncRun.Status.
+// AutoSyncRunStatus The state
 type AutoSyncRunStatus string
 
 // Backfill defines model for Backfill.
@@ -2908,14 +2978,20 @@ type BillingPeriod struct {
 
 	// DueAt Planned closing time: the end of the period plus the grace
 	DueAt time.Time `json:"due_at"`
-	End   time.Time `json:"end"`
+
+	// End The first instant that is not included
+	End time.Time `json:"end"`
 
 	// Id Null for a period that is not stored yet. It is stored with the first sync in or after it
 	//
 	// Examples: per_42
-	Id    *string      `json:"id"`
+	Id *string `json:"id"`
+
+	// Lines One line for each meter
 	Lines []PeriodLine `json:"lines"`
-	Start time.Time    `json:"start"`
+
+	// Start The first instant that is included
+	Start time.Time `json:"start"`
 
 	// State in_grace: the period has ended and accepts late events until it is closed
 	State BillingPeriodState `json:"state"`
@@ -2932,6 +3008,7 @@ type BillingPeriodState string
 
 // ChangedPeriods defines model for ChangedPeriods.
 type ChangedPeriods struct {
+	// Customers The number of customers
 	Customers int64 `json:"customers"`
 
 	// End Latest end of these periods, exclusive
@@ -2943,6 +3020,7 @@ type ChangedPeriods struct {
 
 // ClosedPeriod defines model for ClosedPeriod.
 type ClosedPeriod struct {
+	// Lines One line for each meter
 	Lines  []AdjustmentLine `json:"lines"`
 	Period UsagePeriod      `json:"period"`
 }
@@ -2992,8 +3070,10 @@ type Confirmation struct {
 // Connectable defines model for Connectable.
 type Connectable struct {
 	// Connected Whether it is the current billing provider
-	Connected bool            `json:"connected"`
-	Type      ConnectableType `json:"type"`
+	Connected bool `json:"connected"`
+
+	// Type The type
+	Type ConnectableType `json:"type"`
 
 	// WebhookEvents For a provider that sends events, the event types to send to webhook_url
 	WebhookEvents *[]string `json:"webhook_events,omitempty"`
@@ -3002,11 +3082,12 @@ type Connectable struct {
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
-// ConnectableType defines model for Connectable.Type.
+// ConnectableType The type
 type ConnectableType string
 
 // Connectables defines model for Connectables.
 type Connectables struct {
+	// Data The items of this page
 	Data []Connectable `json:"data"`
 }
 
@@ -3019,33 +3100,40 @@ type CountedWindow struct {
 	Conflicts int64 `json:"conflicts"`
 
 	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
-	Duplicates int64     `json:"duplicates"`
-	End        time.Time `json:"end"`
+	Duplicates int64 `json:"duplicates"`
+
+	// End The first instant that is not included
+	End time.Time `json:"end"`
 
 	// Rejected Events that break a rule
 	Rejected int64 `json:"rejected"`
 
 	// Rejections Rejected events by rule, most frequent first
 	Rejections []EventRejections `json:"rejections"`
-	Start      time.Time         `json:"start"`
+
+	// Start The first instant that is included
+	Start time.Time `json:"start"`
 }
 
 // Counting defines model for Counting.
 type Counting struct {
+	// Aggregation sum adds the events' values; count counts the events
 	Aggregation CountingAggregation `json:"aggregation"`
 
 	// GroupBy Properties that usage is grouped by until status is complete
 	GroupBy []string `json:"group_by"`
 }
 
-// CountingAggregation defines model for Counting.Aggregation.
+// CountingAggregation sum adds the events' values; count counts the events
 type CountingAggregation string
 
 // CreateAPIKey defines model for CreateAPIKey.
 type CreateAPIKey struct {
 	// ExpiresAt Time from which the key is invalid. Without it, the key never expires
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	Name      string     `json:"name"`
+
+	// Name The name
+	Name string `json:"name"`
 
 	// Scope Permissions of the key. They cannot exceed those of the creator
 	Scope CreateAPIKeyScope `json:"scope"`
@@ -3060,16 +3148,22 @@ type CreateCustomer struct {
 	BillingProviderId *string `json:"billing_provider_id,omitempty"`
 
 	// ExternalId Your own identifier of the customer
-	ExternalId string                  `json:"external_id"`
-	Metadata   *map[string]interface{} `json:"metadata,omitempty"`
-	Name       *string                 `json:"name,omitempty"`
+	ExternalId string `json:"external_id"`
+
+	// Metadata Data of your own
+	Metadata *map[string]interface{} `json:"metadata,omitempty"`
+
+	// Name The name
+	Name *string `json:"name,omitempty"`
 }
 
 // CreateHMACSecret defines model for CreateHMACSecret.
 type CreateHMACSecret struct {
 	// ExpiresAt Time from which the key is invalid. Without it, the key never expires
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	Name      string     `json:"name"`
+
+	// Name The name
+	Name string `json:"name"`
 
 	// Scope Permissions of the key. They cannot exceed those of the creator
 	Scope CreateHMACSecretScope `json:"scope"`
@@ -3087,8 +3181,10 @@ type CreateHMACSecretSignatures string
 // CreateMember defines model for CreateMember.
 type CreateMember struct {
 	// Email E-mail of the member, unique in the tenant, case-insensitive. Replaces a pending invitation of the same e-mail
-	Email string  `json:"email"`
-	Name  *string `json:"name,omitempty"`
+	Email string `json:"email"`
+
+	// Name The name
+	Name *string `json:"name,omitempty"`
 
 	// Role Role of the member. owner only if the tenant has no owner
 	Role CreateMemberRole `json:"role"`
@@ -3107,8 +3203,12 @@ type CreateMeter struct {
 
 	// GroupBy Event properties to group usage by
 	GroupBy *[]string `json:"group_by,omitempty"`
-	Name    *string   `json:"name,omitempty"`
-	Slug    string    `json:"slug"`
+
+	// Name The name
+	Name *string `json:"name,omitempty"`
+
+	// Slug The slug, which names it in paths
+	Slug string `json:"slug"`
 
 	// UsageScale Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always have whole units, webhooks exact usage. Default: 0
 	UsageScale *int32 `json:"usage_scale,omitempty"`
@@ -3119,12 +3219,16 @@ type CreateMeterAggregation string
 
 // CreatePlan defines model for CreatePlan.
 type CreatePlan struct {
+	// Name The name
 	Name *string `json:"name,omitempty"`
-	Slug string  `json:"slug"`
+
+	// Slug The slug, which names it in paths
+	Slug string `json:"slug"`
 }
 
 // CreateWebhook defines model for CreateWebhook.
 type CreateWebhook struct {
+	// Description A text of your own
 	Description *string `json:"description,omitempty"`
 
 	// EventTypes Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent
@@ -3132,7 +3236,9 @@ type CreateWebhook struct {
 
 	// Secret whsec_ followed by 24 to 64 bytes in base64. Created if omitted
 	Secret *string `json:"secret,omitempty"`
-	Url    string  `json:"url"`
+
+	// Url Where messages are sent
+	Url string `json:"url"`
 }
 
 // CreateWebhookEventTypes defines model for CreateWebhook.EventTypes.
@@ -3140,64 +3246,96 @@ type CreateWebhookEventTypes string
 
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
+	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the key: a member, another credential, or operator for the command line
 	//
 	// Examples: member_3
-	CreatedBy string     `json:"created_by"`
+	CreatedBy string `json:"created_by"`
+
+	// ExpiresAt When it becomes invalid; null: never
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// HandedTo Member who is responsible for the key since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
-	// Id Examples: key_12
+	// Id The id of this object
+	//
+	// Examples: key_12
 	Id string `json:"id"`
 
 	// Key The complete key. It is shown only in this response
-	Key        string     `json:"key"`
-	LastFour   string     `json:"last_four"`
+	Key string `json:"key"`
+
+	// LastFour The last four characters of the secret
+	LastFour string `json:"last_four"`
+
+	// LastUsedAt When it was last used; null: never
 	LastUsedAt *time.Time `json:"last_used_at"`
-	Name       string     `json:"name"`
+
+	// Name The name
+	Name string `json:"name"`
 
 	// OldLastUsedAt Last use of the replaced key, while both keys are valid
 	OldLastUsedAt *time.Time `json:"old_last_used_at"`
 
-	// Prefix Examples: svc_adm_
-	Prefix    string             `json:"prefix"`
-	RevokedAt *time.Time         `json:"revoked_at"`
-	Scope     CreatedAPIKeyScope `json:"scope"`
+	// Prefix The first characters of the key, which name its scope
+	//
+	// Examples: svc_adm_
+	Prefix string `json:"prefix"`
+
+	// RevokedAt When it was revoked; null: it was not
+	RevokedAt *time.Time `json:"revoked_at"`
+
+	// Scope The scope, which decides its permissions
+	Scope CreatedAPIKeyScope `json:"scope"`
 
 	// SuccessorId Id of the key that replaces this one. Both are valid until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
-// CreatedAPIKeyScope defines model for CreatedAPIKey.Scope.
+// CreatedAPIKeyScope The scope, which decides its permissions
 type CreatedAPIKeyScope string
 
 // CreatedHMACSecret defines model for CreatedHMACSecret.
 type CreatedHMACSecret struct {
+	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the secret: a member, another credential, or operator for the command line
 	//
 	// Examples: member_3
-	CreatedBy string     `json:"created_by"`
+	CreatedBy string `json:"created_by"`
+
+	// ExpiresAt When it becomes invalid; null: never
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// HandedTo Member who is responsible for the secret since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
-	// Id Examples: sec_3
-	Id         string     `json:"id"`
-	LastFour   string     `json:"last_four"`
+	// Id The id of this object
+	//
+	// Examples: sec_3
+	Id string `json:"id"`
+
+	// LastFour The last four characters of the secret
+	LastFour string `json:"last_four"`
+
+	// LastUsedAt When it was last used; null: never
 	LastUsedAt *time.Time `json:"last_used_at"`
-	Name       string     `json:"name"`
+
+	// Name The name
+	Name string `json:"name"`
 
 	// OldLastUsedAt Last use of the replaced secret, while both secrets are valid
-	OldLastUsedAt *time.Time             `json:"old_last_used_at"`
-	RevokedAt     *time.Time             `json:"revoked_at"`
-	Scope         CreatedHMACSecretScope `json:"scope"`
+	OldLastUsedAt *time.Time `json:"old_last_used_at"`
+
+	// RevokedAt When it was revoked; null: it was not
+	RevokedAt *time.Time `json:"revoked_at"`
+
+	// Scope The scope, which decides its permissions
+	Scope CreatedHMACSecretScope `json:"scope"`
 
 	// Secret The complete secret, whose bytes are the signing key. It is shown only in this response
 	Secret string `json:"secret"`
@@ -3209,7 +3347,7 @@ type CreatedHMACSecret struct {
 	SuccessorId *string `json:"successor_id"`
 }
 
-// CreatedHMACSecretScope defines model for CreatedHMACSecret.Scope.
+// CreatedHMACSecretScope The scope, which decides its permissions
 type CreatedHMACSecretScope string
 
 // CreatedHMACSecretSignatures Signature versions that the secret accepts
@@ -3217,32 +3355,45 @@ type CreatedHMACSecretSignatures string
 
 // CreatedInvitation defines model for CreatedInvitation.
 type CreatedInvitation struct {
+	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the invitation: a member or a credential
 	//
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
-	Email     string `json:"email"`
+
+	// Email The person's e-mail
+	Email string `json:"email"`
 
 	// ExpiresAt Time from which the invitation is invalid
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// Id Examples: inv_5
+	// Id The id of this object
+	//
+	// Examples: inv_5
 	Id string `json:"id"`
 
 	// MemberId Member whose sign-in is reset. Null if accepting creates a member
 	//
 	// Examples: member_12
-	MemberId *string               `json:"member_id"`
-	Name     string                `json:"name"`
-	Role     CreatedInvitationRole `json:"role"`
+	MemberId *string `json:"member_id"`
 
-	// TenantId Examples: ten_1
+	// Name The name
+	Name string `json:"name"`
+
+	// Role The role in the tenant
+	Role CreatedInvitationRole `json:"role"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 
 	// Token Token that accepts the invitation. It is shown only in this response
-	Token         string `json:"token"`
+	Token string `json:"token"`
+
+	// TokenLastFour The last four characters of the token
 	TokenLastFour string `json:"token_last_four"`
 
 	// Url Link for the invited person. The token follows the #, so that browsers do not send it to servers
@@ -3251,20 +3402,25 @@ type CreatedInvitation struct {
 	Url string `json:"url"`
 }
 
-// CreatedInvitationRole defines model for CreatedInvitation.Role.
+// CreatedInvitationRole The role in the tenant
 type CreatedInvitationRole string
 
 // CreatedWebhook defines model for CreatedWebhook.
 type CreatedWebhook struct {
-	CreatedAt   time.Time `json:"created_at"`
-	Description string    `json:"description"`
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
+
+	// Description A text of your own
+	Description string `json:"description"`
 
 	// DisabledAt Time since which the webhook is disabled. No messages are stored for it
 	DisabledAt *time.Time `json:"disabled_at"`
 
 	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
 	DisabledBecause *CreatedWebhookDisabledBecause `json:"disabled_because,omitempty"`
-	Enabled         bool                           `json:"enabled"`
+
+	// Enabled Whether it is on
+	Enabled bool `json:"enabled"`
 
 	// EventTypes Types of the messages that the webhook receives
 	EventTypes []CreatedWebhookEventTypes `json:"event_types"`
@@ -3275,13 +3431,19 @@ type CreatedWebhook struct {
 	// FormerSecretUntil Time until which messages are also signed with the previous secret. An operator can keep that secret longer
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
-	// Id Examples: whk_3
+	// Id The id of this object
+	//
+	// Examples: whk_3
 	Id string `json:"id"`
 
 	// Secret Signing secret of the messages (Standard Webhooks). It is shown only in this response
-	Secret         string `json:"secret"`
+	Secret string `json:"secret"`
+
+	// SecretLastFour The last four characters of the secret
 	SecretLastFour string `json:"secret_last_four"`
-	Url            string `json:"url"`
+
+	// Url Where messages are sent
+	Url string `json:"url"`
 }
 
 // CreatedWebhookDisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
@@ -3296,20 +3458,32 @@ type Customer struct {
 	ArchivedAt *time.Time `json:"archived_at"`
 
 	// BillingProviderId Id of the customer at the billing provider
-	BillingProviderId *string   `json:"billing_provider_id"`
-	CreatedAt         time.Time `json:"created_at"`
+	BillingProviderId *string `json:"billing_provider_id"`
+
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
 
 	// ErasedAt Time at which personal data was erased. Null if it was not
-	ErasedAt   *time.Time `json:"erased_at"`
-	ExternalId string     `json:"external_id"`
+	ErasedAt *time.Time `json:"erased_at"`
 
-	// Id Examples: cus_42
-	Id              string                 `json:"id"`
-	Metadata        map[string]interface{} `json:"metadata"`
-	Name            string                 `json:"name"`
-	PriceComparison *PriceComparison       `json:"price_comparison,omitempty"`
+	// ExternalId The customer's external ID
+	ExternalId string `json:"external_id"`
 
-	// TenantId Examples: ten_1
+	// Id The id of this object
+	//
+	// Examples: cus_42
+	Id string `json:"id"`
+
+	// Metadata Data of your own
+	Metadata map[string]interface{} `json:"metadata"`
+
+	// Name The name
+	Name            string           `json:"name"`
+	PriceComparison *PriceComparison `json:"price_comparison,omitempty"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
@@ -3323,7 +3497,9 @@ type CustomerFields struct {
 
 	// Metadata Replaces the saved metadata
 	Metadata *map[string]interface{} `json:"metadata,omitempty"`
-	Name     *string                 `json:"name,omitempty"`
+
+	// Name The name
+	Name *string `json:"name,omitempty"`
 }
 
 // CustomerNotSynced defines model for CustomerNotSynced.
@@ -3331,7 +3507,9 @@ type CustomerNotSynced struct {
 	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
 	// Error Reason and fix
@@ -3340,7 +3518,9 @@ type CustomerNotSynced struct {
 	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
 	SyncId string `json:"sync_id"`
 
-	// TenantId Examples: ten_1
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
@@ -3358,13 +3538,17 @@ type CustomerSynced struct {
 	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
 	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
 	SyncId string `json:"sync_id"`
 
-	// TenantId Examples: ten_1
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
@@ -3377,7 +3561,10 @@ type DailyUsage struct {
 
 // DayUsage defines model for DayUsage.
 type DayUsage struct {
-	End   time.Time `json:"end"`
+	// End The first instant that is not included
+	End time.Time `json:"end"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 
 	// Usage Usage of the day, including late usage
@@ -3386,37 +3573,50 @@ type DayUsage struct {
 
 // DeleteOIDC defines model for DeleteOIDC.
 type DeleteOIDC struct {
+	// Deleted Always true
 	Deleted bool `json:"deleted"`
 }
 
 // DeleteProvider defines model for DeleteProvider.
 type DeleteProvider struct {
+	// Deleted Always true
 	Deleted bool `json:"deleted"`
 }
 
 // DeleteWebhook defines model for DeleteWebhook.
 type DeleteWebhook struct {
-	Deleted bool   `json:"deleted"`
-	Id      string `json:"id"`
+	// Deleted Always true
+	Deleted bool `json:"deleted"`
+
+	// Id The id of this object
+	Id string `json:"id"`
 }
 
 // Delivery defines model for Delivery.
 type Delivery struct {
 	// Attempts Number of attempts since the message was created or redelivered
-	Attempts  int64             `json:"attempts"`
-	CreatedAt time.Time         `json:"created_at"`
+	Attempts int64 `json:"attempts"`
+
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
+
+	// EventType The event type
 	EventType DeliveryEventType `json:"event_type"`
 
 	// Id Id of the message, sent as webhook-id
-	Id            string     `json:"id"`
+	Id string `json:"id"`
+
+	// NextAttemptAt When the next attempt is made; null: none is planned
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
-	SettledAt     *time.Time `json:"settled_at"`
+
+	// SettledAt When it was delivered or given up; null: neither yet
+	SettledAt *time.Time `json:"settled_at"`
 
 	// Status State of the delivery. Redeliver a failed message to send it again
 	Status DeliveryStatus `json:"status"`
 }
 
-// DeliveryEventType defines model for Delivery.EventType.
+// DeliveryEventType The event type
 type DeliveryEventType string
 
 // DeliveryStatus State of the delivery. Redeliver a failed message to send it again
@@ -3431,20 +3631,28 @@ type DeliveryDetails struct {
 	AttemptsMade []Attempt `json:"attempts_made"`
 
 	// Body Body of the message, the same in every attempt
-	Body      string                   `json:"body"`
-	CreatedAt time.Time                `json:"created_at"`
+	Body string `json:"body"`
+
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
+
+	// EventType The event type
 	EventType DeliveryDetailsEventType `json:"event_type"`
 
 	// Id Id of the message, sent as webhook-id
-	Id            string     `json:"id"`
+	Id string `json:"id"`
+
+	// NextAttemptAt When the next attempt is made; null: none is planned
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
-	SettledAt     *time.Time `json:"settled_at"`
+
+	// SettledAt When it was delivered or given up; null: neither yet
+	SettledAt *time.Time `json:"settled_at"`
 
 	// Status State of the delivery. Redeliver a failed message to send it again
 	Status DeliveryDetailsStatus `json:"status"`
 }
 
-// DeliveryDetailsEventType defines model for DeliveryDetails.EventType.
+// DeliveryDetailsEventType The event type
 type DeliveryDetailsEventType string
 
 // DeliveryDetailsStatus State of the delivery. Redeliver a failed message to send it again
@@ -3468,6 +3676,7 @@ type Digest struct {
 
 // Ended defines model for Ended.
 type Ended struct {
+	// Ended Always true
 	Ended bool `json:"ended"`
 }
 
@@ -3508,6 +3717,7 @@ type Event struct {
 
 // EventBatch defines model for EventBatch.
 type EventBatch struct {
+	// Events The events
 	Events               []Event                `json:"events"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -3515,15 +3725,25 @@ type EventBatch struct {
 // EventConflict defines model for EventConflict.
 type EventConflict struct {
 	// CustomerId The customer's external ID
-	CustomerId     string                 `json:"customer_id"`
-	EventType      string                 `json:"event_type"`
-	Id             string                 `json:"id"`
-	IdempotencyKey *string                `json:"idempotency_key"`
-	Properties     map[string]interface{} `json:"properties"`
+	CustomerId string `json:"customer_id"`
+
+	// EventType The event type
+	EventType string `json:"event_type"`
+
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// IdempotencyKey The event's key; null: it has none
+	IdempotencyKey *string `json:"idempotency_key"`
+
+	// Properties The event's properties
+	Properties map[string]interface{} `json:"properties"`
 
 	// ReceivedAt Time at which the event was first received
 	ReceivedAt time.Time `json:"received_at"`
-	Timestamp  time.Time `json:"timestamp"`
+
+	// Timestamp When the event happened
+	Timestamp time.Time `json:"timestamp"`
 
 	// Value An exact decimal number
 	Value json.Number `json:"value"`
@@ -3532,7 +3752,9 @@ type EventConflict struct {
 // EventCounter defines model for EventCounter.
 type EventCounter struct {
 	// Late Whether the event arrived after its billing period was closed. Its usage is then billed as an adjustment
-	Late      bool         `json:"late"`
+	Late bool `json:"late"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string       `json:"meter_slug"`
 	Period    *EventPeriod `json:"period,omitempty"`
 }
@@ -3546,7 +3768,9 @@ type EventCounts struct {
 	Conflicts int64 `json:"conflicts"`
 
 	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
-	Duplicates  int64                  `json:"duplicates"`
+	Duplicates int64 `json:"duplicates"`
+
+	// Granularity The width of the windows
 	Granularity EventCountsGranularity `json:"granularity"`
 	Period      UsagePeriod            `json:"period"`
 
@@ -3560,11 +3784,12 @@ type EventCounts struct {
 	Windows []CountedWindow `json:"windows"`
 }
 
-// EventCountsGranularity defines model for EventCounts.Granularity.
+// EventCountsGranularity The width of the windows
 type EventCountsGranularity string
 
 // EventPage defines model for EventPage.
 type EventPage struct {
+	// Data The items of this page
 	Data []StoredEvent `json:"data"`
 
 	// HasMore Whether another page follows
@@ -3579,25 +3804,39 @@ type EventPage struct {
 
 // EventPeriod defines model for EventPeriod.
 type EventPeriod struct {
+	// End The first instant that is not included
 	End time.Time `json:"end"`
 
-	// Id Examples: per_3
-	Id    string    `json:"id"`
+	// Id The id of this object
+	//
+	// Examples: per_3
+	Id string `json:"id"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 }
 
 // EventRejections defines model for EventRejections.
 type EventRejections struct {
-	// Code Examples: timestamp_too_old
-	Code  string `json:"code"`
-	Count int64  `json:"count"`
+	// Code The rule, for programs
+	//
+	// Examples: timestamp_too_old
+	Code string `json:"code"`
+
+	// Count The number of events
+	Count int64 `json:"count"`
 }
 
 // ExcludedMeter defines model for ExcludedMeter.
 type ExcludedMeter struct {
-	MeterId   string `json:"meter_id"`
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
-	Reason    string `json:"reason"`
+
+	// Reason The reason, in words
+	Reason string `json:"reason"`
 }
 
 // Explain defines model for Explain.
@@ -3611,13 +3850,19 @@ type Explain struct {
 	// Charge Charge for the usage, rounded to the currency's minor unit
 	Charge json.Number `json:"charge"`
 
-	// Currency Examples: USD
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string  `json:"customer_id"`
 	Digest     *Digest `json:"digest,omitempty"`
-	EventCount int64   `json:"event_count"`
+
+	// EventCount The number of events
+	EventCount int64 `json:"event_count"`
 
 	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
@@ -3630,9 +3875,13 @@ type Explain struct {
 
 	// LateUsage Usage that arrived after the closing
 	LateUsage json.Number `json:"late_usage"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
-	Period    PeriodHead  `json:"period"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string     `json:"meter_slug"`
+	Period    PeriodHead `json:"period"`
 
 	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
@@ -3652,12 +3901,22 @@ type Explain struct {
 // ExportedEvent defines model for ExportedEvent.
 type ExportedEvent struct {
 	// CustomerId The customer's external ID
-	CustomerId     string                 `json:"customer_id"`
-	EventType      string                 `json:"event_type"`
-	Id             string                 `json:"id"`
-	IdempotencyKey *string                `json:"idempotency_key"`
-	Properties     map[string]interface{} `json:"properties"`
-	Timestamp      time.Time              `json:"timestamp"`
+	CustomerId string `json:"customer_id"`
+
+	// EventType The event type
+	EventType string `json:"event_type"`
+
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// IdempotencyKey The event's key; null: it has none
+	IdempotencyKey *string `json:"idempotency_key"`
+
+	// Properties The event's properties
+	Properties map[string]interface{} `json:"properties"`
+
+	// Timestamp When the event happened
+	Timestamp time.Time `json:"timestamp"`
 
 	// Value An exact decimal number
 	Value json.Number `json:"value"`
@@ -3672,7 +3931,9 @@ type FieldProblem struct {
 
 	// Location Field of the request, such as body.slug or query.start
 	Location string `json:"location"`
-	Message  string `json:"message"`
+
+	// Message The broken rule, in words
+	Message string `json:"message"`
 }
 
 // FindInvitation defines model for FindInvitation.
@@ -3683,6 +3944,7 @@ type FindInvitation struct {
 
 // FoundInvitation defines model for FoundInvitation.
 type FoundInvitation struct {
+	// Email The person's e-mail
 	Email string `json:"email"`
 
 	// ExpiresAt Time from which the invitation is invalid
@@ -3690,42 +3952,61 @@ type FoundInvitation struct {
 
 	// Issuer The tenant's OIDC issuer, which can accept the invitation too. Null if there is none
 	Issuer *string `json:"issuer"`
-	Name   string  `json:"name"`
+
+	// Name The name
+	Name string `json:"name"`
 
 	// Reset Whether the invitation resets an existing member. If false, it creates a member
-	Reset bool                `json:"reset"`
-	Role  FoundInvitationRole `json:"role"`
+	Reset bool `json:"reset"`
+
+	// Role The role in the tenant
+	Role FoundInvitationRole `json:"role"`
 
 	// TenantName Name of the inviting tenant
 	TenantName string `json:"tenant_name"`
 }
 
-// FoundInvitationRole defines model for FoundInvitation.Role.
+// FoundInvitationRole The role in the tenant
 type FoundInvitationRole string
 
 // HMACSecret defines model for HMACSecret.
 type HMACSecret struct {
+	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the secret: a member, another credential, or operator for the command line
 	//
 	// Examples: member_3
-	CreatedBy string     `json:"created_by"`
+	CreatedBy string `json:"created_by"`
+
+	// ExpiresAt When it becomes invalid; null: never
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// HandedTo Member who is responsible for the secret since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
-	// Id Examples: sec_3
-	Id         string     `json:"id"`
-	LastFour   string     `json:"last_four"`
+	// Id The id of this object
+	//
+	// Examples: sec_3
+	Id string `json:"id"`
+
+	// LastFour The last four characters of the secret
+	LastFour string `json:"last_four"`
+
+	// LastUsedAt When it was last used; null: never
 	LastUsedAt *time.Time `json:"last_used_at"`
-	Name       string     `json:"name"`
+
+	// Name The name
+	Name string `json:"name"`
 
 	// OldLastUsedAt Last use of the replaced secret, while both secrets are valid
-	OldLastUsedAt *time.Time      `json:"old_last_used_at"`
-	RevokedAt     *time.Time      `json:"revoked_at"`
-	Scope         HMACSecretScope `json:"scope"`
+	OldLastUsedAt *time.Time `json:"old_last_used_at"`
+
+	// RevokedAt When it was revoked; null: it was not
+	RevokedAt *time.Time `json:"revoked_at"`
+
+	// Scope The scope, which decides its permissions
+	Scope HMACSecretScope `json:"scope"`
 
 	// Signatures Signature versions that the secret accepts
 	Signatures HMACSecretSignatures `json:"signatures"`
@@ -3734,7 +4015,7 @@ type HMACSecret struct {
 	SuccessorId *string `json:"successor_id"`
 }
 
-// HMACSecretScope defines model for HMACSecret.Scope.
+// HMACSecretScope The scope, which decides its permissions
 type HMACSecretScope string
 
 // HMACSecretSignatures Signature versions that the secret accepts
@@ -3742,29 +4023,40 @@ type HMACSecretSignatures string
 
 // Health defines model for Health.
 type Health struct {
+	// Status The state
 	Status HealthStatus `json:"status"`
 }
 
-// HealthStatus defines model for Health.Status.
+// HealthStatus The state
 type HealthStatus string
 
 // HeldPeriod defines model for HeldPeriod.
 type HeldPeriod struct {
-	End   time.Time `json:"end"`
+	// End The first instant that is not included
+	End time.Time `json:"end"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 }
 
 // HoldReason defines model for HoldReason.
 type HoldReason struct {
+	// Code The rule, for programs
 	Code HoldReasonCode `json:"code"`
 
-	// Message Examples: api-calls: the provider has counted 90 of the 100 that it has accepted
+	// Message The broken rule, in words
+	//
+	// Examples: api-calls: the provider has counted 90 of the 100 that it has accepted
 	Message string `json:"message"`
 
-	// MeterId Examples: mtr_7
+	// MeterId The meter's id
+	//
+	// Examples: mtr_7
 	MeterId *string `json:"meter_id,omitempty"`
 
-	// MeterSlug Examples: api-calls
+	// MeterSlug The meter's slug
+	//
+	// Examples: api-calls
 	MeterSlug *string `json:"meter_slug,omitempty"`
 
 	// Ours Reported units. For charge_differs, our amount
@@ -3774,28 +4066,35 @@ type HoldReason struct {
 	Theirs *json.Number `json:"theirs,omitempty"`
 }
 
-// HoldReasonCode defines model for HoldReason.Code.
+// HoldReasonCode The rule, for programs
 type HoldReasonCode string
 
 // HoldReport defines model for HoldReport.
 type HoldReport struct {
+	// Id The id of this object
 	Id openapi_types.UUID `json:"id"`
 
 	// Response Result of the last attempt
-	Response string          `json:"response"`
-	State    HoldReportState `json:"state"`
+	Response string `json:"response"`
+
+	// State The state
+	State HoldReportState `json:"state"`
 }
 
-// HoldReportState defines model for HoldReport.State.
+// HoldReportState The state
 type HoldReportState string
 
 // IngestError defines model for IngestError.
 type IngestError struct {
-	// Code Examples: timestamp_too_old
+	// Code The rule, for programs
+	//
+	// Examples: timestamp_too_old
 	Code string `json:"code"`
 
 	// Index Index of the event in the request, from 0
-	Index   int64  `json:"index"`
+	Index int64 `json:"index"`
+
+	// Message The broken rule, in words
 	Message string `json:"message"`
 }
 
@@ -3808,8 +4107,10 @@ type IngestResult struct {
 	Conflicts int64 `json:"conflicts"`
 
 	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
-	Duplicates int64         `json:"duplicates"`
-	Errors     []IngestError `json:"errors"`
+	Duplicates int64 `json:"duplicates"`
+
+	// Errors The rejected events and the rules that they break
+	Errors []IngestError `json:"errors"`
 
 	// Rejected Events that break a rule. errors lists them
 	Rejected int64 `json:"rejected"`
@@ -3820,37 +4121,51 @@ type IngestResult struct {
 
 // Invitation defines model for Invitation.
 type Invitation struct {
+	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the invitation: a member or a credential
 	//
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
-	Email     string `json:"email"`
+
+	// Email The person's e-mail
+	Email string `json:"email"`
 
 	// ExpiresAt Time from which the invitation is invalid
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// Id Examples: inv_5
+	// Id The id of this object
+	//
+	// Examples: inv_5
 	Id string `json:"id"`
 
 	// MemberId Member whose sign-in is reset. Null if accepting creates a member
 	//
 	// Examples: member_12
-	MemberId *string        `json:"member_id"`
-	Name     string         `json:"name"`
-	Role     InvitationRole `json:"role"`
+	MemberId *string `json:"member_id"`
 
-	// TenantId Examples: ten_1
-	TenantId      string `json:"tenant_id"`
+	// Name The name
+	Name string `json:"name"`
+
+	// Role The role in the tenant
+	Role InvitationRole `json:"role"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+
+	// TokenLastFour The last four characters of the token
 	TokenLastFour string `json:"token_last_four"`
 }
 
-// InvitationRole defines model for Invitation.Role.
+// InvitationRole The role in the tenant
 type InvitationRole string
 
 // InvoiceDisagreement defines model for InvoiceDisagreement.
 type InvoiceDisagreement struct {
+	// Code The rule, for programs
 	Code InvoiceDisagreementCode `json:"code"`
 
 	// MeterId Absent if the difference is not of a single meter
@@ -3863,7 +4178,7 @@ type InvoiceDisagreement struct {
 	Theirs *json.Number `json:"theirs"`
 }
 
-// InvoiceDisagreementCode defines model for InvoiceDisagreement.Code.
+// InvoiceDisagreementCode The rule, for programs
 type InvoiceDisagreementCode string
 
 // InvoiceDisagrees defines model for InvoiceDisagrees.
@@ -3871,7 +4186,9 @@ type InvoiceDisagrees struct {
 	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
 	// Deadline Time at which the provider finalizes the invoice in any case
@@ -3881,11 +4198,15 @@ type InvoiceDisagrees struct {
 	HoldId string `json:"hold_id"`
 
 	// InvoiceId Id of the invoice at the provider
-	InvoiceId string                `json:"invoice_id"`
-	Period    MessagePeriod         `json:"period"`
-	Reasons   []InvoiceDisagreement `json:"reasons"`
+	InvoiceId string        `json:"invoice_id"`
+	Period    MessagePeriod `json:"period"`
 
-	// TenantId Examples: ten_1
+	// Reasons What differs
+	Reasons []InvoiceDisagreement `json:"reasons"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
@@ -3896,11 +4217,17 @@ type InvoiceHold struct {
 	// Examples: ["release"]
 	Actions []string `json:"actions"`
 
-	// ConnectionId Examples: con_1
-	ConnectionId string    `json:"connection_id"`
-	CreatedAt    time.Time `json:"created_at"`
+	// ConnectionId The id of the connection to the provider
+	//
+	// Examples: con_1
+	ConnectionId string `json:"connection_id"`
 
-	// CustomerId Examples: cus_42
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
+
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
 	// CustomerName Empty if the customer has no name
@@ -3919,14 +4246,18 @@ type InvoiceHold struct {
 	GraceUntil time.Time   `json:"grace_until"`
 	Hold       *HoldReport `json:"hold,omitempty"`
 
-	// Id Examples: hld_42
+	// Id The id of this object
+	//
+	// Examples: hld_42
 	Id string `json:"id"`
 
 	// InvoiceId Id of the invoice at the provider
 	//
 	// Examples: in_1MtHbELkdIwHu7ixl4OzzPMv
-	InvoiceId string     `json:"invoice_id"`
-	LookedAt  *time.Time `json:"looked_at"`
+	InvoiceId string `json:"invoice_id"`
+
+	// LookedAt When the draft was last compared; null: never
+	LookedAt *time.Time `json:"looked_at"`
 
 	// Note Reason given by the operator
 	Note   string     `json:"note"`
@@ -3974,6 +4305,7 @@ type KeyOverlap struct {
 
 // ListAPIKeyMetadata defines model for ListAPIKeyMetadata.
 type ListAPIKeyMetadata struct {
+	// Data The items of this page
 	Data []APIKeyMetadata `json:"data"`
 
 	// HasMore Whether another page follows
@@ -3985,6 +4317,7 @@ type ListAPIKeyMetadata struct {
 
 // ListAuditEntry defines model for ListAuditEntry.
 type ListAuditEntry struct {
+	// Data The items of this page
 	Data []AuditEntry `json:"data"`
 
 	// HasMore Whether another page follows
@@ -3996,6 +4329,7 @@ type ListAuditEntry struct {
 
 // ListBillingPeriod defines model for ListBillingPeriod.
 type ListBillingPeriod struct {
+	// Data The items of this page
 	Data []BillingPeriod `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4007,6 +4341,7 @@ type ListBillingPeriod struct {
 
 // ListCustomer defines model for ListCustomer.
 type ListCustomer struct {
+	// Data The items of this page
 	Data []Customer `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4018,6 +4353,7 @@ type ListCustomer struct {
 
 // ListDelivery defines model for ListDelivery.
 type ListDelivery struct {
+	// Data The items of this page
 	Data []Delivery `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4029,6 +4365,7 @@ type ListDelivery struct {
 
 // ListEventConflict defines model for ListEventConflict.
 type ListEventConflict struct {
+	// Data The items of this page
 	Data []EventConflict `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4040,6 +4377,7 @@ type ListEventConflict struct {
 
 // ListExportedEvent defines model for ListExportedEvent.
 type ListExportedEvent struct {
+	// Data The items of this page
 	Data []ExportedEvent `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4051,6 +4389,7 @@ type ListExportedEvent struct {
 
 // ListHMACSecret defines model for ListHMACSecret.
 type ListHMACSecret struct {
+	// Data The items of this page
 	Data []HMACSecret `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4062,6 +4401,7 @@ type ListHMACSecret struct {
 
 // ListInvitation defines model for ListInvitation.
 type ListInvitation struct {
+	// Data The items of this page
 	Data []Invitation `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4073,6 +4413,7 @@ type ListInvitation struct {
 
 // ListInvoiceHold defines model for ListInvoiceHold.
 type ListInvoiceHold struct {
+	// Data The items of this page
 	Data []InvoiceHold `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4084,6 +4425,7 @@ type ListInvoiceHold struct {
 
 // ListMember defines model for ListMember.
 type ListMember struct {
+	// Data The items of this page
 	Data []Member `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4095,6 +4437,7 @@ type ListMember struct {
 
 // ListMeter defines model for ListMeter.
 type ListMeter struct {
+	// Data The items of this page
 	Data []Meter `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4106,6 +4449,7 @@ type ListMeter struct {
 
 // ListOwnSession defines model for ListOwnSession.
 type ListOwnSession struct {
+	// Data The items of this page
 	Data []OwnSession `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4117,6 +4461,7 @@ type ListOwnSession struct {
 
 // ListPlan defines model for ListPlan.
 type ListPlan struct {
+	// Data The items of this page
 	Data []Plan `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4128,6 +4473,7 @@ type ListPlan struct {
 
 // ListPricing defines model for ListPricing.
 type ListPricing struct {
+	// Data The items of this page
 	Data []Pricing `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4139,6 +4485,7 @@ type ListPricing struct {
 
 // ListReconciliation defines model for ListReconciliation.
 type ListReconciliation struct {
+	// Data The items of this page
 	Data []Reconciliation `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4150,6 +4497,7 @@ type ListReconciliation struct {
 
 // ListStatementReport defines model for ListStatementReport.
 type ListStatementReport struct {
+	// Data The items of this page
 	Data []StatementReport `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4161,6 +4509,7 @@ type ListStatementReport struct {
 
 // ListSyncRun defines model for ListSyncRun.
 type ListSyncRun struct {
+	// Data The items of this page
 	Data []SyncRun `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4172,6 +4521,7 @@ type ListSyncRun struct {
 
 // ListUnratedUsage defines model for ListUnratedUsage.
 type ListUnratedUsage struct {
+	// Data The items of this page
 	Data []UnratedUsage `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4183,6 +4533,7 @@ type ListUnratedUsage struct {
 
 // ListUsageDiscrepancy defines model for ListUsageDiscrepancy.
 type ListUsageDiscrepancy struct {
+	// Data The items of this page
 	Data []UsageDiscrepancy `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4194,6 +4545,7 @@ type ListUsageDiscrepancy struct {
 
 // ListWebhook defines model for ListWebhook.
 type ListWebhook struct {
+	// Data The items of this page
 	Data []Webhook `json:"data"`
 
 	// HasMore Whether another page follows
@@ -4205,7 +4557,10 @@ type ListWebhook struct {
 
 // LogIn defines model for LogIn.
 type LogIn struct {
-	Email    string `json:"email"`
+	// Email The person's e-mail
+	Email string `json:"email"`
+
+	// Password The person's password
 	Password string `json:"password"`
 
 	// TenantId Tenant to sign in to. Required for a member of several tenants
@@ -4216,31 +4571,44 @@ type LogIn struct {
 
 // LogOut defines model for LogOut.
 type LogOut struct {
+	// Ended Always true
 	Ended bool `json:"ended"`
 }
 
 // Member defines model for Member.
 type Member struct {
+	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
-	Email     string    `json:"email"`
+
+	// Email The person's e-mail
+	Email string `json:"email"`
 
 	// HasPassword Whether the member signs in with a password. If false, only at the tenant's OIDC issuer
 	HasPassword bool `json:"has_password"`
 
-	// Id Examples: member_12
-	Id   string     `json:"id"`
-	Name string     `json:"name"`
+	// Id The id of this object
+	//
+	// Examples: member_12
+	Id string `json:"id"`
+
+	// Name The name
+	Name string `json:"name"`
+
+	// Role The role in the tenant
 	Role MemberRole `json:"role"`
 
-	// TenantId Examples: ten_1
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
-// MemberRole defines model for Member.Role.
+// MemberRole The role in the tenant
 type MemberRole string
 
 // MemberInvited defines model for MemberInvited.
 type MemberInvited struct {
+	// ExpiresAt When it becomes invalid
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// InvitationId Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send
@@ -4249,7 +4617,9 @@ type MemberInvited struct {
 	// MemberId Member whose sign-in is reset. Absent if accepting creates a member
 	MemberId *string `json:"member_id,omitempty"`
 
-	// TenantId Examples: ten_1
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
@@ -4258,7 +4628,9 @@ type MemberResetAsked struct {
 	// MemberId Id of the member, for POST /v1/tenant/members/{id}/reset
 	MemberId string `json:"member_id"`
 
-	// TenantId Examples: ten_1
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
@@ -4267,11 +4639,13 @@ type MessageOfCustomerNotSynced struct {
 	Data CustomerNotSynced `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                      `json:"timestamp"`
-	Type      MessageOfCustomerNotSyncedType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfCustomerNotSyncedType `json:"type"`
 }
 
-// MessageOfCustomerNotSyncedType defines model for MessageOfCustomerNotSynced.Type.
+// MessageOfCustomerNotSyncedType The type
 type MessageOfCustomerNotSyncedType string
 
 // MessageOfCustomerSynced defines model for MessageOfCustomerSynced.
@@ -4279,11 +4653,13 @@ type MessageOfCustomerSynced struct {
 	Data CustomerSynced `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                   `json:"timestamp"`
-	Type      MessageOfCustomerSyncedType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfCustomerSyncedType `json:"type"`
 }
 
-// MessageOfCustomerSyncedType defines model for MessageOfCustomerSynced.Type.
+// MessageOfCustomerSyncedType The type
 type MessageOfCustomerSyncedType string
 
 // MessageOfInvoiceDisagrees defines model for MessageOfInvoiceDisagrees.
@@ -4291,11 +4667,13 @@ type MessageOfInvoiceDisagrees struct {
 	Data InvoiceDisagrees `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                     `json:"timestamp"`
-	Type      MessageOfInvoiceDisagreesType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfInvoiceDisagreesType `json:"type"`
 }
 
-// MessageOfInvoiceDisagreesType defines model for MessageOfInvoiceDisagrees.Type.
+// MessageOfInvoiceDisagreesType The type
 type MessageOfInvoiceDisagreesType string
 
 // MessageOfMemberInvited defines model for MessageOfMemberInvited.
@@ -4303,11 +4681,13 @@ type MessageOfMemberInvited struct {
 	Data MemberInvited `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                  `json:"timestamp"`
-	Type      MessageOfMemberInvitedType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfMemberInvitedType `json:"type"`
 }
 
-// MessageOfMemberInvitedType defines model for MessageOfMemberInvited.Type.
+// MessageOfMemberInvitedType The type
 type MessageOfMemberInvitedType string
 
 // MessageOfMemberResetAsked defines model for MessageOfMemberResetAsked.
@@ -4315,11 +4695,13 @@ type MessageOfMemberResetAsked struct {
 	Data MemberResetAsked `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                     `json:"timestamp"`
-	Type      MessageOfMemberResetAskedType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfMemberResetAskedType `json:"type"`
 }
 
-// MessageOfMemberResetAskedType defines model for MessageOfMemberResetAsked.Type.
+// MessageOfMemberResetAskedType The type
 type MessageOfMemberResetAskedType string
 
 // MessageOfPeriodClosed defines model for MessageOfPeriodClosed.
@@ -4327,11 +4709,13 @@ type MessageOfPeriodClosed struct {
 	Data PeriodClosed `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                 `json:"timestamp"`
-	Type      MessageOfPeriodClosedType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfPeriodClosedType `json:"type"`
 }
 
-// MessageOfPeriodClosedType defines model for MessageOfPeriodClosed.Type.
+// MessageOfPeriodClosedType The type
 type MessageOfPeriodClosedType string
 
 // MessageOfReconciliationDisputed defines model for MessageOfReconciliationDisputed.
@@ -4339,11 +4723,13 @@ type MessageOfReconciliationDisputed struct {
 	Data ReconciliationDisputed `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                           `json:"timestamp"`
-	Type      MessageOfReconciliationDisputedType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfReconciliationDisputedType `json:"type"`
 }
 
-// MessageOfReconciliationDisputedType defines model for MessageOfReconciliationDisputed.Type.
+// MessageOfReconciliationDisputedType The type
 type MessageOfReconciliationDisputedType string
 
 // MessageOfStatement defines model for MessageOfStatement.
@@ -4351,11 +4737,13 @@ type MessageOfStatement struct {
 	Data Statement `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time              `json:"timestamp"`
-	Type      MessageOfStatementType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfStatementType `json:"type"`
 }
 
-// MessageOfStatementType defines model for MessageOfStatement.Type.
+// MessageOfStatementType The type
 type MessageOfStatementType string
 
 // MessageOfTried defines model for MessageOfTried.
@@ -4363,11 +4751,13 @@ type MessageOfTried struct {
 	Data Tried `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time          `json:"timestamp"`
-	Type      MessageOfTriedType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfTriedType `json:"type"`
 }
 
-// MessageOfTriedType defines model for MessageOfTried.Type.
+// MessageOfTriedType The type
 type MessageOfTriedType string
 
 // MessageOfUsageDisagrees defines model for MessageOfUsageDisagrees.
@@ -4375,11 +4765,13 @@ type MessageOfUsageDisagrees struct {
 	Data UsageDisagrees `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                   `json:"timestamp"`
-	Type      MessageOfUsageDisagreesType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfUsageDisagreesType `json:"type"`
 }
 
-// MessageOfUsageDisagreesType defines model for MessageOfUsageDisagrees.Type.
+// MessageOfUsageDisagreesType The type
 type MessageOfUsageDisagreesType string
 
 // MessageOfWebhookTested defines model for MessageOfWebhookTested.
@@ -4387,21 +4779,27 @@ type MessageOfWebhookTested struct {
 	Data WebhookTested `json:"data"`
 
 	// Timestamp Time of the event
-	Timestamp time.Time                  `json:"timestamp"`
-	Type      MessageOfWebhookTestedType `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfWebhookTestedType `json:"type"`
 }
 
-// MessageOfWebhookTestedType defines model for MessageOfWebhookTested.Type.
+// MessageOfWebhookTestedType The type
 type MessageOfWebhookTestedType string
 
 // MessagePeriod defines model for MessagePeriod.
 type MessagePeriod struct {
-	End   time.Time `json:"end"`
+	// End The first instant that is not included
+	End time.Time `json:"end"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 }
 
 // Meter defines model for Meter.
 type Meter struct {
+	// Aggregation sum adds the events' values; count counts the events
 	Aggregation MeterAggregation `json:"aggregation"`
 
 	// ArchivedAt Time since which the meter is archived and counts no new events. Null if it is not
@@ -4410,16 +4808,26 @@ type Meter struct {
 
 	// CountedFrom Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted
 	CountedFrom *time.Time `json:"counted_from"`
-	CreatedAt   time.Time  `json:"created_at"`
-	Current     *Counting  `json:"current,omitempty"`
-	EventType   string     `json:"event_type"`
+
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
+	Current   *Counting `json:"current,omitempty"`
+
+	// EventType The event type
+	EventType string `json:"event_type"`
 
 	// GroupBy Event properties that usage is grouped by
 	GroupBy []string `json:"group_by"`
 
-	// Id Examples: mtr_7
-	Id   string `json:"id"`
+	// Id The id of this object
+	//
+	// Examples: mtr_7
+	Id string `json:"id"`
+
+	// Name The name
 	Name string `json:"name"`
+
+	// Slug The slug, which names it in paths
 	Slug string `json:"slug"`
 
 	// Status backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
@@ -4429,7 +4837,7 @@ type Meter struct {
 	UsageScale int32 `json:"usage_scale"`
 }
 
-// MeterAggregation defines model for Meter.Aggregation.
+// MeterAggregation sum adds the events' values; count counts the events
 type MeterAggregation string
 
 // MeterStatus backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
@@ -4441,9 +4849,13 @@ type MeterDaily struct {
 	Backfilling *bool `json:"backfilling,omitempty"`
 
 	// Days Days in order of time. Days without usage are omitted
-	Days      []DayUsage `json:"days"`
-	MeterId   string     `json:"meter_id"`
-	MeterSlug string     `json:"meter_slug"`
+	Days []DayUsage `json:"days"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
 
 	// Total Usage of all these days
 	Total json.Number `json:"total"`
@@ -4454,7 +4866,9 @@ type Money struct {
 	// Amount An exact decimal number
 	Amount json.Number `json:"amount"`
 
-	// Currency Examples: USD
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 }
 
@@ -4464,8 +4878,10 @@ type MonthlyRevenue struct {
 	Amount json.Number `json:"amount"`
 
 	// Billed Charges of closed periods that were reported to a provider in live mode, and their adjustments
-	Billed   json.Number `json:"billed"`
-	Currency string      `json:"currency"`
+	Billed json.Number `json:"billed"`
+
+	// Currency ISO 4217 code
+	Currency string `json:"currency"`
 
 	// Customers Number of customers with usage in these periods
 	Customers int64 `json:"customers"`
@@ -4484,12 +4900,17 @@ type MonthlyRevenue struct {
 
 // OidcSettings defines model for OidcSettings.
 type OidcSettings struct {
+	// ClientId The client's id at the issuer
 	ClientId string `json:"client_id"`
 
 	// Configured Whether the tenant has an OIDC issuer. If false, issuer and client_id are empty
-	Configured      bool   `json:"configured"`
-	HasClientSecret bool   `json:"has_client_secret"`
-	Issuer          string `json:"issuer"`
+	Configured bool `json:"configured"`
+
+	// HasClientSecret Whether a client secret is saved
+	HasClientSecret bool `json:"has_client_secret"`
+
+	// Issuer The issuer's URL
+	Issuer string `json:"issuer"`
 
 	// LoginUrl Page at which members begin to sign in
 	LoginUrl string `json:"login_url"`
@@ -4507,9 +4928,13 @@ type OwnSession struct {
 	CreatedAt time.Time `json:"created_at"`
 
 	// Current Whether it is the session of this request
-	Current   bool               `json:"current"`
-	ExpiresAt time.Time          `json:"expires_at"`
-	Id        openapi_types.UUID `json:"id"`
+	Current bool `json:"current"`
+
+	// ExpiresAt When it becomes invalid
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Id The id of this object
+	Id openapi_types.UUID `json:"id"`
 }
 
 // PasswordSet defines model for PasswordSet.
@@ -4523,11 +4948,15 @@ type PeriodClosed struct {
 	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string        `json:"customer_id"`
 	Period     MessagePeriod `json:"period"`
 
-	// TenantId Examples: ten_1
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
@@ -4541,12 +4970,16 @@ type PeriodHead struct {
 
 	// DueAt Planned closing time: the end of the period plus the grace
 	DueAt time.Time `json:"due_at"`
-	End   time.Time `json:"end"`
+
+	// End The first instant that is not included
+	End time.Time `json:"end"`
 
 	// Id Null for a period that is not stored yet. It is stored with the first sync in or after it
 	//
 	// Examples: per_42
-	Id    *string   `json:"id"`
+	Id *string `json:"id"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 
 	// State in_grace: the period has ended and accepts late events until it is closed
@@ -4568,17 +5001,25 @@ type PeriodLine struct {
 	Amount json.Number `json:"amount"`
 
 	// Billed Whether the provider had accepted the usage at the closing of the period, in the provider's current mode
-	Billed     bool   `json:"billed"`
-	Currency   string `json:"currency"`
-	EventCount int64  `json:"event_count"`
+	Billed bool `json:"billed"`
+
+	// Currency ISO 4217 code
+	Currency string `json:"currency"`
+
+	// EventCount The number of events
+	EventCount int64 `json:"event_count"`
 
 	// LateAmount Additional charge from late usage
 	LateAmount json.Number `json:"late_amount"`
 
 	// LateUsage Usage that arrived after the closing
 	LateUsage json.Number `json:"late_usage"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
 
 	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
@@ -4603,12 +5044,16 @@ type PeriodStatement struct {
 	// ClosedAt Time at which the period was closed. Null while it is open
 	ClosedAt *time.Time `json:"closed_at"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
 	// DueAt Planned closing time: the end of the period plus the grace
 	DueAt time.Time `json:"due_at"`
-	End   time.Time `json:"end"`
+
+	// End The first instant that is not included
+	End time.Time `json:"end"`
 
 	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
@@ -4621,7 +5066,9 @@ type PeriodStatement struct {
 	// Lines One line for each meter, except meters that are backfilling
 	Lines   []StatementLine     `json:"lines"`
 	Reports ListStatementReport `json:"reports"`
-	Start   time.Time           `json:"start"`
+
+	// Start The first instant that is included
+	Start time.Time `json:"start"`
 
 	// State in_grace: the period has ended and accepts late events until it is closed
 	State PeriodStatementState `json:"state"`
@@ -4643,11 +5090,19 @@ type PeriodStatementState string
 type Plan struct {
 	// ArchivedAt Time since which the plan is archived and cannot be assigned. Null if it is not
 	ArchivedAt *time.Time `json:"archived_at"`
-	CreatedAt  time.Time  `json:"created_at"`
 
-	// Id Examples: prd_3
-	Id   string `json:"id"`
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
+
+	// Id The id of this object
+	//
+	// Examples: prd_3
+	Id string `json:"id"`
+
+	// Name The name
 	Name string `json:"name"`
+
+	// Slug The slug, which names it in paths
 	Slug string `json:"slug"`
 }
 
@@ -4659,13 +5114,19 @@ type PreviewItem struct {
 	// Backfilling Whether the meter's earlier events are still being counted. Until then usage and amount are 0
 	Backfilling *bool `json:"backfilling,omitempty"`
 
-	// Currency Examples: USD
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 
 	// Excluded Reason why the meter is not billed, from the customer's last sync
-	Excluded        *string          `json:"excluded,omitempty"`
-	LateFor         *UsagePeriod     `json:"late_for,omitempty"`
-	MeterId         string           `json:"meter_id"`
+	Excluded *string      `json:"excluded,omitempty"`
+	LateFor  *UsagePeriod `json:"late_for,omitempty"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug       string           `json:"meter_slug"`
 	PriceDifference *PriceDifference `json:"price_difference,omitempty"`
 
@@ -4685,9 +5146,13 @@ type PreviewItem struct {
 type Price struct {
 	// BasePrice Fixed charge for each billing period
 	BasePrice json.Number `json:"base_price"`
-	CreatedAt time.Time   `json:"created_at"`
 
-	// Currency Examples: USD
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
+
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 
 	// EffectiveFrom A billing period is charged at the version in force at its start. Null: from the beginning
@@ -4698,7 +5163,9 @@ type Price struct {
 
 	// OverageRate Price of each unit beyond the included units
 	OverageRate json.Number `json:"overage_rate"`
-	Version     int64       `json:"version"`
+
+	// Version The number of the version, from 1
+	Version int64 `json:"version"`
 }
 
 // PriceComparison defines model for PriceComparison.
@@ -4715,8 +5182,12 @@ type PriceComparison struct {
 
 // PriceDifference defines model for PriceDifference.
 type PriceDifference struct {
-	// MeterId Examples: mtr_7
-	MeterId   string `json:"meter_id"`
+	// MeterId The meter's id
+	//
+	// Examples: mtr_7
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
 	// OurPrice Description of the price here
@@ -4738,7 +5209,9 @@ type PriceImpact struct {
 	// Before Total of these customers' charges now
 	Before json.Number `json:"before"`
 
-	// Currency Examples: USD
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 
 	// Customers Number of customers whose charges differ
@@ -4759,8 +5232,12 @@ type PricePreview struct {
 
 // Pricing defines model for Pricing.
 type Pricing struct {
-	Current   *Price `json:"current,omitempty"`
-	MeterId   string `json:"meter_id"`
+	Current *Price `json:"current,omitempty"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
 	// Versions Versions, oldest first
@@ -4804,12 +5281,16 @@ type Provider struct {
 
 	// CollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 	CollectionMethod *ProviderCollectionMethod `json:"collection_method,omitempty"`
-	CreatedAt        time.Time                 `json:"created_at"`
+
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
 
 	// DaysUntilDue Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
-	// Id Examples: con_3
+	// Id The id of this object
+	//
+	// Examples: con_3
 	Id string `json:"id"`
 
 	// Livemode Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other
@@ -4834,8 +5315,10 @@ type Provider struct {
 	TaxBehavior *ProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
 	// TaxCode Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product
-	TaxCode *string      `json:"tax_code,omitempty"`
-	Type    ProviderType `json:"type"`
+	TaxCode *string `json:"tax_code,omitempty"`
+
+	// Type The type
+	Type ProviderType `json:"type"`
 
 	// Url Only for type webhook. URL that receives the signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
@@ -4862,11 +5345,12 @@ type ProviderCollectionMethod string
 // ProviderTaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 type ProviderTaxBehavior string
 
-// ProviderType defines model for Provider.Type.
+// ProviderType The type
 type ProviderType string
 
 // ProviderEvent defines model for ProviderEvent.
 type ProviderEvent struct {
+	// Received Always true
 	Received bool `json:"received"`
 }
 
@@ -4886,7 +5370,9 @@ type Readiness struct {
 
 	// Database Whether a small write succeeds
 	Database ReadinessDatabase `json:"database"`
-	Status   ReadinessStatus   `json:"status"`
+
+	// Status The state
+	Status ReadinessStatus `json:"status"`
 
 	// Temporal Whether Temporal responds. Ingestion and queries work without it
 	Temporal ReadinessTemporal `json:"temporal"`
@@ -4901,7 +5387,7 @@ type ReadinessClock string
 // ReadinessDatabase Whether a small write succeeds
 type ReadinessDatabase string
 
-// ReadinessStatus defines model for Readiness.Status.
+// ReadinessStatus The state
 type ReadinessStatus string
 
 // ReadinessTemporal Whether Temporal responds. Ingestion and queries work without it
@@ -4909,7 +5395,10 @@ type ReadinessTemporal string
 
 // ReceivedEvent An event of the provider, in any version of its API
 type ReceivedEvent struct {
-	Id                   *string                `json:"id,omitempty"`
+	// Id The id of this object
+	Id *string `json:"id,omitempty"`
+
+	// Type The type
 	Type                 *string                `json:"type,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -4919,10 +5408,14 @@ type ReconciledInvoice struct {
 	// Amount Amount of the meter before discounts and tax
 	Amount json.Number `json:"amount"`
 
-	// ConnectionId Examples: con_1
+	// ConnectionId The id of the connection to the provider
+	//
+	// Examples: con_1
 	ConnectionId string `json:"connection_id"`
 
-	// Currency Examples: USD
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 
 	// FinalizedAt Time at which the provider finalized the invoice. Null while it can change
@@ -4953,7 +5446,9 @@ type ReconciledOurs struct {
 	// Charge Charge for the usage at our price
 	Charge json.Number `json:"charge"`
 
-	// Currency Examples: USD
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 
 	// Usage Usage at the closing of the period
@@ -4962,10 +5457,15 @@ type ReconciledOurs struct {
 
 // ReconciledPeriod defines model for ReconciledPeriod.
 type ReconciledPeriod struct {
+	// End The first instant that is not included
 	End time.Time `json:"end"`
 
-	// Id Examples: per_42
-	Id    string    `json:"id"`
+	// Id The id of this object
+	//
+	// Examples: per_42
+	Id string `json:"id"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 }
 
@@ -5003,7 +5503,9 @@ type Reconciliation struct {
 	// CountedQuantity Accepted units that the provider has counted
 	CountedQuantity json.Number `json:"counted_quantity"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
 	// CustomerName Empty if the customer has no name
@@ -5022,9 +5524,13 @@ type Reconciliation struct {
 	Invoiced   ReconciledTheirs `json:"invoiced"`
 
 	// Invoices Invoices of the provider's period that contains this one, as last read
-	Invoices  []ReconciledInvoice `json:"invoices"`
-	MeterId   string              `json:"meter_id"`
-	MeterSlug string              `json:"meter_slug"`
+	Invoices []ReconciledInvoice `json:"invoices"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
 
 	// Note Reason given by the operator
 	Note   string           `json:"note"`
@@ -5034,8 +5540,10 @@ type Reconciliation struct {
 	// Reason Reason why the invoices differ. Empty if they agree
 	//
 	// Examples: accepted, not billed
-	Reason string              `json:"reason"`
-	State  ReconciliationState `json:"state"`
+	Reason string `json:"reason"`
+
+	// State The state
+	State ReconciliationState `json:"state"`
 }
 
 // ReconciliationActions defines model for Reconciliation.Actions.
@@ -5044,7 +5552,7 @@ type ReconciliationActions string
 // ReconciliationBills Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge
 type ReconciliationBills string
 
-// ReconciliationState defines model for Reconciliation.State.
+// ReconciliationState The state
 type ReconciliationState string
 
 // ReconciliationDisputed defines model for ReconciliationDisputed.
@@ -5052,20 +5560,30 @@ type ReconciliationDisputed struct {
 	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
 	// Invoiced Units on the provider's final invoices
-	Invoiced  json.Number  `json:"invoiced"`
-	MeterId   string       `json:"meter_id"`
+	Invoiced json.Number `json:"invoiced"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string       `json:"meter_slug"`
 	Period    StoredPeriod `json:"period"`
-	Reason    string       `json:"reason"`
+
+	// Reason The reason, in words
+	Reason string `json:"reason"`
 
 	// Reported Units that the provider has accepted
 	Reported json.Number `json:"reported"`
 
-	// TenantId Examples: ten_1
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 
 	// Unexplained Invoiced units that were not reported from here
@@ -5077,8 +5595,11 @@ type ReconciliationDisputed struct {
 
 // RemoveMember defines model for RemoveMember.
 type RemoveMember struct {
-	Id      string `json:"id"`
-	Removed bool   `json:"removed"`
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// Removed Always true
+	Removed bool `json:"removed"`
 }
 
 // ResetAsked defines model for ResetAsked.
@@ -5128,32 +5649,47 @@ type RetryFailed struct {
 
 // Revenue defines model for Revenue.
 type Revenue struct {
-	Caveat string           `json:"caveat"`
-	Data   []MonthlyRevenue `json:"data"`
+	// Caveat The limits of these figures, in words
+	Caveat string `json:"caveat"`
+
+	// Data The items of this page
+	Data []MonthlyRevenue `json:"data"`
 }
 
 // RevokeAPIKey defines model for RevokeAPIKey.
 type RevokeAPIKey struct {
-	Id      string `json:"id"`
-	Revoked bool   `json:"revoked"`
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// Revoked Always true
+	Revoked bool `json:"revoked"`
 }
 
 // RevokeHMACSecret defines model for RevokeHMACSecret.
 type RevokeHMACSecret struct {
-	Id      string `json:"id"`
-	Revoked bool   `json:"revoked"`
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// Revoked Always true
+	Revoked bool `json:"revoked"`
 }
 
 // RevokeInvitation defines model for RevokeInvitation.
 type RevokeInvitation struct {
-	Id      string `json:"id"`
-	Revoked bool   `json:"revoked"`
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// Revoked Always true
+	Revoked bool `json:"revoked"`
 }
 
 // SaveAutoSync defines model for SaveAutoSync.
 type SaveAutoSync struct {
-	Enabled bool  `json:"enabled"`
-	Paused  *bool `json:"paused,omitempty"`
+	// Enabled Whether it is on
+	Enabled bool `json:"enabled"`
+
+	// Paused Whether the schedule is paused
+	Paused *bool `json:"paused,omitempty"`
 
 	// Schedule hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone
 	Schedule string `json:"schedule"`
@@ -5161,6 +5697,7 @@ type SaveAutoSync struct {
 
 // SaveOIDC defines model for SaveOIDC.
 type SaveOIDC struct {
+	// ClientId The client's id at the issuer
 	ClientId string `json:"client_id"`
 
 	// ClientSecret Omit it for a public client. It is never returned
@@ -5203,8 +5740,10 @@ type SaveProvider struct {
 	TaxBehavior *SaveProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
 	// TaxCode Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product
-	TaxCode *string          `json:"tax_code,omitempty"`
-	Type    SaveProviderType `json:"type"`
+	TaxCode *string `json:"tax_code,omitempty"`
+
+	// Type The type
+	Type SaveProviderType `json:"type"`
 
 	// Url Only for type webhook. URL that receives the signed statements (Standard Webhooks)
 	Url *string `json:"url,omitempty"`
@@ -5222,7 +5761,7 @@ type SaveProviderCollectionMethod string
 // SaveProviderTaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 type SaveProviderTaxBehavior string
 
-// SaveProviderType defines model for SaveProvider.Type.
+// SaveProviderType The type
 type SaveProviderType string
 
 // SecretOverlap defines model for SecretOverlap.
@@ -5267,16 +5806,24 @@ type SessionScope string
 
 // SessionTenant defines model for SessionTenant.
 type SessionTenant struct {
+	// Currency ISO 4217 code
 	Currency string `json:"currency"`
 
-	// Id Examples: ten_1
-	Id       string `json:"id"`
-	Name     string `json:"name"`
+	// Id The id of this object
+	//
+	// Examples: ten_1
+	Id string `json:"id"`
+
+	// Name The name
+	Name string `json:"name"`
+
+	// Timezone The IANA name of the time zone
 	Timezone string `json:"timezone"`
 }
 
 // SetPassword defines model for SetPassword.
 type SetPassword struct {
+	// Current The present password
 	Current string `json:"current"`
 
 	// New New password, 12 to 256 characters
@@ -5334,7 +5881,9 @@ type SignInAtIssuer struct {
 // SignedIn defines model for SignedIn.
 type SignedIn struct {
 	// CsrfToken Value for X-CSRF-Token. Required with the cookie for every method except GET
-	CsrfToken *string    `json:"csrf_token,omitempty"`
+	CsrfToken *string `json:"csrf_token,omitempty"`
+
+	// ExpiresAt When it becomes invalid
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Member    *Member    `json:"member,omitempty"`
 
@@ -5351,19 +5900,25 @@ type Statement struct {
 	Adjustments []Adjustment `json:"adjustments"`
 
 	// Currency Currency of the lines. The tenant's if the lines have several
-	Currency           string `json:"currency"`
+	Currency string `json:"currency"`
+
+	// CustomerExternalId The customer's external ID
 	CustomerExternalId string `json:"customer_external_id"`
 
 	// LedgerEpoch Number that rises when the database is restored from a backup. sequence rises with it
-	LedgerEpoch int64            `json:"ledger_epoch"`
-	Meters      []StatementMeter `json:"meters"`
-	Period      StatementPeriod  `json:"period"`
+	LedgerEpoch int64 `json:"ledger_epoch"`
+
+	// Meters One line for each meter
+	Meters []StatementMeter `json:"meters"`
+	Period StatementPeriod  `json:"period"`
 
 	// Sequence Number of the statement. It rises with every statement of the customer
 	Sequence int64 `json:"sequence"`
 
 	// Stream Billing schedule of the period. 0, except for a subscription with other periods
-	Stream   int64  `json:"stream"`
+	Stream int64 `json:"stream"`
+
+	// TenantId The tenant's id
 	TenantId string `json:"tenant_id"`
 }
 
@@ -5378,10 +5933,14 @@ type StatementLine struct {
 	// Charge Charge for the usage, rounded to the currency's minor unit
 	Charge json.Number `json:"charge"`
 
-	// Currency Examples: USD
-	Currency   string  `json:"currency"`
-	Digest     *Digest `json:"digest,omitempty"`
-	EventCount int64   `json:"event_count"`
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
+	Currency string  `json:"currency"`
+	Digest   *Digest `json:"digest,omitempty"`
+
+	// EventCount The number of events
+	EventCount int64 `json:"event_count"`
 
 	// LateAmount Additional charge for late usage, in whichever period it is billed
 	LateAmount json.Number `json:"late_amount"`
@@ -5391,8 +5950,12 @@ type StatementLine struct {
 
 	// LateUsage Usage that arrived after the closing
 	LateUsage json.Number `json:"late_usage"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
 
 	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
@@ -5412,10 +5975,16 @@ type StatementLine struct {
 // StatementMeter defines model for StatementMeter.
 type StatementMeter struct {
 	// Amount Rounded to the currency's minor unit
-	Amount    json.Number `json:"amount"`
-	Currency  string      `json:"currency"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
+	Amount json.Number `json:"amount"`
+
+	// Currency ISO 4217 code
+	Currency string `json:"currency"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
 
 	// UnitPrice An exact decimal number
 	UnitPrice json.Number `json:"unit_price"`
@@ -5426,22 +5995,34 @@ type StatementMeter struct {
 
 // StatementPeriod defines model for StatementPeriod.
 type StatementPeriod struct {
-	End   time.Time `json:"end"`
+	// End The first instant that is not included
+	End time.Time `json:"end"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 }
 
 // StatementReport defines model for StatementReport.
 type StatementReport struct {
+	// Attempts How often the report was sent
 	Attempts int64 `json:"attempts"`
 
-	// ConnectionId Examples: con_1
+	// ConnectionId The id of the connection to the provider
+	//
+	// Examples: con_1
 	ConnectionId string `json:"connection_id"`
 
 	// DecidedAt Time at which the outcome became known
-	DecidedAt   *time.Time            `json:"decided_at"`
-	FirstSentAt *time.Time            `json:"first_sent_at"`
-	Kind        StatementReportKind   `json:"kind"`
-	Lines       []StatementReportLine `json:"lines"`
+	DecidedAt *time.Time `json:"decided_at"`
+
+	// FirstSentAt When it was first sent; null: it was never sent
+	FirstSentAt *time.Time `json:"first_sent_at"`
+
+	// Kind The kind of report
+	Kind StatementReportKind `json:"kind"`
+
+	// Lines One line for each meter
+	Lines []StatementReportLine `json:"lines"`
 
 	// Method Reporting method of the provider. Only for a quantity
 	//
@@ -5469,11 +6050,15 @@ type StatementReport struct {
 
 	// RecordedAt Time at which the report was stored
 	RecordedAt time.Time `json:"recorded_at"`
-	ReportId   string    `json:"report_id"`
+
+	// ReportId The report's id
+	ReportId string `json:"report_id"`
 
 	// Response Result of the report
-	Response string               `json:"response"`
-	State    StatementReportState `json:"state"`
+	Response string `json:"response"`
+
+	// State The state
+	State StatementReportState `json:"state"`
 
 	// Target Object at the provider that receives the report
 	//
@@ -5482,21 +6067,29 @@ type StatementReport struct {
 	Window UsagePeriod `json:"window"`
 }
 
-// StatementReportKind defines model for StatementReport.Kind.
+// StatementReportKind The kind of report
 type StatementReportKind string
 
-// StatementReportState defines model for StatementReport.State.
+// StatementReportState The state
 type StatementReportState string
 
 // StatementReportLine defines model for StatementReportLine.
 type StatementReportLine struct {
 	// Amount Part of the charge that is billed there
-	Amount    json.Number                  `json:"amount"`
+	Amount json.Number `json:"amount"`
+
+	// Component Whether the line is usage of the period or an adjustment
 	Component StatementReportLineComponent `json:"component"`
 
-	// Currency Examples: USD
-	Currency  string      `json:"currency"`
-	MeterId   string      `json:"meter_id"`
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
+	Currency string `json:"currency"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string      `json:"meter_slug"`
 	Period    UsagePeriod `json:"period"`
 
@@ -5507,7 +6100,7 @@ type StatementReportLine struct {
 	Usage json.Number `json:"usage"`
 }
 
-// StatementReportLineComponent defines model for StatementReportLine.Component.
+// StatementReportLineComponent Whether the line is usage of the period or an adjustment
 type StatementReportLineComponent string
 
 // StatementTotal defines model for StatementTotal.
@@ -5518,7 +6111,9 @@ type StatementTotal struct {
 	// Amount Sum of the lines and adjustments
 	Amount json.Number `json:"amount"`
 
-	// Currency Examples: USD
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 }
 
@@ -5551,8 +6146,10 @@ type Step struct {
 	EventCount *int64 `json:"event_count,omitempty"`
 
 	// MeterVersion Version of the meter that counted the usage. Absent for other steps
-	MeterVersion *int64   `json:"meter_version,omitempty"`
-	Name         StepName `json:"name"`
+	MeterVersion *int64 `json:"meter_version,omitempty"`
+
+	// Name The name of the step
+	Name StepName `json:"name"`
 
 	// PriceVersion Version of the price with this value. Absent for other steps
 	PriceVersion *int64 `json:"price_version,omitempty"`
@@ -5580,27 +6177,37 @@ type Step struct {
 	Unit string `json:"unit"`
 }
 
-// StepName defines model for Step.Name.
+// StepName The name of the step
 type StepName string
 
 // StepSeries defines model for StepSeries.
 type StepSeries struct {
-	// ConnectionId Examples: con_1
-	ConnectionId string         `json:"connection_id"`
-	Kind         StepSeriesKind `json:"kind"`
+	// ConnectionId The id of the connection to the provider
+	//
+	// Examples: con_1
+	ConnectionId string `json:"connection_id"`
 
-	// Method Examples: meter_event
+	// Kind The kind of reports
+	Kind StepSeriesKind `json:"kind"`
+
+	// Method The provider's way of reporting it
+	//
+	// Examples: meter_event
 	Method *string `json:"method,omitempty"`
 
-	// ProviderCustomer Examples: cus_NffrFeUfNV2Hib
+	// ProviderCustomer The customer at the provider
+	//
+	// Examples: cus_NffrFeUfNV2Hib
 	ProviderCustomer *string `json:"provider_customer,omitempty"`
 
-	// Target Examples: si_Na6dzxczY5fwHx
+	// Target What adds it up at the provider
+	//
+	// Examples: si_Na6dzxczY5fwHx
 	Target *string     `json:"target,omitempty"`
 	Window UsagePeriod `json:"window"`
 }
 
-// StepSeriesKind defines model for StepSeries.Kind.
+// StepSeriesKind The kind of reports
 type StepSeriesKind string
 
 // StoredEvent defines model for StoredEvent.
@@ -5609,15 +6216,25 @@ type StoredEvent struct {
 	CountedBy []EventCounter `json:"counted_by"`
 
 	// CustomerId The customer's external ID
-	CustomerId     string  `json:"customer_id"`
-	EventType      string  `json:"event_type"`
-	Id             string  `json:"id"`
+	CustomerId string `json:"customer_id"`
+
+	// EventType The event type
+	EventType string `json:"event_type"`
+
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// IdempotencyKey The event's key; null: it has none
 	IdempotencyKey *string `json:"idempotency_key"`
 
 	// IngestedAt Time at which the event was received
-	IngestedAt time.Time              `json:"ingested_at"`
+	IngestedAt time.Time `json:"ingested_at"`
+
+	// Properties The event's properties
 	Properties map[string]interface{} `json:"properties"`
-	Timestamp  time.Time              `json:"timestamp"`
+
+	// Timestamp When the event happened
+	Timestamp time.Time `json:"timestamp"`
 
 	// Value An exact decimal number
 	Value json.Number `json:"value"`
@@ -5625,19 +6242,28 @@ type StoredEvent struct {
 
 // StoredPeriod defines model for StoredPeriod.
 type StoredPeriod struct {
+	// End The first instant that is not included
 	End time.Time `json:"end"`
 
-	// Id Examples: per_42
-	Id    string    `json:"id"`
+	// Id The id of this object
+	//
+	// Examples: per_42
+	Id string `json:"id"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 }
 
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
 	// Backfilling Whether the meter's earlier events are still being counted. Until then total_usage is 0
-	Backfilling *bool  `json:"backfilling,omitempty"`
-	MeterId     string `json:"meter_id"`
-	MeterSlug   string `json:"meter_slug"`
+	Backfilling *bool `json:"backfilling,omitempty"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
 
 	// TotalUsage An exact decimal number
 	TotalUsage json.Number `json:"total_usage"`
@@ -5645,6 +6271,7 @@ type SummaryItem struct {
 
 // SyncBilling defines model for SyncBilling.
 type SyncBilling struct {
+	// CustomerExternalId The customer's external ID
 	CustomerExternalId string `json:"customer_external_id"`
 }
 
@@ -5655,12 +6282,18 @@ type SyncLine struct {
 
 	// Component usage of the period, or adjustment for late usage of a closed period
 	Component SyncLineComponent `json:"component"`
-	Currency  string            `json:"currency"`
+
+	// Currency ISO 4217 code
+	Currency string `json:"currency"`
 
 	// Kind Kind of the report with this line
-	Kind      SyncLineKind `json:"kind"`
-	MeterId   string       `json:"meter_id"`
-	MeterSlug string       `json:"meter_slug"`
+	Kind SyncLineKind `json:"kind"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
 
 	// Method Reporting method of the provider. Only for a quantity
 	//
@@ -5676,7 +6309,9 @@ type SyncLine struct {
 
 	// QuantitySent Number that was sent: quantity, or its increase since the previous report. For a charge, an amount
 	QuantitySent *json.Number `json:"quantity_sent,omitempty"`
-	ReportId     string       `json:"report_id"`
+
+	// ReportId The report's id
+	ReportId string `json:"report_id"`
 
 	// Response Result of the report
 	Response string `json:"response"`
@@ -5729,7 +6364,9 @@ type SyncRun struct {
 	// Examples: 3
 	Attempts *int64 `json:"attempts,omitempty"`
 
-	// CustomerId Examples: cus_42
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
 	// CustomerName Empty if the customer has no name
@@ -5745,9 +6382,13 @@ type SyncRun struct {
 	Excluded []ExcludedMeter `json:"excluded"`
 
 	// ExternalId External ID of the customer
-	ExternalId string     `json:"external_id"`
+	ExternalId string `json:"external_id"`
+
+	// FinishedAt When it ended; null: it is not over
 	FinishedAt *time.Time `json:"finished_at"`
-	Id         string     `json:"id"`
+
+	// Id The id of this object
+	Id string `json:"id"`
 
 	// LastError Error of the last attempt. Empty if there was none
 	//
@@ -5771,32 +6412,45 @@ type SyncRun struct {
 
 	// Reconciliations The customer's latest unresolved reconciliations: periods whose last invoice is not final, or whose invoices differ. Only for a single sync
 	Reconciliations *[]Unresolved `json:"reconciliations,omitempty"`
-	RequestedAt     time.Time     `json:"requested_at"`
-	StartedAt       *time.Time    `json:"started_at"`
-	Status          SyncRunStatus `json:"status"`
+
+	// RequestedAt When it was requested
+	RequestedAt time.Time `json:"requested_at"`
+
+	// StartedAt When it began; null: it has not
+	StartedAt *time.Time `json:"started_at"`
+
+	// Status The state
+	Status SyncRunStatus `json:"status"`
 
 	// StatusUrl Path of this sync, to poll
-	StatusUrl string         `json:"status_url"`
-	Trigger   SyncRunTrigger `json:"trigger"`
+	StatusUrl string `json:"status_url"`
+
+	// Trigger What requested the sync
+	Trigger SyncRunTrigger `json:"trigger"`
 }
 
-// SyncRunStatus defines model for SyncRun.Status.
+// SyncRunStatus The state
 type SyncRunStatus string
 
-// SyncRunTrigger defines model for SyncRun.Trigger.
+// SyncRunTrigger What requested the sync
 type SyncRunTrigger string
 
 // Tenant defines model for Tenant.
 type Tenant struct {
+	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
 
-	// Currency Examples: USD
+	// Currency ISO 4217 code
+	//
+	// Examples: USD
 	Currency string `json:"currency"`
 
 	// GraceHours Hours for which a billing period accepts late events after its end
 	GraceHours int64 `json:"grace_hours"`
 
-	// Id Examples: ten_1
+	// Id The id of this object
+	//
+	// Examples: ten_1
 	Id string `json:"id"`
 
 	// IdempotencyConflicts Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
@@ -5805,7 +6459,9 @@ type Tenant struct {
 
 	// LatePolicy adjust bills late usage as an adjustment in another period. report only shows it
 	LatePolicy TenantLatePolicy `json:"late_policy"`
-	Name       string           `json:"name"`
+
+	// Name The name
+	Name string `json:"name"`
 
 	// RequestsPerMinute Maximum number of requests with events in a minute
 	RequestsPerMinute int64 `json:"requests_per_minute"`
@@ -5845,7 +6501,10 @@ type Tried = map[string]interface{}
 
 // UnratedPeriod defines model for UnratedPeriod.
 type UnratedPeriod struct {
-	End   time.Time `json:"end"`
+	// End The first instant that is not included
+	End time.Time `json:"end"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 
 	// State before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed
@@ -5860,22 +6519,27 @@ type UnratedTotal struct {
 	// Currency Null for usage without a price
 	//
 	// Examples: USD
-	Currency  *string `json:"currency"`
-	Customers int64   `json:"customers"`
+	Currency *string `json:"currency"`
+
+	// Customers The number of customers
+	Customers int64 `json:"customers"`
 
 	// Estimate Sum of the estimates. Null for usage without a price
 	Estimate json.Number `json:"estimate"`
 
 	// Lines Number of lines in the list
-	Lines  int64              `json:"lines"`
+	Lines int64 `json:"lines"`
+
+	// Reason The reason, in words
 	Reason UnratedTotalReason `json:"reason"`
 }
 
-// UnratedTotalReason defines model for UnratedTotal.Reason.
+// UnratedTotalReason The reason, in words
 type UnratedTotalReason string
 
 // UnratedTotals defines model for UnratedTotals.
 type UnratedTotals struct {
+	// Caveat The limits of these figures, in words
 	Caveat string `json:"caveat"`
 
 	// Data Totals by reason and currency
@@ -5890,8 +6554,10 @@ type UnratedUsage struct {
 	// Currency Null without a price
 	//
 	// Examples: USD
-	Currency   *string `json:"currency"`
-	CustomerId string  `json:"customer_id"`
+	Currency *string `json:"currency"`
+
+	// CustomerId The customer's id
+	CustomerId string `json:"customer_id"`
 
 	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
@@ -5900,12 +6566,20 @@ type UnratedUsage struct {
 	Detail string `json:"detail"`
 
 	// Estimate Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price
-	Estimate   json.Number   `json:"estimate"`
-	EventCount int64         `json:"event_count"`
-	ExternalId string        `json:"external_id"`
-	MeterId    string        `json:"meter_id"`
-	MeterSlug  string        `json:"meter_slug"`
-	Period     UnratedPeriod `json:"period"`
+	Estimate json.Number `json:"estimate"`
+
+	// EventCount The number of events
+	EventCount int64 `json:"event_count"`
+
+	// ExternalId The customer's external ID
+	ExternalId string `json:"external_id"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string        `json:"meter_slug"`
+	Period    UnratedPeriod `json:"period"`
 
 	// Reason before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage
 	Reason UnratedUsageReason `json:"reason"`
@@ -5923,22 +6597,31 @@ type Unresolved struct {
 	Difference *json.Number `json:"difference,omitempty"`
 
 	// Invoiced Units on final invoices. Absent while the state is open
-	Invoiced  *json.Number     `json:"invoiced,omitempty"`
-	MeterId   string           `json:"meter_id"`
+	Invoiced *json.Number `json:"invoiced,omitempty"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
 	MeterSlug string           `json:"meter_slug"`
 	Period    ReconciledPeriod `json:"period"`
-	Reason    string           `json:"reason"`
-	State     UnresolvedState  `json:"state"`
+
+	// Reason The reason, in words
+	Reason string `json:"reason"`
+
+	// State The state
+	State UnresolvedState `json:"state"`
 
 	// Units Units at the closing of the period, rounded for the provider
 	Units json.Number `json:"units"`
 }
 
-// UnresolvedState defines model for Unresolved.State.
+// UnresolvedState The state
 type UnresolvedState string
 
 // UpdateMember defines model for UpdateMember.
 type UpdateMember struct {
+	// Name The name
 	Name *string `json:"name,omitempty"`
 
 	// Role New role. Use make-owner to change the owner
@@ -5950,18 +6633,23 @@ type UpdateMemberRole string
 
 // UpdateMeter defines model for UpdateMeter.
 type UpdateMeter struct {
+	// Aggregation sum adds the events' values; count counts the events
 	Aggregation *UpdateMeterAggregation `json:"aggregation,omitempty"`
 
 	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
-	Confirm *string   `json:"confirm,omitempty"`
+	Confirm *string `json:"confirm,omitempty"`
+
+	// GroupBy The event properties to group usage by
 	GroupBy *[]string `json:"group_by,omitempty"`
-	Name    *string   `json:"name,omitempty"`
+
+	// Name The name
+	Name *string `json:"name,omitempty"`
 
 	// UsageScale Number of decimals of reported usage. A change applies to open periods and recounts nothing
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
-// UpdateMeterAggregation defines model for UpdateMeter.Aggregation.
+// UpdateMeterAggregation sum adds the events' values; count counts the events
 type UpdateMeterAggregation string
 
 // UpdateTenant defines model for UpdateTenant.
@@ -5970,14 +6658,20 @@ type UpdateTenant struct {
 	Confirm *string `json:"confirm,omitempty"`
 
 	// Currency ISO 4217 code. Applies to prices without a currency of their own
-	Currency   *string `json:"currency,omitempty"`
-	GraceHours *int64  `json:"grace_hours,omitempty"`
+	Currency *string `json:"currency,omitempty"`
+
+	// GraceHours How long after its end a billing period still takes usage
+	GraceHours *int64 `json:"grace_hours,omitempty"`
 
 	// IdempotencyConflicts Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
 	IdempotencyConflicts *UpdateTenantIdempotencyConflicts `json:"idempotency_conflicts,omitempty"`
 	InvoiceHold          *InvoiceHoldChange                `json:"invoice_hold,omitempty"`
-	LatePolicy           *UpdateTenantLatePolicy           `json:"late_policy,omitempty"`
-	Name                 *string                           `json:"name,omitempty"`
+
+	// LatePolicy adjust bills late usage as an adjustment; report only shows it
+	LatePolicy *UpdateTenantLatePolicy `json:"late_policy,omitempty"`
+
+	// Name The name
+	Name *string `json:"name,omitempty"`
 
 	// RequestsPerMinute Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default
 	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
@@ -5995,17 +6689,22 @@ type UpdateTenant struct {
 // UpdateTenantIdempotencyConflicts Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
 type UpdateTenantIdempotencyConflicts string
 
-// UpdateTenantLatePolicy defines model for UpdateTenant.LatePolicy.
+// UpdateTenantLatePolicy adjust bills late usage as an adjustment; report only shows it
 type UpdateTenantLatePolicy string
 
 // UpdateWebhook defines model for UpdateWebhook.
 type UpdateWebhook struct {
+	// Description A text of your own
 	Description *string `json:"description,omitempty"`
 
 	// Enabled false disables the webhook and discards its waiting messages. true enables it for new messages
-	Enabled    *bool                      `json:"enabled,omitempty"`
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// EventTypes The types of messages that it receives
 	EventTypes *[]UpdateWebhookEventTypes `json:"event_types,omitempty"`
-	Url        *string                    `json:"url,omitempty"`
+
+	// Url Where messages are sent
+	Url *string `json:"url,omitempty"`
 }
 
 // UpdateWebhookEventTypes defines model for UpdateWebhook.EventTypes.
@@ -6019,12 +6718,15 @@ type UsageDisagrees struct {
 	// Discrepancies Number of discrepancies. GET /v1/billing/discrepancies lists them
 	Discrepancies int64 `json:"discrepancies"`
 
-	// TenantId Examples: ten_1
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
 
 // UsageDiscrepancy defines model for UsageDiscrepancy.
 type UsageDiscrepancy struct {
+	// CustomerExternalId The customer's external ID; null: the sum of all customers
 	CustomerExternalId *string `json:"customer_external_id"`
 
 	// CustomerId Null for the sum of all customers
@@ -6034,18 +6736,28 @@ type UsageDiscrepancy struct {
 	CustomerName *string `json:"customer_name"`
 
 	// Day Day in UTC
-	Day        openapi_types.Date `json:"day"`
-	EventCount int64              `json:"event_count"`
+	Day openapi_types.Date `json:"day"`
+
+	// EventCount The number of events
+	EventCount int64 `json:"event_count"`
 
 	// Events Usage in the stored events
-	Events    json.Number `json:"events"`
-	FoundAt   time.Time   `json:"found_at"`
-	MeterId   string      `json:"meter_id"`
-	MeterSlug string      `json:"meter_slug"`
+	Events json.Number `json:"events"`
+
+	// FoundAt When the audit found it
+	FoundAt time.Time `json:"found_at"`
+
+	// MeterId The meter's id
+	MeterId string `json:"meter_id"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
 
 	// Total Usage in the totals
-	Total      json.Number `json:"total"`
-	TotalCount int64       `json:"total_count"`
+	Total json.Number `json:"total"`
+
+	// TotalCount The number of events in the totals
+	TotalCount int64 `json:"total_count"`
 }
 
 // UsageGroup defines model for UsageGroup.
@@ -6067,28 +6779,42 @@ type UsageGroup struct {
 
 // UsageMeter defines model for UsageMeter.
 type UsageMeter struct {
+	// EventType The event type
 	EventType string `json:"event_type"`
-	Id        string `json:"id"`
-	Slug      string `json:"slug"`
+
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// Slug The slug, which names it in paths
+	Slug string `json:"slug"`
 }
 
 // UsagePeriod defines model for UsagePeriod.
 type UsagePeriod struct {
-	End   time.Time `json:"end"`
+	// End The first instant that is not included
+	End time.Time `json:"end"`
+
+	// Start The first instant that is included
 	Start time.Time `json:"start"`
 }
 
 // UsageResult defines model for UsageResult.
 type UsageResult struct {
 	// CustomerId The customer's external ID
-	CustomerId  string                 `json:"customer_id"`
+	CustomerId string `json:"customer_id"`
+
+	// Granularity The width of the windows
 	Granularity UsageResultGranularity `json:"granularity"`
 
 	// Groups Groups with windows on this page
-	Groups        []UsageGroup `json:"groups"`
-	HasMore       bool         `json:"has_more"`
-	Meter         UsageMeter   `json:"meter"`
-	NextPageToken *string      `json:"next_page_token"`
+	Groups []UsageGroup `json:"groups"`
+
+	// HasMore Whether another page follows
+	HasMore bool       `json:"has_more"`
+	Meter   UsageMeter `json:"meter"`
+
+	// NextPageToken The page_token of the next page; null on the last one
+	NextPageToken *string `json:"next_page_token"`
 
 	// OtherTotal Usage in the group $other, which is not in total although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
 	OtherTotal *json.Number `json:"other_total,omitempty"`
@@ -6101,7 +6827,7 @@ type UsageResult struct {
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
-// UsageResultGranularity defines model for UsageResult.Granularity.
+// UsageResultGranularity The width of the windows
 type UsageResultGranularity string
 
 // UsageWindow defines model for UsageWindow.
@@ -6113,22 +6839,31 @@ type UsageWindow struct {
 	LateValue json.Number `json:"late_value"`
 
 	// Value An exact decimal number
-	Value       json.Number `json:"value"`
-	WindowEnd   time.Time   `json:"window_end"`
-	WindowStart time.Time   `json:"window_start"`
+	Value json.Number `json:"value"`
+
+	// WindowEnd The end of the window, not included
+	WindowEnd time.Time `json:"window_end"`
+
+	// WindowStart The start of the window
+	WindowStart time.Time `json:"window_start"`
 }
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	CreatedAt   time.Time `json:"created_at"`
-	Description string    `json:"description"`
+	// CreatedAt When it was created
+	CreatedAt time.Time `json:"created_at"`
+
+	// Description A text of your own
+	Description string `json:"description"`
 
 	// DisabledAt Time since which the webhook is disabled. No messages are stored for it
 	DisabledAt *time.Time `json:"disabled_at"`
 
 	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
 	DisabledBecause *WebhookDisabledBecause `json:"disabled_because,omitempty"`
-	Enabled         bool                    `json:"enabled"`
+
+	// Enabled Whether it is on
+	Enabled bool `json:"enabled"`
 
 	// EventTypes Types of the messages that the webhook receives
 	EventTypes []WebhookEventTypes `json:"event_types"`
@@ -6139,10 +6874,16 @@ type Webhook struct {
 	// FormerSecretUntil Time until which messages are also signed with the previous secret. An operator can keep that secret longer
 	FormerSecretUntil *time.Time `json:"former_secret_until"`
 
-	// Id Examples: whk_3
-	Id             string `json:"id"`
+	// Id The id of this object
+	//
+	// Examples: whk_3
+	Id string `json:"id"`
+
+	// SecretLastFour The last four characters of the secret
 	SecretLastFour string `json:"secret_last_four"`
-	Url            string `json:"url"`
+
+	// Url Where messages are sent
+	Url string `json:"url"`
 }
 
 // WebhookDisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
@@ -6153,8 +6894,12 @@ type WebhookEventTypes string
 
 // WebhookTested defines model for WebhookTested.
 type WebhookTested struct {
-	// TenantId Examples: ten_1
-	TenantId  string `json:"tenant_id"`
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+
+	// WebhookId The webhook's id
 	WebhookId string `json:"webhook_id"`
 }
 
@@ -6186,13 +6931,17 @@ type GetAuditLogParams struct {
 
 	// PageToken next_page_token of the previous page
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
-	Actor     *string `form:"actor,omitempty" json:"actor,omitempty"`
+
+	// Actor Only entries of this actor
+	Actor *string `form:"actor,omitempty" json:"actor,omitempty"`
 
 	// Action An action, or the beginning of its name
 	Action *string `form:"action,omitempty" json:"action,omitempty"`
 
 	// Resource Complete id, or the first part of an id
-	Resource  *string `form:"resource,omitempty" json:"resource,omitempty"`
+	Resource *string `form:"resource,omitempty" json:"resource,omitempty"`
+
+	// RequestId Only entries of this request
 	RequestId *string `form:"request_id,omitempty" json:"request_id,omitempty"`
 
 	// Start Entries at or after this time
@@ -6204,8 +6953,13 @@ type GetAuditLogParams struct {
 
 // FinishOidcParams defines parameters for FinishOidc.
 type FinishOidcParams struct {
+	// State Only items in this state
 	State *string `form:"state,omitempty" json:"state,omitempty"`
-	Code  *string `form:"code,omitempty" json:"code,omitempty"`
+
+	// Code The issuer's code
+	Code *string `form:"code,omitempty" json:"code,omitempty"`
+
+	// Error The issuer's error
 	Error *string `form:"error,omitempty" json:"error,omitempty"`
 
 	// Iss Issuer of the response, as defined by RFC 9207
@@ -6218,8 +6972,10 @@ type ListAttentionParams struct {
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the previous page
-	PageToken *string                  `form:"page_token,omitempty" json:"page_token,omitempty"`
-	Kind      *ListAttentionParamsKind `form:"kind,omitempty" json:"kind,omitempty"`
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Kind Only items of this kind
+	Kind *ListAttentionParamsKind `form:"kind,omitempty" json:"kind,omitempty"`
 
 	// Cause A cause from causes
 	Cause *string `form:"cause,omitempty" json:"cause,omitempty"`
@@ -6267,8 +7023,10 @@ type ListInvoiceHoldsParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
-	Customer *string                      `form:"customer,omitempty" json:"customer,omitempty"`
-	State    *ListInvoiceHoldsParamsState `form:"state,omitempty" json:"state,omitempty"`
+	Customer *string `form:"customer,omitempty" json:"customer,omitempty"`
+
+	// State Only items in this state
+	State *ListInvoiceHoldsParamsState `form:"state,omitempty" json:"state,omitempty"`
 }
 
 // ListInvoiceHoldsParamsState defines parameters for ListInvoiceHolds.
@@ -6301,8 +7059,10 @@ type ListReconciliationsParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
-	Customer *string                         `form:"customer,omitempty" json:"customer,omitempty"`
-	State    *ListReconciliationsParamsState `form:"state,omitempty" json:"state,omitempty"`
+	Customer *string `form:"customer,omitempty" json:"customer,omitempty"`
+
+	// State Only items in this state
+	State *ListReconciliationsParamsState `form:"state,omitempty" json:"state,omitempty"`
 
 	// Period Id of a billing period
 	Period *string `form:"period,omitempty" json:"period,omitempty"`
@@ -6335,8 +7095,10 @@ type ListBillingSyncsParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
-	Customer *string                       `form:"customer,omitempty" json:"customer,omitempty"`
-	Status   *ListBillingSyncsParamsStatus `form:"status,omitempty" json:"status,omitempty"`
+	Customer *string `form:"customer,omitempty" json:"customer,omitempty"`
+
+	// Status Only items in this state
+	Status *ListBillingSyncsParamsStatus `form:"status,omitempty" json:"status,omitempty"`
 }
 
 // ListBillingSyncsParamsStatus defines parameters for ListBillingSyncs.
@@ -6383,6 +7145,7 @@ type CreateCustomerParams struct {
 
 // GetCustomerByExternalIdParams defines parameters for GetCustomerByExternalId.
 type GetCustomerByExternalIdParams struct {
+	// ExternalId The customer's external ID
 	ExternalId string `form:"external_id" json:"external_id"`
 }
 
@@ -6437,7 +7200,9 @@ type ListEventsParams struct {
 	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 
 	// Customer The customer's external ID
-	Customer  *string `form:"customer,omitempty" json:"customer,omitempty"`
+	Customer *string `form:"customer,omitempty" json:"customer,omitempty"`
+
+	// EventType Only events of this type
 	EventType *string `form:"event_type,omitempty" json:"event_type,omitempty"`
 
 	// IdempotencyKey The complete idempotency key
@@ -6633,8 +7398,10 @@ type GetDailyUsageParams struct {
 // ExportUsageParams defines parameters for ExportUsage.
 type ExportUsageParams struct {
 	// Customer The customer's external ID
-	Customer string                   `form:"customer" json:"customer"`
-	Format   *ExportUsageParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+	Customer string `form:"customer" json:"customer"`
+
+	// Format The format of the answer
+	Format *ExportUsageParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
 	// Start Start of the range, inclusive. Default: 30 days before end
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
@@ -6691,8 +7458,10 @@ type ListDeliveriesParams struct {
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the previous page
-	PageToken *string                     `form:"page_token,omitempty" json:"page_token,omitempty"`
-	Status    *ListDeliveriesParamsStatus `form:"status,omitempty" json:"status,omitempty"`
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Status Only items in this state
+	Status *ListDeliveriesParamsStatus `form:"status,omitempty" json:"status,omitempty"`
 }
 
 // ListDeliveriesParamsStatus defines parameters for ListDeliveries.

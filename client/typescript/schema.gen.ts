@@ -2528,33 +2528,56 @@ export interface webhooks {
 export interface components {
     schemas: {
         APIKeyMetadata: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             /**
              * @description Creator of the key: a member, another credential, or operator for the command line
              * @example member_3
              */
             created_by: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it becomes invalid; null: never
+             */
             expires_at: string | null;
             /** @description Member who is responsible for the key since its creator was removed */
             handed_to: string | null;
-            /** @example key_12 */
+            /**
+             * @description The id of this object
+             * @example key_12
+             */
             id: string;
+            /** @description The last four characters of the secret */
             last_four: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was last used; null: never
+             */
             last_used_at: string | null;
+            /** @description The name */
             name: string;
             /**
              * Format: date-time
              * @description Last use of the replaced key, while both keys are valid
              */
             old_last_used_at: string | null;
-            /** @example svc_adm_ */
+            /**
+             * @description The first characters of the key, which name its scope
+             * @example svc_adm_
+             */
             prefix: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was revoked; null: it was not
+             */
             revoked_at: string | null;
-            /** @enum {string} */
+            /**
+             * @description The scope, which decides its permissions
+             * @enum {string}
+             */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /** @description Id of the key that replaces this one. Both are valid until expires_at */
             successor_id: string | null;
@@ -2575,8 +2598,11 @@ export interface components {
              * @description Rounded to the currency's minor unit
              */
             amount: string;
+            /** @description ISO 4217 code */
             currency: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             period: components["schemas"]["StatementPeriod"];
             /**
@@ -2596,21 +2622,30 @@ export interface components {
              * @description Additional charge of the closed period
              */
             amount: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * Format: decimal
              * @description Additional units
              */
             quantity: string;
-            /** @example late usage */
+            /**
+             * @description The reason, in words
+             * @example late usage
+             */
             reason: string;
             /** @description Breakdown of the amount. If the billing period that bills it is closed too, it contains the reported amounts */
             steps: components["schemas"]["Step"][];
         };
         AskForReset: {
+            /** @description The person's e-mail */
             email: string;
         };
         AssignPlan: {
@@ -2625,12 +2660,19 @@ export interface components {
             plan: string | null;
         };
         Assignment: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the assignment starts
+             */
             effective_from: string;
+            /** @description The plan's slug; null: no plan */
             plan: string | null;
         };
         Attempt: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
             at: string;
             /** @description Error of the attempt. Empty if it succeeded */
             problem: string;
@@ -2639,15 +2681,27 @@ export interface components {
              * @description HTTP status of the response. 0 if there was none
              */
             status: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description How long the attempt took, in milliseconds
+             */
             took_ms: number;
         };
         AttentionCause: {
-            /** @example the webhook answered 400 */
+            /**
+             * @description Why it needs attention
+             * @example the webhook answered 400
+             */
             cause: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of items
+             */
             count: number;
-            /** @enum {string} */
+            /**
+             * @description The kind of item
+             * @enum {string}
+             */
             kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
             /**
              * Format: date-time
@@ -2656,14 +2710,24 @@ export interface components {
             since: string;
         };
         AttentionCount: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of items
+             */
             count: number;
-            /** @enum {string} */
+            /**
+             * @description The kind of item
+             * @enum {string}
+             */
             kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
         };
         AttentionCustomer: {
+            /** @description The customer's external ID */
             external_id: string;
-            /** @example cus_42 */
+            /**
+             * @description The id of this object
+             * @example cus_42
+             */
             id: string;
             /** @description Empty if the customer has no name */
             name: string;
@@ -2676,7 +2740,10 @@ export interface components {
             action: string;
             /** @description Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge */
             amounts: components["schemas"]["Money"][];
-            /** @example the webhook answered 400 */
+            /**
+             * @description Why it needs attention
+             * @example the webhook answered 400
+             */
             cause: string;
             customer?: components["schemas"]["AttentionCustomer"];
             /**
@@ -2684,7 +2751,10 @@ export interface components {
              * @example hld_42
              */
             id: string;
-            /** @enum {string} */
+            /**
+             * @description The kind of item
+             * @enum {string}
+             */
             kind: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
             /** @description Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync */
             reference: string;
@@ -2711,6 +2781,7 @@ export interface components {
             causes: components["schemas"]["AttentionCause"][];
             /** @description Number of items of every kind, including kinds without items */
             counts: components["schemas"]["AttentionCount"][];
+            /** @description The items of this page */
             data: components["schemas"]["AttentionItem"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -2723,7 +2794,10 @@ export interface components {
             total_items: number;
         };
         AuditEntry: {
-            /** @example meter.create */
+            /**
+             * @description The action, such as api_key.create
+             * @example meter.create
+             */
             action: string;
             /**
              * @description A credential or a member. Otherwise operator for the command line and the Temporal UI, schedule for the service itself, and stranger for an unauthenticated caller
@@ -2739,7 +2813,10 @@ export interface components {
             after?: {
                 [key: string]: unknown;
             };
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it happened
+             */
             at: string;
             /** @description The changed fields before the change. A secret is {"set": true}. Personal data is a digest */
             before?: {
@@ -2769,9 +2846,11 @@ export interface components {
              * @description Time since which the schedule has these settings. Null until they are applied
              */
             applied_at: string | null;
+            /** @description Whether it is on */
             enabled: boolean;
             /** @description Latest runs, newest first */
             last_runs: components["schemas"]["AutoSyncRun"][];
+            /** @description When it runs next */
             next_runs: string[];
             /** @description Whether the schedule is paused, here or in the Temporal UI */
             paused: boolean;
@@ -2807,10 +2886,17 @@ export interface components {
         };
         AutoSyncRun: {
             outcome?: components["schemas"]["AutoSyncOutcome"];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it began
+             */
             started_at: string;
-            /** @enum {string} */
+            /**
+             * @description The state
+             * @enum {string}
+             */
             status?: "requested" | "running" | "succeeded" | "failed";
+            /** @description The id of the run's workflow */
             workflow_id: string;
         };
         Backfill: {
@@ -2848,15 +2934,22 @@ export interface components {
              * @description Planned closing time: the end of the period plus the grace
              */
             due_at: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
             /**
              * @description Null for a period that is not stored yet. It is stored with the first sync in or after it
              * @example per_42
              */
             id: string | null;
+            /** @description One line for each meter */
             lines: components["schemas"]["PeriodLine"][];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
             /**
              * @description in_grace: the period has ended and accepts late events until it is closed
@@ -2870,7 +2963,10 @@ export interface components {
             stream?: number;
         };
         ChangedPeriods: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of customers
+             */
             customers: number;
             /**
              * Format: date-time
@@ -2884,6 +2980,7 @@ export interface components {
             start: string;
         };
         ClosedPeriod: {
+            /** @description One line for each meter */
             lines: components["schemas"]["AdjustmentLine"][];
             period: components["schemas"]["UsagePeriod"];
         };
@@ -2936,7 +3033,10 @@ export interface components {
         Connectable: {
             /** @description Whether it is the current billing provider */
             connected: boolean;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "stripe" | "webhook";
             /** @description For a provider that sends events, the event types to send to webhook_url */
             webhook_events?: string[];
@@ -2944,6 +3044,7 @@ export interface components {
             webhook_url?: string;
         };
         Connectables: {
+            /** @description The items of this page */
             data: components["schemas"]["Connectable"][];
         };
         CountedWindow: {
@@ -2962,7 +3063,10 @@ export interface components {
              * @description Accepted events whose idempotency_key was already used. They add nothing
              */
             duplicates: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
             /**
              * Format: int64
@@ -2971,11 +3075,17 @@ export interface components {
             rejected: number;
             /** @description Rejected events by rule, most frequent first */
             rejections: components["schemas"]["EventRejections"][];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
         };
         Counting: {
-            /** @enum {string} */
+            /**
+             * @description sum adds the events' values; count counts the events
+             * @enum {string}
+             */
             aggregation: "sum" | "count";
             /** @description Properties that usage is grouped by until status is complete */
             group_by: string[];
@@ -2986,6 +3096,7 @@ export interface components {
              * @description Time from which the key is invalid. Without it, the key never expires
              */
             expires_at?: string;
+            /** @description The name */
             name: string;
             /**
              * @description Permissions of the key. They cannot exceed those of the creator
@@ -2998,9 +3109,11 @@ export interface components {
             billing_provider_id?: string;
             /** @description Your own identifier of the customer */
             external_id: string;
+            /** @description Data of your own */
             metadata?: {
                 [key: string]: unknown;
             };
+            /** @description The name */
             name?: string;
         };
         CreateHMACSecret: {
@@ -3009,6 +3122,7 @@ export interface components {
              * @description Time from which the key is invalid. Without it, the key never expires
              */
             expires_at?: string;
+            /** @description The name */
             name: string;
             /**
              * @description Permissions of the key. They cannot exceed those of the creator
@@ -3024,6 +3138,7 @@ export interface components {
         CreateMember: {
             /** @description E-mail of the member, unique in the tenant, case-insensitive. Replaces a pending invitation of the same e-mail */
             email: string;
+            /** @description The name */
             name?: string;
             /**
              * @description Role of the member. owner only if the tenant has no owner
@@ -3041,7 +3156,9 @@ export interface components {
             event_type: string;
             /** @description Event properties to group usage by */
             group_by?: string[];
+            /** @description The name */
             name?: string;
+            /** @description The slug, which names it in paths */
             slug: string;
             /**
              * Format: int32
@@ -3050,77 +3167,124 @@ export interface components {
             usage_scale?: number;
         };
         CreatePlan: {
+            /** @description The name */
             name?: string;
+            /** @description The slug, which names it in paths */
             slug: string;
         };
         CreateWebhook: {
+            /** @description A text of your own */
             description?: string;
             /** @description Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /** @description whsec_ followed by 24 to 64 bytes in base64. Created if omitted */
             secret?: string;
+            /** @description Where messages are sent */
             url: string;
         };
         CreatedAPIKey: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             /**
              * @description Creator of the key: a member, another credential, or operator for the command line
              * @example member_3
              */
             created_by: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it becomes invalid; null: never
+             */
             expires_at: string | null;
             /** @description Member who is responsible for the key since its creator was removed */
             handed_to: string | null;
-            /** @example key_12 */
+            /**
+             * @description The id of this object
+             * @example key_12
+             */
             id: string;
             /** @description The complete key. It is shown only in this response */
             key: string;
+            /** @description The last four characters of the secret */
             last_four: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was last used; null: never
+             */
             last_used_at: string | null;
+            /** @description The name */
             name: string;
             /**
              * Format: date-time
              * @description Last use of the replaced key, while both keys are valid
              */
             old_last_used_at: string | null;
-            /** @example svc_adm_ */
+            /**
+             * @description The first characters of the key, which name its scope
+             * @example svc_adm_
+             */
             prefix: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was revoked; null: it was not
+             */
             revoked_at: string | null;
-            /** @enum {string} */
+            /**
+             * @description The scope, which decides its permissions
+             * @enum {string}
+             */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /** @description Id of the key that replaces this one. Both are valid until expires_at */
             successor_id: string | null;
         };
         CreatedHMACSecret: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             /**
              * @description Creator of the secret: a member, another credential, or operator for the command line
              * @example member_3
              */
             created_by: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it becomes invalid; null: never
+             */
             expires_at: string | null;
             /** @description Member who is responsible for the secret since its creator was removed */
             handed_to: string | null;
-            /** @example sec_3 */
+            /**
+             * @description The id of this object
+             * @example sec_3
+             */
             id: string;
+            /** @description The last four characters of the secret */
             last_four: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was last used; null: never
+             */
             last_used_at: string | null;
+            /** @description The name */
             name: string;
             /**
              * Format: date-time
              * @description Last use of the replaced secret, while both secrets are valid
              */
             old_last_used_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was revoked; null: it was not
+             */
             revoked_at: string | null;
-            /** @enum {string} */
+            /**
+             * @description The scope, which decides its permissions
+             * @enum {string}
+             */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /** @description The complete secret, whose bytes are the signing key. It is shown only in this response */
             secret: string;
@@ -3133,33 +3297,48 @@ export interface components {
             successor_id: string | null;
         };
         CreatedInvitation: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             /**
              * @description Creator of the invitation: a member or a credential
              * @example member_3
              */
             created_by: string;
+            /** @description The person's e-mail */
             email: string;
             /**
              * Format: date-time
              * @description Time from which the invitation is invalid
              */
             expires_at: string;
-            /** @example inv_5 */
+            /**
+             * @description The id of this object
+             * @example inv_5
+             */
             id: string;
             /**
              * @description Member whose sign-in is reset. Null if accepting creates a member
              * @example member_12
              */
             member_id: string | null;
+            /** @description The name */
             name: string;
-            /** @enum {string} */
+            /**
+             * @description The role in the tenant
+             * @enum {string}
+             */
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
             /** @description Token that accepts the invitation. It is shown only in this response */
             token: string;
+            /** @description The last four characters of the token */
             token_last_four: string;
             /**
              * @description Link for the invited person. The token follows the #, so that browsers do not send it to servers
@@ -3168,8 +3347,12 @@ export interface components {
             url: string;
         };
         CreatedWebhook: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
+            /** @description A text of your own */
             description: string;
             /**
              * Format: date-time
@@ -3181,6 +3364,7 @@ export interface components {
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
+            /** @description Whether it is on */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
@@ -3194,11 +3378,16 @@ export interface components {
              * @description Time until which messages are also signed with the previous secret. An operator can keep that secret longer
              */
             former_secret_until: string | null;
-            /** @example whk_3 */
+            /**
+             * @description The id of this object
+             * @example whk_3
+             */
             id: string;
             /** @description Signing secret of the messages (Standard Webhooks). It is shown only in this response */
             secret: string;
+            /** @description The last four characters of the secret */
             secret_last_four: string;
+            /** @description Where messages are sent */
             url: string;
         };
         Customer: {
@@ -3209,22 +3398,34 @@ export interface components {
             archived_at: string | null;
             /** @description Id of the customer at the billing provider */
             billing_provider_id: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             /**
              * Format: date-time
              * @description Time at which personal data was erased. Null if it was not
              */
             erased_at: string | null;
+            /** @description The customer's external ID */
             external_id: string;
-            /** @example cus_42 */
+            /**
+             * @description The id of this object
+             * @example cus_42
+             */
             id: string;
+            /** @description Data of your own */
             metadata: {
                 [key: string]: unknown;
             };
+            /** @description The name */
             name: string;
             price_comparison?: components["schemas"]["PriceComparison"];
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         CustomerFields: {
@@ -3236,18 +3437,25 @@ export interface components {
             metadata?: {
                 [key: string]: unknown;
             };
+            /** @description The name */
             name?: string;
         };
         CustomerNotSynced: {
             /** @description External ID of the customer */
             customer_external_id: string;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             /** @description Reason and fix */
             error: string;
             /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
             sync_id: string;
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         CustomerPlan: {
@@ -3259,11 +3467,17 @@ export interface components {
         CustomerSynced: {
             /** @description External ID of the customer */
             customer_external_id: string;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
             sync_id: string;
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         DailyUsage: {
@@ -3272,9 +3486,15 @@ export interface components {
             period: components["schemas"]["UsagePeriod"];
         };
         DayUsage: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
             /**
              * Format: decimal
@@ -3283,13 +3503,17 @@ export interface components {
             usage: string;
         };
         DeleteOIDC: {
+            /** @description Always true */
             deleted: boolean;
         };
         DeleteProvider: {
+            /** @description Always true */
             deleted: boolean;
         };
         DeleteWebhook: {
+            /** @description Always true */
             deleted: boolean;
+            /** @description The id of this object */
             id: string;
         };
         Delivery: {
@@ -3298,15 +3522,27 @@ export interface components {
              * @description Number of attempts since the message was created or redelivered
              */
             attempts: number;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
-            /** @enum {string} */
+            /**
+             * @description The event type
+             * @enum {string}
+             */
             event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked" | "webhook.test";
             /** @description Id of the message, sent as webhook-id */
             id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the next attempt is made; null: none is planned
+             */
             next_attempt_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was delivered or given up; null: neither yet
+             */
             settled_at: string | null;
             /**
              * @description State of the delivery. Redeliver a failed message to send it again
@@ -3324,15 +3560,27 @@ export interface components {
             attempts_made: components["schemas"]["Attempt"][];
             /** @description Body of the message, the same in every attempt */
             body: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
-            /** @enum {string} */
+            /**
+             * @description The event type
+             * @enum {string}
+             */
             event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked" | "webhook.test";
             /** @description Id of the message, sent as webhook-id */
             id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the next attempt is made; null: none is planned
+             */
             next_attempt_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was delivered or given up; null: neither yet
+             */
             settled_at: string | null;
             /**
              * @description State of the delivery. Redeliver a failed message to send it again
@@ -3358,6 +3606,7 @@ export interface components {
             hash: string;
         };
         Ended: {
+            /** @description Always true */
             ended: boolean;
         };
         EraseCustomer: {
@@ -3397,6 +3646,7 @@ export interface components {
             [key: string]: unknown;
         };
         EventBatch: {
+            /** @description The events */
             events: components["schemas"]["Event"][];
         } & {
             [key: string]: unknown;
@@ -3404,9 +3654,13 @@ export interface components {
         EventConflict: {
             /** @description The customer's external ID */
             customer_id: string;
+            /** @description The event type */
             event_type: string;
+            /** @description The id of this object */
             id: string;
+            /** @description The event's key; null: it has none */
             idempotency_key: string | null;
+            /** @description The event's properties */
             properties: {
                 [key: string]: unknown;
             };
@@ -3415,7 +3669,10 @@ export interface components {
              * @description Time at which the event was first received
              */
             received_at: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the event happened
+             */
             timestamp: string;
             /**
              * Format: decimal
@@ -3426,6 +3683,7 @@ export interface components {
         EventCounter: {
             /** @description Whether the event arrived after its billing period was closed. Its usage is then billed as an adjustment */
             late: boolean;
+            /** @description The meter's slug */
             meter_slug: string;
             period?: components["schemas"]["EventPeriod"];
         };
@@ -3445,7 +3703,10 @@ export interface components {
              * @description Accepted events whose idempotency_key was already used. They add nothing
              */
             duplicates: number;
-            /** @enum {string} */
+            /**
+             * @description The width of the windows
+             * @enum {string}
+             */
             granularity: "hour" | "day" | "week" | "month";
             period: components["schemas"]["UsagePeriod"];
             /**
@@ -3459,6 +3720,7 @@ export interface components {
             windows: components["schemas"]["CountedWindow"][];
         };
         EventPage: {
+            /** @description The items of this page */
             data: components["schemas"]["StoredEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3471,22 +3733,40 @@ export interface components {
             searched_until: string | null;
         };
         EventPeriod: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** @example per_3 */
+            /**
+             * @description The id of this object
+             * @example per_3
+             */
             id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
         };
         EventRejections: {
-            /** @example timestamp_too_old */
+            /**
+             * @description The rule, for programs
+             * @example timestamp_too_old
+             */
             code: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of events
+             */
             count: number;
         };
         ExcludedMeter: {
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
+            /** @description The reason, in words */
             reason: string;
         };
         Explain: {
@@ -3502,12 +3782,21 @@ export interface components {
              * @description Charge for the usage, rounded to the currency's minor unit
              */
             charge: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             digest?: components["schemas"]["Digest"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of events
+             */
             event_count: number;
             /** @description External ID of the customer */
             external_id: string;
@@ -3523,7 +3812,9 @@ export interface components {
              * @description Usage that arrived after the closing
              */
             late_usage: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             period: components["schemas"]["PeriodHead"];
             /**
@@ -3547,13 +3838,20 @@ export interface components {
         ExportedEvent: {
             /** @description The customer's external ID */
             customer_id: string;
+            /** @description The event type */
             event_type: string;
+            /** @description The id of this object */
             id: string;
+            /** @description The event's key; null: it has none */
             idempotency_key: string | null;
+            /** @description The event's properties */
             properties: {
                 [key: string]: unknown;
             };
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the event happened
+             */
             timestamp: string;
             /**
              * Format: decimal
@@ -3569,6 +3867,7 @@ export interface components {
             code?: string;
             /** @description Field of the request, such as body.slug or query.start */
             location: string;
+            /** @description The broken rule, in words */
             message: string;
         };
         FindInvitation: {
@@ -3576,6 +3875,7 @@ export interface components {
             token: string;
         };
         FoundInvitation: {
+            /** @description The person's e-mail */
             email: string;
             /**
              * Format: date-time
@@ -3584,40 +3884,64 @@ export interface components {
             expires_at: string;
             /** @description The tenant's OIDC issuer, which can accept the invitation too. Null if there is none */
             issuer: string | null;
+            /** @description The name */
             name: string;
             /** @description Whether the invitation resets an existing member. If false, it creates a member */
             reset: boolean;
-            /** @enum {string} */
+            /**
+             * @description The role in the tenant
+             * @enum {string}
+             */
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
             /** @description Name of the inviting tenant */
             tenant_name: string;
         };
         HMACSecret: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             /**
              * @description Creator of the secret: a member, another credential, or operator for the command line
              * @example member_3
              */
             created_by: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it becomes invalid; null: never
+             */
             expires_at: string | null;
             /** @description Member who is responsible for the secret since its creator was removed */
             handed_to: string | null;
-            /** @example sec_3 */
+            /**
+             * @description The id of this object
+             * @example sec_3
+             */
             id: string;
+            /** @description The last four characters of the secret */
             last_four: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was last used; null: never
+             */
             last_used_at: string | null;
+            /** @description The name */
             name: string;
             /**
              * Format: date-time
              * @description Last use of the replaced secret, while both secrets are valid
              */
             old_last_used_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was revoked; null: it was not
+             */
             revoked_at: string | null;
-            /** @enum {string} */
+            /**
+             * @description The scope, which decides its permissions
+             * @enum {string}
+             */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
             /**
              * @description Signature versions that the secret accepts
@@ -3628,23 +3952,44 @@ export interface components {
             successor_id: string | null;
         };
         Health: {
-            /** @enum {string} */
+            /**
+             * @description The state
+             * @enum {string}
+             */
             status: "ok";
         };
         HeldPeriod: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
         };
         HoldReason: {
-            /** @enum {string} */
+            /**
+             * @description The rule, for programs
+             * @enum {string}
+             */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
-            /** @example api-calls: the provider has counted 90 of the 100 that it has accepted */
+            /**
+             * @description The broken rule, in words
+             * @example api-calls: the provider has counted 90 of the 100 that it has accepted
+             */
             message: string;
-            /** @example mtr_7 */
+            /**
+             * @description The meter's id
+             * @example mtr_7
+             */
             meter_id?: string;
-            /** @example api-calls */
+            /**
+             * @description The meter's slug
+             * @example api-calls
+             */
             meter_slug?: string;
             /**
              * Format: decimal
@@ -3658,21 +4003,31 @@ export interface components {
             theirs?: string;
         };
         HoldReport: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The id of this object
+             */
             id: string;
             /** @description Result of the last attempt */
             response: string;
-            /** @enum {string} */
+            /**
+             * @description The state
+             * @enum {string}
+             */
             state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
         };
         IngestError: {
-            /** @example timestamp_too_old */
+            /**
+             * @description The rule, for programs
+             * @example timestamp_too_old
+             */
             code: string;
             /**
              * Format: int64
              * @description Index of the event in the request, from 0
              */
             index: number;
+            /** @description The broken rule, in words */
             message: string;
         };
         IngestResult: {
@@ -3691,6 +4046,7 @@ export interface components {
              * @description Accepted events whose idempotency_key was already used. They add nothing
              */
             duplicates: number;
+            /** @description The rejected events and the rules that they break */
             errors: components["schemas"]["IngestError"][];
             /**
              * Format: int64
@@ -3701,35 +4057,53 @@ export interface components {
             warnings: string[];
         };
         Invitation: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             /**
              * @description Creator of the invitation: a member or a credential
              * @example member_3
              */
             created_by: string;
+            /** @description The person's e-mail */
             email: string;
             /**
              * Format: date-time
              * @description Time from which the invitation is invalid
              */
             expires_at: string;
-            /** @example inv_5 */
+            /**
+             * @description The id of this object
+             * @example inv_5
+             */
             id: string;
             /**
              * @description Member whose sign-in is reset. Null if accepting creates a member
              * @example member_12
              */
             member_id: string | null;
+            /** @description The name */
             name: string;
-            /** @enum {string} */
+            /**
+             * @description The role in the tenant
+             * @enum {string}
+             */
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
+            /** @description The last four characters of the token */
             token_last_four: string;
         };
         InvoiceDisagreement: {
-            /** @enum {string} */
+            /**
+             * @description The rule, for programs
+             * @enum {string}
+             */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
             /** @description Absent if the difference is not of a single meter */
             meter_id?: string;
@@ -3747,7 +4121,10 @@ export interface components {
         InvoiceDisagrees: {
             /** @description External ID of the customer */
             customer_external_id: string;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             /**
              * Format: date-time
@@ -3759,8 +4136,12 @@ export interface components {
             /** @description Id of the invoice at the provider */
             invoice_id: string;
             period: components["schemas"]["MessagePeriod"];
+            /** @description What differs */
             reasons: components["schemas"]["InvoiceDisagreement"][];
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         InvoiceHold: {
@@ -3771,11 +4152,20 @@ export interface components {
              *     ]
              */
             actions: string[];
-            /** @example con_1 */
+            /**
+             * @description The id of the connection to the provider
+             * @example con_1
+             */
             connection_id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             /** @description Empty if the customer has no name */
             customer_name: string;
@@ -3797,14 +4187,20 @@ export interface components {
              */
             grace_until: string;
             hold?: components["schemas"]["HoldReport"];
-            /** @example hld_42 */
+            /**
+             * @description The id of this object
+             * @example hld_42
+             */
             id: string;
             /**
              * @description Id of the invoice at the provider
              * @example in_1MtHbELkdIwHu7ixl4OzzPMv
              */
             invoice_id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the draft was last compared; null: never
+             */
             looked_at: string | null;
             /** @description Reason given by the operator */
             note: string;
@@ -3849,6 +4245,7 @@ export interface components {
             overlap_seconds?: number;
         };
         ListAPIKeyMetadata: {
+            /** @description The items of this page */
             data: components["schemas"]["APIKeyMetadata"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3856,6 +4253,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListAuditEntry: {
+            /** @description The items of this page */
             data: components["schemas"]["AuditEntry"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3863,6 +4261,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListBillingPeriod: {
+            /** @description The items of this page */
             data: components["schemas"]["BillingPeriod"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3870,6 +4269,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListCustomer: {
+            /** @description The items of this page */
             data: components["schemas"]["Customer"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3877,6 +4277,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListDelivery: {
+            /** @description The items of this page */
             data: components["schemas"]["Delivery"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3884,6 +4285,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListEventConflict: {
+            /** @description The items of this page */
             data: components["schemas"]["EventConflict"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3891,6 +4293,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListExportedEvent: {
+            /** @description The items of this page */
             data: components["schemas"]["ExportedEvent"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3898,6 +4301,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListHMACSecret: {
+            /** @description The items of this page */
             data: components["schemas"]["HMACSecret"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3905,6 +4309,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListInvitation: {
+            /** @description The items of this page */
             data: components["schemas"]["Invitation"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3912,6 +4317,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListInvoiceHold: {
+            /** @description The items of this page */
             data: components["schemas"]["InvoiceHold"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3919,6 +4325,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListMember: {
+            /** @description The items of this page */
             data: components["schemas"]["Member"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3926,6 +4333,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListMeter: {
+            /** @description The items of this page */
             data: components["schemas"]["Meter"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3933,6 +4341,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListOwnSession: {
+            /** @description The items of this page */
             data: components["schemas"]["OwnSession"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3940,6 +4349,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListPlan: {
+            /** @description The items of this page */
             data: components["schemas"]["Plan"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3947,6 +4357,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListPricing: {
+            /** @description The items of this page */
             data: components["schemas"]["Pricing"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3954,6 +4365,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListReconciliation: {
+            /** @description The items of this page */
             data: components["schemas"]["Reconciliation"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3961,6 +4373,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListStatementReport: {
+            /** @description The items of this page */
             data: components["schemas"]["StatementReport"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3968,6 +4381,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListSyncRun: {
+            /** @description The items of this page */
             data: components["schemas"]["SyncRun"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3975,6 +4389,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListUnratedUsage: {
+            /** @description The items of this page */
             data: components["schemas"]["UnratedUsage"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3982,6 +4397,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListUsageDiscrepancy: {
+            /** @description The items of this page */
             data: components["schemas"]["UsageDiscrepancy"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3989,6 +4405,7 @@ export interface components {
             next_page_token: string | null;
         };
         ListWebhook: {
+            /** @description The items of this page */
             data: components["schemas"]["Webhook"][];
             /** @description Whether another page follows */
             has_more: boolean;
@@ -3996,7 +4413,9 @@ export interface components {
             next_page_token: string | null;
         };
         LogIn: {
+            /** @description The person's e-mail */
             email: string;
+            /** @description The person's password */
             password: string;
             /**
              * @description Tenant to sign in to. Required for a member of several tenants
@@ -4005,36 +4424,60 @@ export interface components {
             tenant_id?: string;
         };
         LogOut: {
+            /** @description Always true */
             ended: boolean;
         };
         Member: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
+            /** @description The person's e-mail */
             email: string;
             /** @description Whether the member signs in with a password. If false, only at the tenant's OIDC issuer */
             has_password: boolean;
-            /** @example member_12 */
+            /**
+             * @description The id of this object
+             * @example member_12
+             */
             id: string;
+            /** @description The name */
             name: string;
-            /** @enum {string} */
+            /**
+             * @description The role in the tenant
+             * @enum {string}
+             */
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         MemberInvited: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it becomes invalid
+             */
             expires_at: string;
             /** @description Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send */
             invitation_id: string;
             /** @description Member whose sign-in is reset. Absent if accepting creates a member */
             member_id?: string;
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         MemberResetAsked: {
             /** @description Id of the member, for POST /v1/tenant/members/{id}/reset */
             member_id: string;
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         MessageOfCustomerNotSynced: {
@@ -4044,7 +4487,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "billing.sync_failed";
         };
         MessageOfCustomerSynced: {
@@ -4054,7 +4500,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "billing.synced";
         };
         MessageOfInvoiceDisagrees: {
@@ -4064,7 +4513,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "billing.discrepancy";
         };
         MessageOfMemberInvited: {
@@ -4074,7 +4526,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "member.invited";
         };
         MessageOfMemberResetAsked: {
@@ -4084,7 +4539,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "member.reset_asked";
         };
         MessageOfPeriodClosed: {
@@ -4094,7 +4552,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "billing.period_closed";
         };
         MessageOfReconciliationDisputed: {
@@ -4104,7 +4565,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "billing.discrepancy";
         };
         MessageOfStatement: {
@@ -4114,7 +4578,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "usage.statement";
         };
         MessageOfTried: {
@@ -4124,7 +4591,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "ping";
         };
         MessageOfUsageDisagrees: {
@@ -4134,7 +4604,10 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "usage.discrepancy";
         };
         MessageOfWebhookTested: {
@@ -4144,17 +4617,29 @@ export interface components {
              * @description Time of the event
              */
             timestamp: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "webhook.test";
         };
         MessagePeriod: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
         };
         Meter: {
-            /** @enum {string} */
+            /**
+             * @description sum adds the events' values; count counts the events
+             * @enum {string}
+             */
             aggregation: "sum" | "count";
             /**
              * Format: date-time
@@ -4167,15 +4652,24 @@ export interface components {
              * @description Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted
              */
             counted_from: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             current?: components["schemas"]["Counting"];
+            /** @description The event type */
             event_type: string;
             /** @description Event properties that usage is grouped by */
             group_by: string[];
-            /** @example mtr_7 */
+            /**
+             * @description The id of this object
+             * @example mtr_7
+             */
             id: string;
+            /** @description The name */
             name: string;
+            /** @description The slug, which names it in paths */
             slug: string;
             /**
              * @description backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
@@ -4193,7 +4687,9 @@ export interface components {
             backfilling?: boolean;
             /** @description Days in order of time. Days without usage are omitted */
             days: components["schemas"]["DayUsage"][];
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * Format: decimal
@@ -4207,7 +4703,10 @@ export interface components {
              * @description An exact decimal number
              */
             amount: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
         };
         MonthlyRevenue: {
@@ -4221,6 +4720,7 @@ export interface components {
              * @description Charges of closed periods that were reported to a provider in live mode, and their adjustments
              */
             billed: string;
+            /** @description ISO 4217 code */
             currency: string;
             /**
              * Format: int64
@@ -4244,10 +4744,13 @@ export interface components {
             unbilled: string;
         };
         OidcSettings: {
+            /** @description The client's id at the issuer */
             client_id: string;
             /** @description Whether the tenant has an OIDC issuer. If false, issuer and client_id are empty */
             configured: boolean;
+            /** @description Whether a client secret is saved */
             has_client_secret: boolean;
+            /** @description The issuer's URL */
             issuer: string;
             /** @description Page at which members begin to sign in */
             login_url: string;
@@ -4267,9 +4770,15 @@ export interface components {
             created_at: string;
             /** @description Whether it is the session of this request */
             current: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it becomes invalid
+             */
             expires_at: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The id of this object
+             */
             id: string;
         };
         PasswordSet: {
@@ -4279,10 +4788,16 @@ export interface components {
         PeriodClosed: {
             /** @description External ID of the customer */
             customer_external_id: string;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             period: components["schemas"]["MessagePeriod"];
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         PeriodHead: {
@@ -4301,14 +4816,20 @@ export interface components {
              * @description Planned closing time: the end of the period plus the grace
              */
             due_at: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
             /**
              * @description Null for a period that is not stored yet. It is stored with the first sync in or after it
              * @example per_42
              */
             id: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
             /**
              * @description in_grace: the period has ended and accepts late events until it is closed
@@ -4329,8 +4850,12 @@ export interface components {
             amount: string;
             /** @description Whether the provider had accepted the usage at the closing of the period, in the provider's current mode */
             billed: boolean;
+            /** @description ISO 4217 code */
             currency: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of events
+             */
             event_count: number;
             /**
              * Format: decimal
@@ -4342,7 +4867,9 @@ export interface components {
              * @description Usage that arrived after the closing
              */
             late_usage: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * Format: int64
@@ -4373,14 +4900,20 @@ export interface components {
              * @description Time at which the period was closed. Null while it is open
              */
             closed_at: string | null;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             /**
              * Format: date-time
              * @description Planned closing time: the end of the period plus the grace
              */
             due_at: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
             /** @description External ID of the customer */
             external_id: string;
@@ -4392,7 +4925,10 @@ export interface components {
             /** @description One line for each meter, except meters that are backfilling */
             lines: components["schemas"]["StatementLine"][];
             reports: components["schemas"]["ListStatementReport"];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
             /**
              * @description in_grace: the period has ended and accepts late events until it is closed
@@ -4413,11 +4949,19 @@ export interface components {
              * @description Time since which the plan is archived and cannot be assigned. Null if it is not
              */
             archived_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
-            /** @example prd_3 */
+            /**
+             * @description The id of this object
+             * @example prd_3
+             */
             id: string;
+            /** @description The name */
             name: string;
+            /** @description The slug, which names it in paths */
             slug: string;
         };
         PreviewItem: {
@@ -4428,12 +4972,17 @@ export interface components {
             amount: string;
             /** @description Whether the meter's earlier events are still being counted. Until then usage and amount are 0 */
             backfilling?: boolean;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
             /** @description Reason why the meter is not billed, from the customer's last sync */
             excluded?: string;
             late_for?: components["schemas"]["UsagePeriod"];
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             price_difference?: components["schemas"]["PriceDifference"];
             /**
@@ -4458,9 +5007,15 @@ export interface components {
              * @description Fixed charge for each billing period
              */
             base_price: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
             /**
              * Format: date-time
@@ -4477,7 +5032,10 @@ export interface components {
              * @description Price of each unit beyond the included units
              */
             overage_rate: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of the version, from 1
+             */
             version: number;
         };
         PriceComparison: {
@@ -4492,8 +5050,12 @@ export interface components {
             reason?: string;
         };
         PriceDifference: {
-            /** @example mtr_7 */
+            /**
+             * @description The meter's id
+             * @example mtr_7
+             */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * @description Description of the price here
@@ -4517,7 +5079,10 @@ export interface components {
              * @description Total of these customers' charges now
              */
             before: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
             /**
              * Format: int64
@@ -4538,7 +5103,9 @@ export interface components {
         };
         Pricing: {
             current?: components["schemas"]["Price"];
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /** @description Versions, oldest first */
             versions: components["schemas"]["Price"][];
@@ -4582,11 +5149,17 @@ export interface components {
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
             /** @description Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due */
             days_until_due?: number;
-            /** @example con_3 */
+            /**
+             * @description The id of this object
+             * @example con_3
+             */
             id: string;
             /** @description Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other */
             livemode?: boolean;
@@ -4611,7 +5184,10 @@ export interface components {
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
             /** @description Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product */
             tax_code?: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "stripe" | "webhook";
             /** @description Only for type webhook. URL that receives the signed statements (Standard Webhooks) */
             url?: string;
@@ -4628,6 +5204,7 @@ export interface components {
             webhook_url?: string;
         };
         ProviderEvent: {
+            /** @description Always true */
             received: boolean;
         };
         ProviderSecret: {
@@ -4650,7 +5227,10 @@ export interface components {
              * @enum {string}
              */
             database: "ok" | "unavailable" | "not_migrated" | "read_only" | "full";
-            /** @enum {string} */
+            /**
+             * @description The state
+             * @enum {string}
+             */
             status: "ok" | "unavailable";
             /**
              * @description Whether Temporal responds. Ingestion and queries work without it
@@ -4660,7 +5240,9 @@ export interface components {
         };
         /** @description An event of the provider, in any version of its API */
         ReceivedEvent: {
+            /** @description The id of this object */
             id?: string;
+            /** @description The type */
             type?: string;
         } & {
             [key: string]: unknown;
@@ -4671,9 +5253,15 @@ export interface components {
              * @description Amount of the meter before discounts and tax
              */
             amount: string;
-            /** @example con_1 */
+            /**
+             * @description The id of the connection to the provider
+             * @example con_1
+             */
             connection_id: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
             /**
              * Format: date-time
@@ -4706,7 +5294,10 @@ export interface components {
              * @description Charge for the usage at our price
              */
             charge: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
             /**
              * Format: decimal
@@ -4715,11 +5306,20 @@ export interface components {
             usage: string;
         };
         ReconciledPeriod: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** @example per_42 */
+            /**
+             * @description The id of this object
+             * @example per_42
+             */
             id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
         };
         ReconciledTheirs: {
@@ -4767,7 +5367,10 @@ export interface components {
              * @description Accepted units that the provider has counted
              */
             counted_quantity: string;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             /** @description Empty if the customer has no name */
             customer_name: string;
@@ -4786,7 +5389,9 @@ export interface components {
             invoiced: components["schemas"]["ReconciledTheirs"];
             /** @description Invoices of the provider's period that contains this one, as last read */
             invoices: components["schemas"]["ReconciledInvoice"][];
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /** @description Reason given by the operator */
             note: string;
@@ -4797,29 +5402,41 @@ export interface components {
              * @example accepted, not billed
              */
             reason: string;
-            /** @enum {string} */
+            /**
+             * @description The state
+             * @enum {string}
+             */
             state: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
         };
         ReconciliationDisputed: {
             /** @description External ID of the customer */
             customer_external_id: string;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             /**
              * Format: decimal
              * @description Units on the provider's final invoices
              */
             invoiced: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             period: components["schemas"]["StoredPeriod"];
+            /** @description The reason, in words */
             reason: string;
             /**
              * Format: decimal
              * @description Units that the provider has accepted
              */
             reported: string;
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
             /**
              * Format: decimal
@@ -4833,7 +5450,9 @@ export interface components {
             units: string;
         };
         RemoveMember: {
+            /** @description The id of this object */
             id: string;
+            /** @description Always true */
             removed: boolean;
         };
         ResetAsked: {
@@ -4884,28 +5503,39 @@ export interface components {
             customers?: string[];
         };
         Revenue: {
+            /** @description The limits of these figures, in words */
             caveat: string;
+            /** @description The items of this page */
             data: components["schemas"]["MonthlyRevenue"][];
         };
         RevokeAPIKey: {
+            /** @description The id of this object */
             id: string;
+            /** @description Always true */
             revoked: boolean;
         };
         RevokeHMACSecret: {
+            /** @description The id of this object */
             id: string;
+            /** @description Always true */
             revoked: boolean;
         };
         RevokeInvitation: {
+            /** @description The id of this object */
             id: string;
+            /** @description Always true */
             revoked: boolean;
         };
         SaveAutoSync: {
+            /** @description Whether it is on */
             enabled: boolean;
+            /** @description Whether the schedule is paused */
             paused?: boolean;
             /** @description hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone */
             schedule: string;
         };
         SaveOIDC: {
+            /** @description The client's id at the issuer */
             client_id: string;
             /** @description Omit it for a public client. It is never returned */
             client_secret?: string;
@@ -4948,7 +5578,10 @@ export interface components {
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
             /** @description Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product */
             tax_code?: string;
-            /** @enum {string} */
+            /**
+             * @description The type
+             * @enum {string}
+             */
             type: "stripe" | "webhook";
             /** @description Only for type webhook. URL that receives the signed statements (Standard Webhooks) */
             url?: string;
@@ -4992,13 +5625,20 @@ export interface components {
             workflows_url?: string;
         };
         SessionTenant: {
+            /** @description ISO 4217 code */
             currency: string;
-            /** @example ten_1 */
+            /**
+             * @description The id of this object
+             * @example ten_1
+             */
             id: string;
+            /** @description The name */
             name: string;
+            /** @description The IANA name of the time zone */
             timezone: string;
         };
         SetPassword: {
+            /** @description The present password */
             current: string;
             /** @description New password, 12 to 256 characters */
             new: string;
@@ -5062,7 +5702,10 @@ export interface components {
         SignedIn: {
             /** @description Value for X-CSRF-Token. Required with the cookie for every method except GET */
             csrf_token?: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it becomes invalid
+             */
             expires_at?: string;
             member?: components["schemas"]["Member"];
             /** @description Tenants of the person, if there are several. Sign in again with the tenant_id of one of them */
@@ -5075,12 +5718,14 @@ export interface components {
             adjustments: components["schemas"]["Adjustment"][];
             /** @description Currency of the lines. The tenant's if the lines have several */
             currency: string;
+            /** @description The customer's external ID */
             customer_external_id: string;
             /**
              * Format: int64
              * @description Number that rises when the database is restored from a backup. sequence rises with it
              */
             ledger_epoch: number;
+            /** @description One line for each meter */
             meters: components["schemas"]["StatementMeter"][];
             period: components["schemas"]["StatementPeriod"];
             /**
@@ -5093,6 +5738,7 @@ export interface components {
              * @description Billing schedule of the period. 0, except for a subscription with other periods
              */
             stream: number;
+            /** @description The tenant's id */
             tenant_id: string;
         };
         StatementLine: {
@@ -5108,10 +5754,16 @@ export interface components {
              * @description Charge for the usage, rounded to the currency's minor unit
              */
             charge: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
             digest?: components["schemas"]["Digest"];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of events
+             */
             event_count: number;
             /**
              * Format: decimal
@@ -5125,7 +5777,9 @@ export interface components {
              * @description Usage that arrived after the closing
              */
             late_usage: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * Format: int64
@@ -5151,8 +5805,11 @@ export interface components {
              * @description Rounded to the currency's minor unit
              */
             amount: string;
+            /** @description ISO 4217 code */
             currency: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * Format: decimal
@@ -5166,25 +5823,44 @@ export interface components {
             usage: string;
         };
         StatementPeriod: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
         };
         StatementReport: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description How often the report was sent
+             */
             attempts: number;
-            /** @example con_1 */
+            /**
+             * @description The id of the connection to the provider
+             * @example con_1
+             */
             connection_id: string;
             /**
              * Format: date-time
              * @description Time at which the outcome became known
              */
             decided_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was first sent; null: it was never sent
+             */
             first_sent_at: string | null;
-            /** @enum {string} */
+            /**
+             * @description The kind of report
+             * @enum {string}
+             */
             kind: "statement" | "quantity" | "charge" | "invoice_action";
+            /** @description One line for each meter */
             lines: components["schemas"]["StatementReportLine"][];
             /**
              * @description Reporting method of the provider. Only for a quantity
@@ -5221,10 +5897,14 @@ export interface components {
              * @description Time at which the report was stored
              */
             recorded_at: string;
+            /** @description The report's id */
             report_id: string;
             /** @description Result of the report */
             response: string;
-            /** @enum {string} */
+            /**
+             * @description The state
+             * @enum {string}
+             */
             state: "planned" | "sending" | "in_doubt" | "accepted" | "counted" | "rejected";
             /**
              * @description Object at the provider that receives the report
@@ -5239,11 +5919,19 @@ export interface components {
              * @description Part of the charge that is billed there
              */
             amount: string;
-            /** @enum {string} */
+            /**
+             * @description Whether the line is usage of the period or an adjustment
+             * @enum {string}
+             */
             component: "usage" | "adjustment";
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             period: components["schemas"]["UsagePeriod"];
             /**
@@ -5268,7 +5956,10 @@ export interface components {
              * @description Sum of the lines and adjustments
              */
             amount: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
         };
         SteeredSync: {
@@ -5308,7 +5999,10 @@ export interface components {
              * @description Version of the meter that counted the usage. Absent for other steps
              */
             meter_version?: number;
-            /** @enum {string} */
+            /**
+             * @description The name of the step
+             * @enum {string}
+             */
             name: "usage" | "late_usage" | "total_usage" | "reported_units" | "included_units" | "overage_units" | "overage_rate" | "overage_charge" | "base_price" | "exact_charge" | "provider_charge" | "trial" | "charge" | "unbilled_units" | "unbilled_charge" | "closed_units" | "closed_charge" | "only_reported_units" | "only_reported" | "elsewhere_units" | "billed_elsewhere" | "quantity" | "amount" | "adjustment" | "amount_with_adjustments" | "price_line" | "priced_units" | "price_rate" | "part";
             /**
              * Format: int64
@@ -5340,15 +6034,30 @@ export interface components {
             unit: string;
         };
         StepSeries: {
-            /** @example con_1 */
+            /**
+             * @description The id of the connection to the provider
+             * @example con_1
+             */
             connection_id: string;
-            /** @enum {string} */
+            /**
+             * @description The kind of reports
+             * @enum {string}
+             */
             kind: "statement" | "quantity" | "charge" | "invoice_action";
-            /** @example meter_event */
+            /**
+             * @description The provider's way of reporting it
+             * @example meter_event
+             */
             method?: string;
-            /** @example cus_NffrFeUfNV2Hib */
+            /**
+             * @description The customer at the provider
+             * @example cus_NffrFeUfNV2Hib
+             */
             provider_customer?: string;
-            /** @example si_Na6dzxczY5fwHx */
+            /**
+             * @description What adds it up at the provider
+             * @example si_Na6dzxczY5fwHx
+             */
             target?: string;
             window: components["schemas"]["UsagePeriod"];
         };
@@ -5357,18 +6066,25 @@ export interface components {
             counted_by: components["schemas"]["EventCounter"][];
             /** @description The customer's external ID */
             customer_id: string;
+            /** @description The event type */
             event_type: string;
+            /** @description The id of this object */
             id: string;
+            /** @description The event's key; null: it has none */
             idempotency_key: string | null;
             /**
              * Format: date-time
              * @description Time at which the event was received
              */
             ingested_at: string;
+            /** @description The event's properties */
             properties: {
                 [key: string]: unknown;
             };
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the event happened
+             */
             timestamp: string;
             /**
              * Format: decimal
@@ -5377,17 +6093,28 @@ export interface components {
             value: string;
         };
         StoredPeriod: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** @example per_42 */
+            /**
+             * @description The id of this object
+             * @example per_42
+             */
             id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
         };
         SummaryItem: {
             /** @description Whether the meter's earlier events are still being counted. Until then total_usage is 0 */
             backfilling?: boolean;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * Format: decimal
@@ -5396,6 +6123,7 @@ export interface components {
             total_usage: string;
         };
         SyncBilling: {
+            /** @description The customer's external ID */
             customer_external_id: string;
         };
         SyncLine: {
@@ -5409,13 +6137,16 @@ export interface components {
              * @enum {string}
              */
             component: "usage" | "adjustment";
+            /** @description ISO 4217 code */
             currency: string;
             /**
              * @description Kind of the report with this line
              * @enum {string}
              */
             kind: "statement" | "quantity" | "charge" | "invoice_action";
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * @description Reporting method of the provider. Only for a quantity
@@ -5438,6 +6169,7 @@ export interface components {
              * @description Number that was sent: quantity, or its increase since the previous report. For a charge, an amount
              */
             quantity_sent?: string;
+            /** @description The report's id */
             report_id: string;
             /** @description Result of the report */
             response: string;
@@ -5487,7 +6219,10 @@ export interface components {
              * @example 3
              */
             attempts?: number;
-            /** @example cus_42 */
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
             customer_id: string;
             /** @description Empty if the customer has no name */
             customer_name: string;
@@ -5499,8 +6234,12 @@ export interface components {
             excluded: components["schemas"]["ExcludedMeter"][];
             /** @description External ID of the customer */
             external_id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it ended; null: it is not over
+             */
             finished_at: string | null;
+            /** @description The id of this object */
             id: string;
             /**
              * @description Error of the last attempt. Empty if there was none
@@ -5524,28 +6263,49 @@ export interface components {
             paused?: boolean;
             /** @description The customer's latest unresolved reconciliations: periods whose last invoice is not final, or whose invoices differ. Only for a single sync */
             reconciliations?: components["schemas"]["Unresolved"][];
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was requested
+             */
             requested_at: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it began; null: it has not
+             */
             started_at: string | null;
-            /** @enum {string} */
+            /**
+             * @description The state
+             * @enum {string}
+             */
             status: "requested" | "running" | "succeeded" | "failed";
             /** @description Path of this sync, to poll */
             status_url: string;
-            /** @enum {string} */
+            /**
+             * @description What requested the sync
+             * @enum {string}
+             */
             trigger: "manual" | "schedule" | "provider";
         };
         Tenant: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
-            /** @example USD */
+            /**
+             * @description ISO 4217 code
+             * @example USD
+             */
             currency: string;
             /**
              * Format: int64
              * @description Hours for which a billing period accepts late events after its end
              */
             grace_hours: number;
-            /** @example ten_1 */
+            /**
+             * @description The id of this object
+             * @example ten_1
+             */
             id: string;
             /**
              * @description Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
@@ -5558,6 +6318,7 @@ export interface components {
              * @enum {string}
              */
             late_policy: "adjust" | "report";
+            /** @description The name */
             name: string;
             /**
              * Format: int64
@@ -5587,9 +6348,15 @@ export interface components {
         };
         Tried: Record<string, never>;
         UnratedPeriod: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
             /**
              * @description before: a calendar month, or part of one, before the first billing period. in_grace: the period has ended and accepts late events until it is closed
@@ -5603,7 +6370,10 @@ export interface components {
              * @example USD
              */
             currency: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of customers
+             */
             customers: number;
             /**
              * Format: decimal
@@ -5615,10 +6385,14 @@ export interface components {
              * @description Number of lines in the list
              */
             lines: number;
-            /** @enum {string} */
+            /**
+             * @description The reason, in words
+             * @enum {string}
+             */
             reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
         };
         UnratedTotals: {
+            /** @description The limits of these figures, in words */
             caveat: string;
             /** @description Totals by reason and currency */
             data: components["schemas"]["UnratedTotal"][];
@@ -5634,6 +6408,7 @@ export interface components {
              * @example USD
              */
             currency: string | null;
+            /** @description The customer's id */
             customer_id: string;
             /** @description Empty if the customer has no name */
             customer_name: string;
@@ -5644,10 +6419,16 @@ export interface components {
              * @description Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price
              */
             estimate: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of events
+             */
             event_count: number;
+            /** @description The customer's external ID */
             external_id: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             period: components["schemas"]["UnratedPeriod"];
             /**
@@ -5672,11 +6453,17 @@ export interface components {
              * @description Units on final invoices. Absent while the state is open
              */
             invoiced?: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             period: components["schemas"]["ReconciledPeriod"];
+            /** @description The reason, in words */
             reason: string;
-            /** @enum {string} */
+            /**
+             * @description The state
+             * @enum {string}
+             */
             state: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
             /**
              * Format: decimal
@@ -5685,6 +6472,7 @@ export interface components {
             units: string;
         };
         UpdateMember: {
+            /** @description The name */
             name?: string;
             /**
              * @description New role. Use make-owner to change the owner
@@ -5693,11 +6481,16 @@ export interface components {
             role?: "admin" | "developer" | "billing" | "viewer";
         };
         UpdateMeter: {
-            /** @enum {string} */
+            /**
+             * @description sum adds the events' values; count counts the events
+             * @enum {string}
+             */
             aggregation?: "sum" | "count";
             /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
+            /** @description The event properties to group usage by */
             group_by?: string[];
+            /** @description The name */
             name?: string;
             /**
              * Format: int32
@@ -5710,7 +6503,10 @@ export interface components {
             confirm?: string;
             /** @description ISO 4217 code. Applies to prices without a currency of their own */
             currency?: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description How long after its end a billing period still takes usage
+             */
             grace_hours?: number;
             /**
              * @description Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
@@ -5718,8 +6514,12 @@ export interface components {
              */
             idempotency_conflicts?: "accept" | "reject";
             invoice_hold?: components["schemas"]["InvoiceHoldChange"];
-            /** @enum {string} */
+            /**
+             * @description adjust bills late usage as an adjustment; report only shows it
+             * @enum {string}
+             */
             late_policy?: "adjust" | "report";
+            /** @description The name */
             name?: string;
             /**
              * Format: int64
@@ -5734,10 +6534,13 @@ export interface components {
             v1_bodyless_writes?: boolean;
         };
         UpdateWebhook: {
+            /** @description A text of your own */
             description?: string;
             /** @description false disables the webhook and discards its waiting messages. true enables it for new messages */
             enabled?: boolean;
+            /** @description The types of messages that it receives */
             event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
+            /** @description Where messages are sent */
             url?: string;
         };
         UsageDisagrees: {
@@ -5751,10 +6554,14 @@ export interface components {
              * @description Number of discrepancies. GET /v1/billing/discrepancies lists them
              */
             discrepancies: number;
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
         };
         UsageDiscrepancy: {
+            /** @description The customer's external ID; null: the sum of all customers */
             customer_external_id: string | null;
             /** @description Null for the sum of all customers */
             customer_id: string | null;
@@ -5765,23 +6572,34 @@ export interface components {
              * @description Day in UTC
              */
             day: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of events
+             */
             event_count: number;
             /**
              * Format: decimal
              * @description Usage in the stored events
              */
             events: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When the audit found it
+             */
             found_at: string;
+            /** @description The meter's id */
             meter_id: string;
+            /** @description The meter's slug */
             meter_slug: string;
             /**
              * Format: decimal
              * @description Usage in the totals
              */
             total: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of events in the totals
+             */
             total_count: number;
         };
         UsageGroup: {
@@ -5803,25 +6621,39 @@ export interface components {
             windows: components["schemas"]["UsageWindow"][];
         };
         UsageMeter: {
+            /** @description The event type */
             event_type: string;
+            /** @description The id of this object */
             id: string;
+            /** @description The slug, which names it in paths */
             slug: string;
         };
         UsagePeriod: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is not included
+             */
             end: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The first instant that is included
+             */
             start: string;
         };
         UsageResult: {
             /** @description The customer's external ID */
             customer_id: string;
-            /** @enum {string} */
+            /**
+             * @description The width of the windows
+             * @enum {string}
+             */
             granularity: "hour" | "day" | "week" | "month";
             /** @description Groups with windows on this page */
             groups: components["schemas"]["UsageGroup"][];
+            /** @description Whether another page follows */
             has_more: boolean;
             meter: components["schemas"]["UsageMeter"];
+            /** @description The page_token of the next page; null on the last one */
             next_page_token: string | null;
             /**
              * Format: decimal
@@ -5850,14 +6682,24 @@ export interface components {
              * @description An exact decimal number
              */
             value: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The end of the window, not included
+             */
             window_end: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The start of the window
+             */
             window_start: string;
         };
         Webhook: {
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description When it was created
+             */
             created_at: string;
+            /** @description A text of your own */
             description: string;
             /**
              * Format: date-time
@@ -5869,6 +6711,7 @@ export interface components {
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
+            /** @description Whether it is on */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
@@ -5882,14 +6725,23 @@ export interface components {
              * @description Time until which messages are also signed with the previous secret. An operator can keep that secret longer
              */
             former_secret_until: string | null;
-            /** @example whk_3 */
+            /**
+             * @description The id of this object
+             * @example whk_3
+             */
             id: string;
+            /** @description The last four characters of the secret */
             secret_last_four: string;
+            /** @description Where messages are sent */
             url: string;
         };
         WebhookTested: {
-            /** @example ten_1 */
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
             tenant_id: string;
+            /** @description The webhook's id */
             webhook_id: string;
         };
     };
@@ -6070,6 +6922,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the API key */
                 id: string;
             };
             cookie?: never;
@@ -6113,6 +6966,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @description The id of the API key */
                 id: string;
             };
             cookie?: never;
@@ -6159,11 +7013,13 @@ export interface operations {
                 page_size?: number;
                 /** @description next_page_token of the previous page */
                 page_token?: string;
+                /** @description Only entries of this actor */
                 actor?: string;
                 /** @description An action, or the beginning of its name */
                 action?: string;
                 /** @description Complete id, or the first part of an id */
                 resource?: string;
+                /** @description Only entries of this request */
                 request_id?: string;
                 /** @description Entries at or after this time */
                 start?: string;
@@ -6329,8 +7185,11 @@ export interface operations {
     "finish-oidc": {
         parameters: {
             query?: {
+                /** @description Only items in this state */
                 state?: string;
+                /** @description The issuer's code */
                 code?: string;
+                /** @description The issuer's error */
                 error?: string;
                 /** @description Issuer of the response, as defined by RFC 9207 */
                 iss?: string;
@@ -6377,6 +7236,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the tenant */
                 tenant_id: string;
             };
             cookie?: never;
@@ -6540,6 +7400,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the session */
                 id: string;
             };
             cookie?: never;
@@ -6582,6 +7443,7 @@ export interface operations {
                 page_size?: number;
                 /** @description next_page_token of the previous page */
                 page_token?: string;
+                /** @description Only items of this kind */
                 kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
                 /** @description A cause from causes */
                 cause?: string;
@@ -6881,6 +7743,7 @@ export interface operations {
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
+                /** @description Only items in this state */
                 state?: "planned" | "held" | "disagrees" | "releasing" | "released" | "expired" | "finalized" | "theirs" | "refused";
             };
             header?: never;
@@ -6923,6 +7786,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the invoice hold */
                 id: string;
             };
             cookie?: never;
@@ -6963,6 +7827,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the invoice hold */
                 id: string;
             };
             cookie?: never;
@@ -7249,6 +8114,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The type of the provider */
                 type: string;
             };
             cookie?: never;
@@ -7293,6 +8159,7 @@ export interface operations {
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
+                /** @description Only items in this state */
                 state?: "open" | "agreed" | "carried" | "waived" | "disputed" | "written_off";
                 /** @description Id of a billing period */
                 period?: string;
@@ -7663,6 +8530,7 @@ export interface operations {
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
+                /** @description Only items in this state */
                 status?: "requested" | "running" | "succeeded" | "failed";
             };
             header?: never;
@@ -7705,6 +8573,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the sync */
                 id: string;
             };
             cookie?: never;
@@ -7745,6 +8614,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the sync */
                 id: string;
             };
             cookie?: never;
@@ -7789,6 +8659,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the sync */
                 id: string;
             };
             cookie?: never;
@@ -7833,6 +8704,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the sync */
                 id: string;
             };
             cookie?: never;
@@ -7877,6 +8749,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the sync */
                 id: string;
             };
             cookie?: never;
@@ -8097,6 +8970,7 @@ export interface operations {
     "get-customer-by-external-id": {
         parameters: {
             query: {
+                /** @description The customer's external ID */
                 external_id: string;
             };
             header?: never;
@@ -8180,6 +9054,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The customer's external ID */
                 external_id: string;
             };
             cookie?: never;
@@ -8509,6 +9384,7 @@ export interface operations {
                 page_token?: string;
                 /** @description The customer's external ID */
                 customer?: string;
+                /** @description Only events of this type */
                 event_type?: string;
                 /** @description The complete idempotency key */
                 idempotency_key?: string;
@@ -8738,6 +9614,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the conflict */
                 id: string;
             };
             cookie?: never;
@@ -8913,6 +9790,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the HMAC secret */
                 id: string;
             };
             cookie?: never;
@@ -8956,6 +9834,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @description The id of the HMAC secret */
                 id: string;
             };
             cookie?: never;
@@ -9218,6 +10097,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the meter */
                 slug: string;
             };
             cookie?: never;
@@ -9258,6 +10138,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the meter */
                 slug: string;
             };
             cookie?: never;
@@ -9302,6 +10183,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the meter */
                 slug: string;
             };
             cookie?: never;
@@ -9346,6 +10228,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the meter */
                 slug: string;
             };
             cookie?: never;
@@ -9386,6 +10269,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the meter */
                 slug: string;
             };
             cookie?: never;
@@ -9430,6 +10314,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the meter */
                 slug: string;
             };
             cookie?: never;
@@ -9474,7 +10359,9 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the meter */
                 slug: string;
+                /** @description The number of the version */
                 version: number;
             };
             cookie?: never;
@@ -9515,6 +10402,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the meter */
                 slug: string;
             };
             cookie?: never;
@@ -9691,6 +10579,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the plan */
                 slug: string;
             };
             cookie?: never;
@@ -9731,6 +10620,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the plan */
                 slug: string;
             };
             cookie?: never;
@@ -9771,6 +10661,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the plan */
                 slug: string;
                 /** @description The meter's slug */
                 meter: string;
@@ -9813,6 +10704,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the plan */
                 slug: string;
                 /** @description The meter's slug */
                 meter: string;
@@ -9859,6 +10751,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the plan */
                 slug: string;
                 /** @description The meter's slug */
                 meter: string;
@@ -9905,9 +10798,11 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the plan */
                 slug: string;
                 /** @description The meter's slug */
                 meter: string;
+                /** @description The number of the version */
                 version: number;
             };
             cookie?: never;
@@ -9948,6 +10843,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The slug of the plan */
                 slug: string;
             };
             cookie?: never;
@@ -10038,6 +10934,7 @@ export interface operations {
             path: {
                 /** @description Type of the provider */
                 kind: string;
+                /** @description The tenant's id */
                 tenant_id: string;
             };
             cookie?: never;
@@ -10223,6 +11120,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the invitation */
                 id: string;
             };
             cookie?: never;
@@ -10263,6 +11161,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the invitation */
                 id: string;
             };
             cookie?: never;
@@ -10394,6 +11293,7 @@ export interface operations {
             };
             header?: never;
             path: {
+                /** @description The id of the member */
                 id: string;
             };
             cookie?: never;
@@ -10434,6 +11334,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the member */
                 id: string;
             };
             cookie?: never;
@@ -10478,6 +11379,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the member */
                 id: string;
             };
             cookie?: never;
@@ -10518,6 +11420,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the member */
                 id: string;
             };
             cookie?: never;
@@ -10824,6 +11727,7 @@ export interface operations {
             query: {
                 /** @description The customer's external ID */
                 customer: string;
+                /** @description The format of the answer */
                 format?: "json" | "csv";
                 /** @description Start of the range, inclusive. Default: 30 days before end */
                 start?: string;
@@ -11054,6 +11958,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the webhook */
                 id: string;
             };
             cookie?: never;
@@ -11094,6 +11999,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the webhook */
                 id: string;
             };
             cookie?: never;
@@ -11134,6 +12040,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the webhook */
                 id: string;
             };
             cookie?: never;
@@ -11180,10 +12087,12 @@ export interface operations {
                 page_size?: number;
                 /** @description next_page_token of the previous page */
                 page_token?: string;
+                /** @description Only items in this state */
                 status?: "pending" | "delivered" | "failed";
             };
             header?: never;
             path: {
+                /** @description The id of the webhook */
                 id: string;
             };
             cookie?: never;
@@ -11224,6 +12133,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the webhook */
                 id: string;
                 /** @description Id of the message */
                 message: string;
@@ -11266,6 +12176,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the webhook */
                 id: string;
                 /** @description Id of the message */
                 message: string;
@@ -11311,6 +12222,7 @@ export interface operations {
                 "Idempotency-Key"?: string;
             };
             path: {
+                /** @description The id of the webhook */
                 id: string;
             };
             cookie?: never;
@@ -11355,6 +12267,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /** @description The id of the webhook */
                 id: string;
             };
             cookie?: never;

@@ -21,9 +21,9 @@ func (s *site) operationsPart(p *page) string {
 		fmt.Fprintf(&text, "| [`%s`](#%s) | %s | %s | %s |\n", o.title(), anchorOf(o.title()), cell(o.Summary), permission(o.Permission), strings.Join(successes(o), ", "))
 	}
 	for _, o := range p.operations {
-		fmt.Fprintf(&text, "\n#### %s\n\n%s\n", o.title(), wrapped(sentences(o.Summary, o.Description), ""))
+		fmt.Fprintf(&text, "\n#### %s\n\n%s\n", o.title(), wrapped(sentences(o.Summary, o.Description)))
 		for _, fact := range s.facts(p, o) {
-			text.WriteString(wrapped("- "+fact, "  "))
+			text.WriteString(wrapped("- " + fact))
 		}
 		text.WriteString(s.parameters(p, o))
 	}
@@ -134,7 +134,7 @@ func (s *site) objectsPart(p *page) string {
 		object := s.document.Components.Schemas[name]
 		fmt.Fprintf(&text, "#### %s\n\n", objectTitle(name))
 		if object.Description != "" {
-			text.WriteString(wrapped(sentences(object.Description), "") + "\n")
+			text.WriteString(wrapped(sentences(object.Description)) + "\n")
 		}
 		if len(object.Properties) == 0 {
 			text.WriteString("This object has no fields.\n")
@@ -300,12 +300,15 @@ func sentences(texts ...string) string {
 // width is that of the documents' lines, in characters.
 const width = 100
 
-// wrapped breaks each line of a text into lines of that width. Those that follow begin with
-// the indent. No line begins with a mark that Markdown reads as a list or a heading.
-func wrapped(text, indent string) string {
+// wrapped breaks each line of a text into lines of that width. The later lines of an item of
+// a list are indented. No line begins with a mark that Markdown reads as a list or a heading.
+func wrapped(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
-		length := 0
+		length, indent := 0, ""
+		if strings.HasPrefix(line, "- ") {
+			indent = "  "
+		}
 		for i, word := range strings.Fields(line) {
 			size := utf8.RuneCountInString(word)
 			switch {

@@ -125,7 +125,7 @@ func (a *Activities) open(tenant metering.TenantID, p metering.Provider) (called
 	secret, err := a.keyring.Open(tenant, db.ProviderSecret, p.SealedSecret)
 	if err != nil {
 		return called{}, metering.Errorf(metering.CodeProviderRefuse,
-			"the provider's secret cannot be opened with this worker's keys; save the provider again").Because(err)
+			"the provider's secret cannot be decrypted with this worker's ODOMETER_ENCRYPTION_KEYS; add the missing key or save the provider again").Because(err)
 	}
 	return called{provider, provider.Describe(), providers.Credentials{Address: p.Address, Account: p.Account, Secret: string(secret)}}, nil
 }

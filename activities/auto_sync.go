@@ -215,7 +215,7 @@ func (a *Activities) closeFew(ctx context.Context, tenant metering.TenantID, few
 		return closed, err
 	}
 	if len(few) == 1 {
-		activity.GetLogger(ctx).Error("a customer's periods cannot be closed", "tenant", tenant, "customer", few[0], "error", err)
+		activity.GetLogger(ctx).Error("the billing periods of a customer cannot be closed", "tenant", tenant, "customer", few[0], "error", err)
 		return db.Closing{Open: few}, nil
 	}
 	for alone := range slices.Chunk(few, 1) {

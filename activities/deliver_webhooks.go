@@ -131,7 +131,7 @@ func (a *Activities) secretsOf(e metering.Endpoint) (secrets []string, err error
 	for _, sealed := range e.Signing(a.now()) {
 		secret, err := a.keyring.Open(e.TenantID, db.EndpointSecret, sealed)
 		if err != nil {
-			return nil, metering.Errorf(metering.CodeUnavailable, "the webhook's secret cannot be opened with this worker's keys").Because(err)
+			return nil, metering.Errorf(metering.CodeUnavailable, "the webhook's secret cannot be decrypted with this worker's ODOMETER_ENCRYPTION_KEYS; add the missing key or rotate the secret").Because(err)
 		}
 		secrets = append(secrets, string(secret))
 	}

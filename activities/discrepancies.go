@@ -45,7 +45,7 @@ func (a *Activities) AuditTenants(ctx context.Context, in AuditTenantsInput) (Au
 				return AuditTenantsResult{}, err
 			}
 			if found > 0 {
-				activity.GetLogger(ctx).Error("rollups and events differ", "tenant", tenant.String(), "day", day.Format(time.DateOnly), "rows", found)
+				activity.GetLogger(ctx).Error("totals and events differ for a day of a meter", "tenant", tenant.String(), "day", day.Format(time.DateOnly), "rows", found)
 			}
 			result.Discrepancies += found
 		}

@@ -31,7 +31,7 @@ func Failure(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return context.Canceled
 	}
-	code, message := metering.CodeOf(err), "internal error; the worker's log has its text"
+	code, message := metering.CodeOf(err), "internal error; the worker's log contains the cause"
 	var coded *metering.Error
 	if errors.As(err, &coded) && code != metering.CodeInternal {
 		message = coded.Message
@@ -72,5 +72,5 @@ func failureText(err error) string {
 	if errors.As(err, &coded) && coded.Code != metering.CodeInternal {
 		return coded.Message
 	}
-	return "it could not be sent"
+	return "sending failed because of an internal error"
 }

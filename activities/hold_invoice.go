@@ -84,7 +84,7 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 		return LookAtHoldResult{}, err
 	}
 	if decision.State == billing.HoldRefused {
-		activity.GetLogger(ctx).Warn("an invoice is not held", "tenant", in.TenantID.String(), "hold", in.HoldID.String(), "response", look.Hold.Hold.Response)
+		activity.GetLogger(ctx).Warn("the provider does not hold an invoice; it becomes final as usual", "tenant", in.TenantID.String(), "hold", in.HoldID.String(), "response", look.Hold.Hold.Response)
 	}
 	result := a.found(look, decision)
 	if send != (uuid.UUID{}) {
@@ -102,7 +102,7 @@ func (a *Activities) found(look db.HoldLook, d billing.HoldDecision) LookAtHoldR
 		result.Found = append(result.Found, r.Sentence(r.MeterID.String()))
 	}
 	if more := len(d.Reasons) - reasonsShown; more > 0 {
-		result.Found = append(result.Found, fmt.Sprintf("%d more, which GET /v1/billing/holds lists", more))
+		result.Found = append(result.Found, fmt.Sprintf("%d more reasons; GET /v1/billing/holds lists them", more))
 	}
 	if !d.Until.IsZero() {
 		result.Until = &d.Until

@@ -121,7 +121,7 @@ func (a *Activities) judgeList(ctx context.Context, list db.InvoiceList, err err
 		everybodys = ctx.Err() != nil
 	}
 	if !everybodys {
-		activity.GetLogger(ctx).Warn("a customer's invoices could not be listed", "customer", list.Customer.String(), "error", failureText(err))
+		activity.GetLogger(ctx).Warn("the worker could not list a customer's invoices; it tries again with the next run", "customer", list.Customer.String(), "error", failureText(err))
 	}
 	return everybodys
 }

@@ -130,7 +130,7 @@ func TestASubscriptionThatWasCancelledAtOnceHasNoOtherInvoice(t *testing.T) {
 	s.cancels("")
 	s.closes()
 	s.lists(1)
-	require.Equal(t, "carried 0: the subscription ended, and no invoice bills it", s.reconciled())
+	require.Equal(t, "carried 0: the subscription ended, and no invoice bills the usage", s.reconciled())
 	s.fake.Advance(48 * time.Hour)
 	s.lists(0)
 }

@@ -24,26 +24,26 @@ type Metrics struct {
 func NewMetrics(registry prometheus.Registerer) Metrics {
 	m := Metrics{
 		calls: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "odometer_provider_call_duration_seconds", Help: "Calls to providers: answered, refused, unavailable, or failed on our side.",
+			Name: "odometer_provider_call_duration_seconds", Help: "Duration of calls to billing providers, by outcome: answered, refused, unavailable, or failed because of Odometer itself.",
 			Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
 		}, []string{"provider", "outcome"}),
 		failed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "odometer_provider_last_failure_timestamp_seconds", Help: "When this worker last called a provider of this kind in vain.",
+			Name: "odometer_provider_last_failure_timestamp_seconds", Help: "Time of this worker's last failed call to a provider of this kind.",
 		}, []string{"provider"}),
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "odometer_billing_reports_total", Help: "Reports to providers by what came of them.",
+			Name: "odometer_billing_reports_total", Help: "Reports to billing providers, by outcome.",
 		}, []string{"kind", "state"}),
 		syncs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "odometer_syncs_total", Help: "Syncs of customers: succeeded or failed.",
+			Name: "odometer_syncs_total", Help: "Finished syncs of customers, by outcome: succeeded or failed.",
 		}, []string{"outcome"}),
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "odometer_webhook_attempts_total", Help: "Attempts to tell tenants' webhooks what happened: succeeded or failed.",
+			Name: "odometer_webhook_attempts_total", Help: "Attempts to deliver messages to tenants' webhooks, by outcome: succeeded or failed.",
 		}, []string{"outcome"}),
 		missed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "odometer_provider_events_missed_total", Help: "Events of providers that never came and were found in their lists.",
+			Name: "odometer_provider_events_missed_total", Help: "Provider events that did not arrive at the API and were found in the provider's list of events.",
 		}),
 		gaps: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "odometer_provider_event_gaps_total", Help: "Times for which a provider does not list its events any more, and nobody had asked.",
+			Name: "odometer_provider_event_gaps_total", Help: "Times that the worker read a provider's list of events too late to see every event.",
 		}),
 	}
 	for _, outcome := range []string{"succeeded", "failed"} { // shown from 0 on, or the first would be no increase

@@ -61,7 +61,7 @@ func Pass(s Steps, reads bool) (p Passed, err error) {
 		}
 		if plan.ReadFirst {
 			if unread++; unread > readsAtMost {
-				p.fail("what the customer is at the provider keeps changing; sync again")
+				p.fail("the customer's subscriptions at the provider changed during the sync; sync again")
 				return p, nil
 			}
 			reads, again = true, true

@@ -176,7 +176,7 @@ func TestAPassTakesItsSteps(t *testing.T) {
 		"a side that changes for ever": {
 			script: script{plans: []activities.PlanReportsResult{readFirst}}, reads: true,
 			calls:  []string{"read", "plan", "read again", "plan", "read again", "plan", "read again", "plan"},
-			passed: activities.Passed{Failure: "what the customer is at the provider keeps changing; sync again"},
+			passed: activities.Passed{Failure: "the customer's subscriptions at the provider changed during the sync; sync again"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,7 +55,7 @@ func (a *Activities) ListEvents(ctx context.Context, in TenantInput) (ListEvents
 		return ListEventsResult{}, err
 	}
 	if from := now.Add(-list.KeepsEvents()); walk.Missed(from) {
-		activity.GetLogger(ctx).Warn("events of the provider are too old to be listed; invoices of open reconciliations are listed instead",
+		activity.GetLogger(ctx).Warn("the provider no longer lists events of this time range; the worker lists invoices of open reconciliations instead",
 			"tenant", in.TenantID.String(), "since", walk.Since.UTC().Format(time.RFC3339), "until", from.UTC().Format(time.RFC3339))
 		a.metrics.gaps.Inc()
 		if walk, err = a.store.ProviderEvents.Skip(ctx, in.TenantID, walk, from); err != nil {

@@ -72,7 +72,7 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 		return attempt{}, err
 	}
 	if l.Invoiced && l.Kind == billing.QuantityReport && l.Attempt == 1 {
-		return attempt{SendReportResult: SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is carried"}}, nil
+		return attempt{SendReportResult: SendReportResult{State: billing.Rejected, Response: "the invoice is final; the next period bills the report's usage"}}, nil
 	}
 	sending := providers.Sending{
 		Series: l.Series, ReportID: l.ReportID, Body: l.Body, Object: l.Object, Revision: l.Revision, FirstSentAt: l.FirstSentAt, Invoiced: l.Invoiced, Now: now,
@@ -113,7 +113,7 @@ func (a *Activities) send(ctx context.Context, tenant metering.TenantID, l db.Le
 // overwrites it, wherever it is sent.
 func (a *Activities) refused(ctx context.Context, tenant metering.TenantID, p called, s providers.Sending, number int, refusal error) attempt {
 	rejected := attempt{SendReportResult{State: billing.Rejected, Response: failureText(refusal), Refused: true}, refusal, false}
-	inDoubt := attempt{SendReportResult{State: billing.InDoubt, Response: "refused, and it may have arrived before: " + failureText(refusal)}, refusal, false}
+	inDoubt := attempt{SendReportResult{State: billing.InDoubt, Response: "refused, but an earlier attempt may have arrived: " + failureText(refusal)}, refusal, false}
 	switch {
 	case number == 1, s.Kind == billing.StatementReport:
 		return rejected
@@ -138,7 +138,7 @@ func (a *Activities) find(ctx context.Context, tenant metering.TenantID, p calle
 		var err error
 		before, err = a.store.Ledger.CountedBefore(ctx, tenant, s.ReportID)
 		if metering.CodeOf(err) == metering.CodeNotFound {
-			return SendReportResult{State: billing.InDoubt, Response: "the customer's subscription is another one since it was sent: look at the provider"}, nil
+			return SendReportResult{State: billing.InDoubt, Response: "the customer's subscription changed after the report was sent; check at the provider whether it arrived"}, nil
 		}
 		if err != nil {
 			return SendReportResult{}, err
@@ -259,7 +259,7 @@ func (a *Activities) count(ctx context.Context, in CustomerInput) (result ReadPr
 // something is not counted says nothing where invoices say what is billed.
 func (a *Activities) saw(ctx context.Context, tenant metering.TenantID, by providers.Description, place db.Counted, counted metering.Decimal, result *ReadProviderResult) error {
 	who, withoutOld := by.Name, !by.Invoices && (counted.Equal(place.Seen) || counted.Equal(place.Total.Sub(place.Old)))
-	reports, state, response := place.Reports, billing.Counted, fmt.Sprintf("seen in what %s has counted", who)
+	reports, state, response := place.Reports, billing.Counted, fmt.Sprintf("found in the counts of %s", who)
 	switch {
 	case counted.Equal(place.Total):
 		result.Counted++
@@ -267,7 +267,7 @@ func (a *Activities) saw(ctx context.Context, tenant metering.TenantID, by provi
 		reports = place.OldReports
 		result.Counted++
 	case len(place.OldReports) > 0 && withoutOld:
-		reports, state, response = place.OldReports, billing.Rejected, fmt.Sprintf("%s took it and did not count it: its dashboard lists the meter's errors", who)
+		reports, state, response = place.OldReports, billing.Rejected, fmt.Sprintf("%s accepted the report but did not count it; its dashboard lists the meter's errors", who)
 		result.Dropped++
 	default:
 		state, response = billing.Accepted, fmt.Sprintf("%s has counted %s of %s so far", who, counted, place.Total)

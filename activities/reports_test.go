@@ -122,7 +122,7 @@ func TestManyWhoSendAReportAtOnceSendItOnce(t *testing.T) {
 		case metering.CodeOverloaded:
 			require.ErrorContains(t, err, "the report is being sent")
 		default:
-			require.ErrorContains(t, err, "the report is decided")
+			require.ErrorContains(t, err, "the outcome of the report is already known")
 		}
 	}
 	require.Equal(t, 1, accepted)
@@ -168,7 +168,7 @@ func TestAReplacedConnectionLeavesNothingOnItsWay(t *testing.T) {
 		state billing.State
 		err   string
 	}{
-		"not sent yet":        {false, billing.Rejected, "the report is decided"},
+		"not sent yet":        {false, billing.Rejected, "the outcome of the report is already known"},
 		"it may have arrived": {true, billing.InDoubt, "the billing provider was replaced"},
 	} {
 		t.Run(name, func(t *testing.T) {

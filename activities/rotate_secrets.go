@@ -23,7 +23,7 @@ type RewrapSecretsResult struct {
 func (a *Activities) RewrapSecrets(ctx context.Context, in RewrapSecretsInput) (RewrapSecretsResult, error) {
 	defer alive(ctx)()
 	if a.keyring.First() != in.KeyID {
-		return RewrapSecretsResult{}, metering.Errorf(metering.CodeUnavailable, "this worker does not seal with that key: restart it with the new keyring")
+		return RewrapSecretsResult{}, metering.Errorf(metering.CodeUnavailable, "this worker does not encrypt with that key; restart it with the new ODOMETER_ENCRYPTION_KEYS")
 	}
 	done, err := a.store.Secrets.Rewrap(ctx, a.keyring)
 	return RewrapSecretsResult(done), err

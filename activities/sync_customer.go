@@ -127,7 +127,7 @@ func (a *Activities) FinishSync(ctx context.Context, in FinishSyncInput) (Finish
 	result := FinishSyncResult{More: finished.More}
 	unresolved, err := a.store.Reconciliations.Unresolved(ctx, in.TenantID, in.CustomerID, unresolvedShown)
 	if err != nil { // the requests are answered without it
-		activity.GetLogger(ctx).Warn("unresolved reconciliations cannot be shown", "error", err)
+		activity.GetLogger(ctx).Warn("the worker cannot read the unresolved reconciliations", "error", err)
 	}
 	for _, u := range unresolved {
 		result.Unresolved = append(result.Unresolved, Unresolved{u.MeterID, u.Period.Start, u.Period.End, u.State, u.Reason, u.Units, u.Invoiced})

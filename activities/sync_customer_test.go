@@ -156,7 +156,7 @@ func TestEachActivityMayRunTwice(t *testing.T) {
 	sent := run[activities.SendReportResult](t, b, b.do.SendReport, send)
 	require.Equal(t, activities.SendReportResult{State: billing.Accepted, Response: "the webhook answered 204"}, sent)
 	_, err := b.ExecuteActivity(b.do.SendReport, send)
-	require.ErrorContains(t, err, "the report is decided")
+	require.ErrorContains(t, err, "the outcome of the report is already known")
 	require.Len(t, b.far.bodies, 1)
 	require.Equal(t, "the secret", b.far.secret)
 

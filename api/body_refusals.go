@@ -37,7 +37,7 @@ func (r *refusedBodies) count(budget, reason string) {
 		r.logs[budget] = new(SparseLog)
 	}
 	if n := r.logs[budget].Add(now); n > 0 {
-		r.log.Warn("request bodies are refused", "budget", budget, "reason", reason, "bodies", n)
+		r.log.Warn("the API refuses request bodies", "budget", budget, "reason", reason, "bodies", n)
 	}
 }
 

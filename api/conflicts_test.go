@@ -77,7 +77,7 @@ func TestATenantMayRejectConflicts(t *testing.T) {
 	const event, conflict = `{"event_type":"call","customer_id":"acme","idempotency_key":"k"}`, `{"event_type":"call","customer_id":"bob","idempotency_key":"k"}`
 	within := b.ingest(t, "/v1/events/batch", `{"events":[`+event+`,{"event_type":"call","customer_id":"acme","value":2,"idempotency_key":"k"},`+event+`]}`)
 	require.Equal(t, []int64{2, 1, 0, 1}, []int64{within.Accepted, within.Duplicates, within.Conflicts, within.Rejected}, "of two in one request the first stands")
-	const message = "was used before for another customer or with other content; send the event with a key of its own"
+	const message = "was already used for another customer or other content; send the event with a new key"
 	p := b.send(t, "POST", "/v1/events", conflict).problem(t, 422, "invalid")
 	require.Equal(t, "body.idempotency_key", p.Errors[0].Location)
 	require.Equal(t, message, p.Errors[0].Message)

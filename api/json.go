@@ -41,7 +41,7 @@ func unmarshal(data []byte, into any) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		if strings.HasSuffix(syntax.Error(), "exceeded max depth") {
-			return fmt.Errorf("must nest at most %d deep", maxNesting)
+			return fmt.Errorf("must have at most %d nested levels", maxNesting)
 		}
 		return fmt.Errorf("is not JSON at byte %d", syntax.Offset)
 	}

@@ -145,7 +145,7 @@ func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterO
 // startBackfill is a convenience: the worker starts what stays backfilling.
 func (s *server) startBackfill(ctx context.Context, version metering.MeterVersionID) {
 	if err := workflows.StartBackfillMeter(ctx, s.Temporal, principalOf(ctx).Tenant.ID, version); err != nil {
-		s.Log.WarnContext(ctx, "start backfill", "meter_version", version, "error", err)
+		s.Log.WarnContext(ctx, "the API could not start the backfill; the worker starts it", "meter_version", version, "error", err)
 	}
 }
 

@@ -17,18 +17,18 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) metrics {
 	m := metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "odometer_http_requests_total", Help: "Requests by route and status.",
+			Name: "odometer_http_requests_total", Help: "HTTP requests, by route and status.",
 		}, []string{"route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "odometer_http_request_duration_seconds", Help: "Time from the request's headers to the end of its answer.",
+			Name: "odometer_http_request_duration_seconds", Help: "Time from the end of the request's headers to the end of the response.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2.5, 12),
 		}, []string{"route"}),
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "odometer_events_total", Help: "Events by what became of them: stored, duplicate, conflict (a duplicate with other content) or rejected.",
+			Name: "odometer_events_total", Help: "Events, by outcome: stored, duplicate, conflict (a duplicate with other content) or rejected.",
 		}, []string{"outcome"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "odometer_bodies_refused_total",
-			Help: "Request bodies that were not read to their end, by budget (tenants, signed or provider_events) and reason: full (no room), ended (slow while others needed the room) or slow.",
+			Help: "Request bodies that the API did not read to the end, by budget (tenants, signed or provider_events) and reason: full (the budget was used up), ended (the body arrived slowly while other requests needed the budget) or slow.",
 		}, []string{"budget", "reason"}),
 	}
 	if registry != nil {

@@ -160,8 +160,8 @@ func TestWhatCannotBeDecidedSaysWhy(t *testing.T) {
 	periods := b.reconciled(t)
 	for _, verb := range []string{"waive", "rebill", "write-off"} {
 		for state, why := range map[billing.ReconciliationState]string{
-			billing.ReconciliationOpen:   "the period's last invoice is not final yet, so there is nothing to decide",
-			billing.ReconciliationAgreed: "the invoices bill what was reported, so there is nothing to decide",
+			billing.ReconciliationOpen:   "there is nothing to decide: the period's last invoice is not final yet",
+			billing.ReconciliationAgreed: "there is nothing to decide: the invoices bill the reported usage",
 		} {
 			p := b.send(t, "POST", decision(periods[state], verb), `{"reason":"why not"}`).problem(t, 409, "conflict")
 			require.Equal(t, why, p.Detail)

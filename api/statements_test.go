@@ -100,7 +100,7 @@ func TestARunningPeriodIsExplainedBeforeItIsStored(t *testing.T) {
 	}, working(e.Steps))
 	require.Equal(t, [3]string{"141.75", "10.21", "10.21"}, [3]string{e.Usage.String(), e.Charge.String(), e.Amount.String()})
 	usage, charge := e.Steps[0], e.Steps[7]
-	require.Equal(t, "What the meter has counted in the period, from 2 events.", usage.Description)
+	require.Equal(t, "The meter's usage in the period, from 2 events.", usage.Description)
 	require.EqualValues(t, 2, *usage.EventCount)
 	require.NotNil(t, usage.MeterVersion)
 	require.EqualValues(t, 2, *charge.RoundedTo)

@@ -90,7 +90,7 @@ func TestASyncThatIsNotOverSaysHowItStands(t *testing.T) {
 func TestASyncThatCannotReadTheProviderSaysSo(t *testing.T) {
 	t.Parallel()
 	for code, shown := range map[string]string{
-		string(metering.CodeProviderDown): "Stripe answered 503", "PanicError": "it could not be done yet",
+		string(metering.CodeProviderDown): "Stripe answered 503", "PanicError": "the attempt failed and is retried",
 	} {
 		b := setup(t)
 		b.provided(t)
@@ -122,7 +122,7 @@ func TestASyncIsSteeredAndItIsWrittenDownByWhom(t *testing.T) {
 	second := b.openSync(t)
 	require.Nil(t, second.Note)
 	conflict := b.send(t, "POST", first.StatusUrl+"/resume", whyNot).problem(t, 409, "conflict")
-	require.Equal(t, "the sync is not paused; retry has it tried at once", conflict.Detail)
+	require.Equal(t, "the sync is not paused; to try it again at once, use retry", conflict.Detail)
 
 	paused := b.steer(t, first, "pause")
 	require.True(t, *paused.Sync.Paused)

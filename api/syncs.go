@@ -159,7 +159,7 @@ func (s *server) syncBilling(ctx context.Context, in *syncBillingInput) (*syncOu
 
 func (s *server) withdraw(ctx context.Context, run metering.Sync) {
 	if err := s.Store.Syncs.Withdraw(ctx, principalOf(ctx).Tenant.ID, run.ID); err != nil {
-		s.Log.WarnContext(ctx, "withdraw sync", "sync", run.ID, "error", err)
+		s.Log.WarnContext(ctx, "the API could not withdraw the sync request", "sync", run.ID, "error", err)
 	}
 }
 

@@ -98,7 +98,7 @@ func timesIn(location string, schema *openapi3.Schema) map[string]string {
 func (b *bundle) requireOneRule(t *testing.T, location string, with func(instant string) badRequest) {
 	t.Helper()
 	const form, leap, year = "must be RFC 3339 with seconds and an offset, such as 2026-11-01T00:00:00Z",
-		"must not be a leap second: send 23:59:59 or the 00:00:00 after it", "must lie in the years 1 to 9999 in UTC"
+		"must not be a leap second: send 23:59:59 or the 00:00:00 after it", "must be in the years 1 to 9999 in UTC"
 	broken := func(instant string) string {
 		r := with(instant)
 		a := b.send(t, r.method, r.path+"?"+r.query.Encode(), r.body)

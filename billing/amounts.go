@@ -13,11 +13,11 @@ const linesAtMost = 200
 
 // Why what a meter comes to is not charged as an amount.
 const (
-	ExcludedOnInvoice   = "an invoice has taken its line; what came after it is billed with the next period"
-	ExcludedNoLine      = "the period is over, and its invoice has no line of the meter; what came last is billed with the next period"
-	ExcludedLines       = "the invoice has as many lines as it takes; what is left is billed with the next period"
-	ExcludedOtherPrice  = "its price is in another currency than the customer's subscription; give it a price in that one for periods to come"
-	ExcludedFewerMeters = "the customer's charges were read without it; sync again"
+	ExcludedOnInvoice   = "the meter's line is already on an invoice; usage that arrived after it is billed with the next period"
+	ExcludedNoLine      = "the period is over, and its invoice has no line for the meter; the remaining usage is billed with the next period"
+	ExcludedLines       = "the invoice has its maximum number of lines; the remaining amount is billed with the next period"
+	ExcludedOtherPrice  = "its price is in another currency than the customer's subscription; set a price in the subscription's currency for later periods"
+	ExcludedFewerMeters = "the customer's charges were read without this meter; sync again"
 )
 
 // billsAt is in what a period that begins then is billed.

@@ -69,17 +69,17 @@ func differs(code HoldCode, meter metering.MeterID, ours, theirs metering.Decima
 func (r HoldReason) Sentence(meter string) string {
 	switch r.Code {
 	case HoldNotCounted:
-		return fmt.Sprintf("%s: the provider has counted %s of the %s that it has accepted", meter, r.Theirs, r.Ours)
+		return fmt.Sprintf("%s: the provider has counted %s of the %s units that it has accepted", meter, r.Theirs, r.Ours)
 	case HoldOnItsWay:
-		return meter + ": a report is on its way, or in doubt"
+		return meter + ": a report is being sent, or its outcome is unknown"
 	case HoldExcluded:
-		return meter + ": it is on the invoice, and could not be reported"
+		return meter + ": the invoice bills the meter, but the meter's usage could not be reported"
 	case HoldNoLine:
-		return fmt.Sprintf("%s: no line of the invoice bills the %s that were reported", meter, r.Ours)
+		return fmt.Sprintf("%s: no line of the invoice bills the %s units that were reported", meter, r.Ours)
 	case HoldPriceDiffers:
-		return fmt.Sprintf("%s: the provider charges %s a unit, which is not our price", meter, r.Theirs)
+		return fmt.Sprintf("%s: the provider charges %s per unit, which is not the meter's price in Odometer", meter, r.Theirs)
 	case HoldChargeDiffers:
-		return fmt.Sprintf("a line charges %s, where %s were reported", r.Theirs, r.Ours)
+		return fmt.Sprintf("a line charges %s, but the reported amount is %s", r.Theirs, r.Ours)
 	case HoldNotTaken:
 		return "the invoice is not held: " + r.Response
 	case HoldNotReleased:
@@ -90,15 +90,15 @@ func (r HoldReason) Sentence(meter string) string {
 
 var holdSentences = map[HoldCode]string{
 	HoldSyncOpen:       "the customer is being synced",
-	HoldSyncFailed:     "the customer's sync has failed; it is tried again",
-	HoldUnknownCharge:  "a line names a report that was not accepted from here",
-	HoldChanged:        "somebody has changed the draft; finalize it at the provider",
-	HoldRescheduled:    "somebody has changed when the draft becomes final; it is left alone",
-	HoldNotAutomatic:   "the draft does not become final by itself; finalize it at the provider",
-	HoldInvoiceGone:    "the provider has the draft no longer",
-	HoldTooLate:        "the invoice is not held: its deadline was over when it was seen",
-	HoldDeadlinePassed: "it became final at its deadline",
-	HoldFinalizedThere: "it became final at the provider before it was released",
+	HoldSyncFailed:     "the customer's sync has failed; it is retried automatically",
+	HoldUnknownCharge:  "a line refers to a report that the ledger does not record as accepted",
+	HoldChanged:        "the draft was changed at the provider; finalize it there",
+	HoldRescheduled:    "the time at which the draft becomes final was changed at the provider; Odometer no longer changes it",
+	HoldNotAutomatic:   "the provider does not finalize the draft automatically; finalize it there",
+	HoldInvoiceGone:    "the draft no longer exists at the provider",
+	HoldTooLate:        "the invoice is not held: its deadline was over when Odometer read it",
+	HoldDeadlinePassed: "the invoice became final at its deadline",
+	HoldFinalizedThere: "the invoice was finalized at the provider before it was released",
 
 	HoldConnectionReplaced: "the billing provider was replaced; the invoice becomes final at its deadline",
 }

@@ -87,7 +87,7 @@ type HoldAction struct {
 func (a HoldAction) Same(o HoldAction) bool { return a.ID == o.ID && a.State == o.State }
 
 // Withdrawn is the response of an action that was taken back before it arrived.
-const Withdrawn = "withdrawn: the invoice shows that it had not arrived"
+const Withdrawn = "withdrawn: the invoice shows that the request did not arrive"
 
 // HeldPlace is what a meter's usage of the invoice's period comes to in one
 // place at the provider.

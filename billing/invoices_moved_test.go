@@ -121,7 +121,7 @@ func TestWhatWasReportedToASubscriptionThatHasEndedIsCarried(t *testing.T) {
 
 	f.Reported[0].To = billing.InvoicedBy{Subscription: "sub_2", Start: january.Start}
 	f.Reconcile()
-	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000", reconciledAs(f))
+	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills the usage; carried 1000", reconciledAs(f))
 }
 
 // What a subscription bills that has a stream of its own is that one's, and of an
@@ -244,9 +244,9 @@ func TestMoreThanReportedIsNothingThatWasReportedElsewhere(t *testing.T) {
 		there   []billing.Reported
 		want    string
 	}{
-		"nothing was reported there": {"10", nil, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000"},
-		"a part was":                 {"6", []billing.Reported{part}, "carried 4 invoiced, 0 unexplained, 4 billed: the subscription ended, and no invoice bills it; carried 600"},
-		"a part was refused":         {"6", []billing.Reported{refused}, "carried 4 invoiced, 0 unexplained, 4 billed: the subscription ended, and no invoice bills it; carried 600"},
+		"nothing was reported there": {"10", nil, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills the usage; carried 1000"},
+		"a part was":                 {"6", []billing.Reported{part}, "carried 4 invoiced, 0 unexplained, 4 billed: the subscription ended, and no invoice bills the usage; carried 600"},
+		"a part was refused":         {"6", []billing.Reported{refused}, "carried 4 invoiced, 0 unexplained, 4 billed: the subscription ended, and no invoice bills the usage; carried 600"},
 		"all was refused":            {"0", []billing.Reported{refused}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -149,7 +149,7 @@ func (l Linked) Differences() (all []PriceDifference) {
 func (l Linked) Validate(field string) error {
 	for _, m := range l.Meters {
 		if ours, theirs, both := l.price(m); both && ours.Currency != theirs.Currency() {
-			return metering.Invalid(field, "names a customer who is billed in %s for the meter %s, whose price here is in %s; set a price in %s first",
+			return metering.Invalid(field, "names a customer whom the provider bills in %s for the meter %s, but the meter's price in Odometer is in %s; set a price in %s first",
 				theirs.Currency(), m.Slug, ours.Currency, theirs.Currency())
 		}
 	}

@@ -30,15 +30,15 @@ func (ReconciliationState) Values() []ReconciliationState {
 
 // Why the invoices bill something else than the period came to.
 const (
-	ReasonAgreed     = ""                                                // they do not
-	ReasonUnreported = "not reported"                                    // nobody reported it before the last invoice was final
-	ReasonNotBilled  = "accepted, not billed"                            // the provider accepted it, and it is on no final invoice
-	ReasonEnded      = "the subscription ended, and no invoice bills it" // of what was accepted: it was cancelled at once
-	ReasonTakenBack  = "taken back since"                                // usage went down once it was reported
-	ReasonVoid       = "the invoice was voided"                          // nobody has to pay what it bills
-	ReasonMore       = "billed more than reported"                       // something else reports there, or the line was edited
-	ReasonEdited     = "the line was edited"                             // it bills less than it was set to
-	ReasonAmount     = "billed at another amount"                        // the quantity agrees, and the amount is not the provider's price of it
+	ReasonAgreed     = ""                                                       // they do not
+	ReasonUnreported = "not reported"                                           // nobody reported it before the last invoice was final
+	ReasonNotBilled  = "accepted, not billed"                                   // the provider accepted it, and it is on no final invoice
+	ReasonEnded      = "the subscription ended, and no invoice bills the usage" // of what was accepted: it was cancelled at once
+	ReasonTakenBack  = "usage decreased after it was reported"                  // usage went down once it was reported
+	ReasonVoid       = "the invoice was voided"                                 // nobody has to pay what it bills
+	ReasonMore       = "billed more than reported"                              // something else reports there, or the invoice line was edited
+	ReasonEdited     = "the invoice line was edited"                            // it bills less than it was set to
+	ReasonAmount     = "billed at a different amount"                           // the quantity agrees, and the amount is not the provider's price of it
 )
 
 // Reconciliation is what the final invoices bill of a closed period's meter,

@@ -38,7 +38,7 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 		"NoneIsOnIt":         {"10", []billing.Invoice{{ID: "in_1", Connection: first, Customer: "cus_1", Subscription: "sub_1", Period: january, Renewal: true}}, "carried 0 invoiced, 0 unexplained, 0 billed: accepted, not billed; carried 1000"},
 		"SomeWasNotReported": {"4", []billing.Invoice{renewal("4")}, "carried 4 invoiced, 0 unexplained, 4 billed: not reported; carried 600"},
 		"AnAnswerWasLost":    {"4", []billing.Invoice{renewal("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
-		"SomeWasTakenBack":   {"12", []billing.Invoice{renewal("12")}, "carried 12 invoiced, 0 unexplained, 12 billed: taken back since; carried -200"},
+		"SomeWasTakenBack":   {"12", []billing.Invoice{renewal("12")}, "carried 12 invoiced, 0 unexplained, 12 billed: usage decreased after it was reported; carried -200"},
 		"SomebodyElse":       {"10", []billing.Invoice{renewal("41")}, "disputed 41 invoiced, 31 unexplained, 10 billed: billed more than reported; carried 0"},
 		"LessThanNothing":    {"-3", []billing.Invoice{renewal("0")}, "carried 0 invoiced, 0 unexplained, 0 billed: not reported; carried 1000"},
 		"InTwoInvoices":      {"10", []billing.Invoice{threshold("6"), renewal("4")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
@@ -46,14 +46,14 @@ func TestAClosedPeriodIsReconciledWithItsInvoices(t *testing.T) {
 		"TheLastOfTwoVoid":   {"10", []billing.Invoice{threshold("6"), void(renewal("4"))}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
 		"AnothersThreshold":  {"10", []billing.Invoice{ofAnother(threshold("6")), renewal("4")}, "carried 4 invoiced, 0 unexplained, 4 billed: accepted, not billed; carried 600"},
 		"TheLastIsNotFinal":  {"10", []billing.Invoice{threshold("6")}, "open; carried 0"},
-		"ItEndedUnbilled":    {"10", []billing.Invoice{ended(january)}, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000"},
+		"ItEndedUnbilled":    {"10", []billing.Invoice{ended(january)}, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills the usage; carried 1000"},
 		"ItEndedBilled":      {"10", []billing.Invoice{cut("10"), ended(january)}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"ItEndedInTwo":       {"10", []billing.Invoice{threshold("6"), cut("4"), ended(january)}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
-		"ItEndedAndDropped":  {"10", []billing.Invoice{cut("7"), ended(january)}, "carried 7 invoiced, 0 unexplained, 7 billed: the subscription ended, and no invoice bills it; carried 300"},
+		"ItEndedAndDropped":  {"10", []billing.Invoice{cut("7"), ended(january)}, "carried 7 invoiced, 0 unexplained, 7 billed: the subscription ended, and no invoice bills the usage; carried 300"},
 		"ItEndedVoid":        {"10", []billing.Invoice{void(cut("10")), ended(january)}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
 		"ItEndedAndDoubted":  {"4", []billing.Invoice{ended(january), cut("10")}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"AnotherHasEnded":    {"10", []billing.Invoice{threshold("6"), ofAnother(ended(january))}, "open; carried 0"},
-		"AnothersEndInDoubt": {"10", []billing.Invoice{ofAnother(cut("10")), ended(january)}, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000"},
+		"AnothersEndInDoubt": {"10", []billing.Invoice{ofAnother(cut("10")), ended(january)}, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills the usage; carried 1000"},
 		"TheNextPeriods":     {"10", []billing.Invoice{renewal("7"), inFebruary(threshold("3"))}, "carried 7 invoiced, 0 unexplained, 7 billed: accepted, not billed; carried 300"},
 		"Void":               {"10", []billing.Invoice{void(renewal("10"))}, "waived 0 invoiced, 0 unexplained, 10 billed: the invoice was voided; carried 0"},
 	} {
@@ -232,7 +232,7 @@ func TestWhatIsInDoubtIsNotSentAgainOnceItsPeriodIsComplete(t *testing.T) {
 	plan := f.Plan()
 	require.Len(t, plan.Complete, 1)
 	require.Empty(t, plan.Resume)
-	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000", reconciledAs(f))
+	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills the usage; carried 1000", reconciledAs(f))
 }
 
 // That another subscription has the period since says what is billed only where it is.
@@ -241,7 +241,7 @@ func TestTheEndOfASubscriptionHoldsWhateverRunsElsewhere(t *testing.T) {
 	for at, want := range map[metering.ConnectionID]string{
 		0:      "open; carried 0",
 		first:  "open; carried 0",
-		second: "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills it; carried 1000",
+		second: "carried 0 invoiced, 0 unexplained, 0 billed: the subscription ended, and no invoice bills the usage; carried 1000",
 	} {
 		f := closedWith("10")
 		f.Stored[0].Subscription = billing.Subscription{ID: "sub_2", Range: january, Connection: at, Invoiced: true}
@@ -365,7 +365,7 @@ func TestAPeriodBelowZeroIsBilledAsNothing(t *testing.T) {
 	f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Charge = metering.Whole(-3), metering.Decimal{}
 	f.Invoices = []billing.Invoice{renewal("0")}
 	f.Reconcile()
-	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: taken back since; carried 0", reconciledAs(f))
+	require.Equal(t, "carried 0 invoiced, 0 unexplained, 0 billed: usage decreased after it was reported; carried 0", reconciledAs(f))
 }
 
 // What was reported of the period at another connection is billed there, beside
@@ -490,9 +490,9 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 		"JustAsMuch": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = l.Amount.Add(metering.MustDecimal("0.015")) },
 			"agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"AnotherAmount": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = l.Amount.Add(cent).Add(cent) },
-			"disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
+			"disputed 10 invoiced, 0 unexplained, 10 billed: billed at a different amount; carried 0"},
 		"LessThanIt": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount = metering.Decimal{} },
-			"disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
+			"disputed 10 invoiced, 0 unexplained, 10 billed: billed at a different amount; carried 0"},
 		"AtSeveralPrices": {func(_ *billing.Facts, l *billing.InvoiceLine) { l.Amount, l.Price = metering.Whole(99), "" },
 			"agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"InATrial": {func(f *billing.Facts, l *billing.InvoiceLine) {
@@ -500,7 +500,7 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 		}, "agreed 10 invoiced, 0 unexplained, 10 billed; carried 0"},
 		"ATrialThatIsCharged": {func(f *billing.Facts, _ *billing.InvoiceLine) {
 			f.Stored[0].Closed[0].Trial, f.Stored[0].Closed[0].Charge = true, metering.Decimal{}
-		}, "disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
+		}, "disputed 10 invoiced, 0 unexplained, 10 billed: billed at a different amount; carried 0"},
 		"OfTwoPeriods": {func(f *billing.Facts, l *billing.InvoiceLine) {
 			l.Amount = metering.Whole(99)
 			other := counted(february, "0")
@@ -510,7 +510,7 @@ func TestAnAmountThatIsNotTheProvidersPriceIsDisputed(t *testing.T) {
 		"TheNextPeriodsIsOnAnother": {func(f *billing.Facts, l *billing.InvoiceLine) {
 			l.Amount = metering.Whole(99)
 			f.Reported = append(f.Reported, counted(february, "3"))
-		}, "disputed 10 invoiced, 0 unexplained, 10 billed: billed at another amount; carried 0"},
+		}, "disputed 10 invoiced, 0 unexplained, 10 billed: billed at a different amount; carried 0"},
 		"WithoutALine": {func(f *billing.Facts, _ *billing.InvoiceLine) {
 			none := metering.Decimal{}
 			f.Stored[0].Closed[0].Usage, f.Stored[0].Closed[0].Charge, f.Reported, f.Invoices[0].Lines = none, metering.MustDecimal("1.56"), nil, nil

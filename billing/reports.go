@@ -142,19 +142,18 @@ type Exclusion struct {
 
 // Why a meter is left out.
 const (
-	ExcludedBackfilling = "its past is still being counted; it is billed as soon as that is done"
-	ExcludedByOperator  = "an operator has left it as it was for this run"
-	ExcludedUnread      = "it was made while the customer's items were being read; sync again"
-	ExcludedEarlier     = "usage from before the customer's subscription is not billed with it"
-	ExcludedInvoiced    = "the period's invoice is final; what came after it is billed with the next period"
-	ExcludedOver        = "the period is over, and usage records are taken only while it runs; what came last is billed with the next period"
-	ExcludedWindow      = "no window of the provider's ends in the period, so that its invoice would not bill it; it is billed with the next period"
-	ExcludedShared      = "another meter goes to the same place at the provider; map each to a price of its own"
-	ExcludedCarried     = "what the closed period lacked is billed with a later one"
-	ExcludedUnpriced    = "nobody knew a price of it when the period closed"
-	ExcludedRestored    = "the ledger was restored from a backup: what was reported since that was made is read first, once the provider has surely counted it"
-	ExcludedCurrency    = "its late usage is in another currency than the customer's subscription: that alone is left out, and stays booked"
-	neverReported       = "it went nowhere"
+	ExcludedBackfilling = "its past events are still being counted; the meter is billed once the backfill is done"
+	ExcludedByOperator  = "an operator excluded the meter from this run"
+	ExcludedUnread      = "the meter was created while the customer's items at the provider were being read; sync again"
+	ExcludedEarlier     = "usage from before the start of the customer's subscription is not billed with the subscription"
+	ExcludedInvoiced    = "the period's invoice is final; usage that arrived after it is billed with the next period"
+	ExcludedOver        = "the period is over, and the provider accepts usage records only while the period runs; the remaining usage is billed with the next period"
+	ExcludedWindow      = "none of the provider's windows ends in the period, so the period's invoice would not bill the usage; the usage is billed with the next period"
+	ExcludedShared      = "another meter reports to the same target at the provider; map each meter to its own price"
+	ExcludedCarried     = "the unbilled usage of the closed period is billed with a later period"
+	ExcludedUnpriced    = "the meter had no known price when the period closed"
+	ExcludedRestored    = "the ledger was restored from a backup; the meter is reported again once the provider's totals surely include every earlier report and have been read"
+	ExcludedCurrency    = "its late usage is priced in another currency than the customer's subscription; only this late usage is excluded, and it stays booked"
 )
 
 // ReportPlan is what is to be done about a customer's billing.

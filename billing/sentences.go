@@ -31,38 +31,38 @@ func (s Step) Sentence() string {
 func (s Step) ofUnits() string {
 	switch {
 	case s.Name == StepUsage && s.Closed == nil:
-		return fmt.Sprintf("What the meter has counted in the period, from %s.", counted(s.Events, "event"))
+		return fmt.Sprintf("The meter's usage in the period, from %s.", counted(s.Events, "event"))
 	case s.Name == StepUsage:
-		return fmt.Sprintf("What the meter had counted when the period was closed, from %s.", counted(s.Events, "event"))
+		return fmt.Sprintf("The meter's usage when the period was closed, from %s.", counted(s.Events, "event"))
 	case s.Name == StepLate:
-		return fmt.Sprintf("What the meter has counted of the closed period since, from %s.", counted(s.Events, "event"))
+		return fmt.Sprintf("The usage that arrived after the period was closed, from %s.", counted(s.Events, "event"))
 	case s.Name == StepTotal:
-		return fmt.Sprintf("The usage until the closing and the late usage, from %s.", counted(s.Events, "event"))
+		return fmt.Sprintf("The usage when the period was closed plus the late usage, from %s.", counted(s.Events, "event"))
 	case s.Name == StepUnits && *s.Digits == 0:
-		return "The usage in whole units, rounded half to even: the provider takes no decimals."
+		return "The usage rounded half to even to whole units: the provider accepts no decimals."
 	case s.Name == StepUnits:
-		return fmt.Sprintf("The usage rounded half to even to %s: the provider takes no more.", counted(int64(*s.Digits), "decimal"))
+		return fmt.Sprintf("The usage rounded half to even to %s: the provider accepts no more.", counted(int64(*s.Digits), "decimal"))
 	case s.Name == StepIncluded:
 		return "The units that the base price covers."
 	}
-	return "The units beyond the included ones, never below zero."
+	return "The units above the included units, never below zero."
 }
 
 func (s Step) ofCharge() string {
 	switch s.Name {
 	case StepRate:
-		return "The price of each unit beyond the included ones."
+		return "The price of each overage unit."
 	case StepUsageFee:
 		return "The overage units times the overage rate."
 	case StepBase:
-		return "The price of the period itself, whatever the usage."
+		return "The base price of the period, independent of usage."
 	case StepExact:
-		return "The base price plus the overage charge, exactly."
+		return "The base price plus the overage charge, before rounding."
 	case StepTrial:
-		return "Less: all of it, because the subscription was in trial then, for which the provider charges nothing."
+		return "Less the whole charge: the subscription was in its trial, for which the provider charges nothing."
 	}
 	if s.Price != "" {
-		return "What is left of the provider's charge."
+		return "The provider's charge after the deduction for a trial, if any."
 	}
 	return fmt.Sprintf("The exact charge rounded half to even to the minor unit of %s.", s.Unit)
 }
@@ -70,46 +70,46 @@ func (s Step) ofCharge() string {
 func (s Step) ofProvider() string {
 	switch s.Name {
 	case StepProvider:
-		return "The charge at the provider's own price " + s.Price + ", as the lines of its invoice."
+		return "The charge at the provider's own price " + s.Price + ": the sum of its invoice lines."
 	case StepPricedUnits:
-		return "The units that the rate is for, or the packages of them."
+		return "The number of units, or of packages of units, to which the rate applies."
 	case StepPriceRate:
-		return "The provider's price of each of them."
+		return "The provider's price for each unit or package."
 	}
 	if len(s.Of) == 0 {
 		return "A fixed amount of the provider's price."
 	}
-	return "The priced units times their rate, rounded as the provider rounds each line."
+	return "The priced units times the price rate, rounded as the provider rounds each line."
 }
 
 func (s Step) ofRest() string {
 	switch s.Name {
 	case StepUnbilledUnits:
-		return "Less: the units that final invoices do not bill, or that the provider was not reported."
+		return "Less the units that final invoices do not bill, or that were not reported to the provider."
 	case StepUnbilled:
-		return "Less: the charge for these units, which a later period carries."
+		return "Less the charge for these units, which is billed with a later period."
 	case StepClosedUnits:
-		return "Less: the units that the period was billed with."
+		return "Less the units already billed with the period."
 	case StepClosed:
-		return "Less: the charge that the period was billed with."
+		return "Less the charge already billed with the period."
 	case StepOnlyUnits:
-		return "Less: the units that are only reported, as the late policy said when they came."
+		return "Less the units that are not billed under the late policy in force when they arrived."
 	case StepOnly:
-		return "Less: the charge for what is only reported, as the late policy said when it came."
+		return "Less the charge for the units that are not billed under the late policy in force when they arrived."
 	case StepOtherUnits:
-		return "Less: the units that other series of reports have billed."
+		return "Less the units already billed through other series of reports."
 	case StepOther:
-		return "Less: the amounts that other series of reports have billed in this currency."
+		return "Less the amounts already billed in this currency through other series of reports."
 	case StepQuantity:
-		return "The units that are left to bill."
+		return "The units that remain to be billed."
 	case StepAmount:
-		return "The amount that is left to bill."
+		return "The amount that remains to be billed."
 	case StepAdjustment:
-		return fmt.Sprintf("Plus: what a closed period comes to more because of %s.", s.Reason)
+		return fmt.Sprintf("Plus the change in a closed period's amount because of %s.", s.Reason)
 	case StepAll:
-		return "The amount with the adjustments that the period carries."
+		return "The amount including the adjustments billed with the period."
 	}
-	return "What one series of reports has billed of it."
+	return "The part that one series of reports has billed."
 }
 
 func counted(n int64, what string) string {

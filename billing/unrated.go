@@ -15,7 +15,7 @@ const (
 	NoPrice            UnratedReason = "no_price"             // neither the meter nor the customer's plan has a price
 	NoProvider         UnratedReason = "no_provider"          // the tenant has no billing provider
 	NoProviderLink     UnratedReason = "no_provider_link"     // the customer has no billing_provider_id
-	NoSubscriptionItem UnratedReason = "no_subscription_item" // the provider takes no usage of the meter for the customer
+	NoSubscriptionItem UnratedReason = "no_subscription_item" // the provider accepts no usage of the meter for the customer
 	BeforeSubscription UnratedReason = "before_subscription"  // the period lies outside the customer's subscription
 	ClosedUnbilled     UnratedReason = "closed_unbilled"      // the period closed before a provider had accepted the usage
 )
@@ -36,11 +36,11 @@ func (r UnratedReason) Text() string {
 	case NoPrice:
 		return "neither the meter nor the customer's plan has a price"
 	case NoProvider:
-		return "there is no billing provider"
+		return "no billing provider is configured"
 	case NoProviderLink:
 		return "the customer has no billing_provider_id"
 	case NoSubscriptionItem:
-		return "the provider takes no usage of the meter for the customer"
+		return "the provider accepts no usage of the meter for the customer"
 	case BeforeSubscription:
 		return "the period lies outside the customer's subscription"
 	case ClosedUnbilled:

@@ -62,9 +62,9 @@ type attentionSource struct {
 var attentionSources = []attentionSource{
 	{
 		kind:   "hold_disagrees",
-		action: "Compare the invoice with what was reported, and release it before its deadline.",
+		action: "Compare the invoice with the reported usage, and release the invoice before its deadline.",
 		items: `
-		  select 'hld_' || h.id, h.invoice_id, h.customer_id, coalesce(replace(h.reasons -> 0 ->> 'code', '_', ' '), 'it disagrees'),
+		  select 'hld_' || h.id, h.invoice_id, h.customer_id, coalesce(replace(h.reasons -> 0 ->> 'code', '_', ' '), 'the invoice differs from the reported usage'),
 		    coalesce(h.looked_at, h.recorded_at), h.deadline, '/v1/billing/holds/hld_' || h.id
 		  from billing_holds h
 		  where h.tenant_id = @tenant
@@ -114,7 +114,7 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   "usage_discrepancy",
-		action: "Tell the operator of the service that totals and events disagree.",
+		action: "Inform the operator of the service that totals and events differ.",
 		items: `
 		  select d.day || '/' || case d.customer_id when 0 then 'all' else 'cus_' || d.customer_id end || '/mtr_' || d.meter_id, m.slug, d.customer_id,
 		    'totals differ from the events', d.found_at, null::timestamptz, '/v1/billing/discrepancies'
@@ -124,7 +124,7 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   "unrated_usage",
-		action: "See which usage it is, and set the price, the link or the provider: nothing bills it otherwise.",
+		action: "Find the usage with GET /v1/billing/unrated, and set the missing price, billing_provider_id or provider. Until then, nothing bills it.",
 		items: `
 		  select id, customers, 0, cause, since, null::timestamptz, '/v1/billing/unrated'
 		  from unnest(@unrated::text[], @unrated_customers::text[], @unrated_causes::text[], @unrated_since::timestamptz[]) u (id, customers, cause, since)`,
@@ -136,17 +136,17 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   "event_conflict",
-		action: "Send those that should count again with a key of their own, then dismiss them.",
+		action: "Send the events that should count again with new idempotency keys, then dismiss the conflicts.",
 		items: `
 		  select 'cus_' || c.customer_id, count(*) || case count(*) when 1 then ' event' else ' events' end, c.customer_id,
-		    'an idempotency_key was used again with other content', min(c.received_at), null::timestamptz, '/v1/events/conflicts'
+		    'an idempotency_key was reused with other content', min(c.received_at), null::timestamptz, '/v1/events/conflicts'
 		  from event_conflicts c
 		  where c.tenant_id = @tenant
 		  group by c.customer_id`,
 	},
 	{
 		kind:   "webhook_disabled",
-		action: "Repair the receiver, and enable the webhook. What happened meanwhile is not sent.",
+		action: "Repair the receiver, then enable the webhook. Messages from the time while it was disabled are not sent.",
 		items: `
 		  select 'whk_' || w.id, w.url, 0, case w.disabled_because when 'gone' then 'the receiver answered 410' else 'no delivery succeeded for days' end,
 		    w.disabled_at, null::timestamptz, '/v1/webhooks/whk_' || w.id
@@ -166,12 +166,12 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   "sync_delayed",
-		action: "Resume the customer if it is paused; otherwise see why the provider or the workers do not answer.",
+		action: "If the customer is paused, resume it. Otherwise check whether the provider and the workers respond.",
 		items: `
 		  select id, '', customer_id, cause, requested_at, null::timestamptz, '/v1/billing/syncs/' || id
 		  from (
 		    select distinct on (s.customer_id) s.id::text, s.customer_id, s.requested_at,
-		      coalesce('paused: ' || p.reason, nullif(r.response, ''), case s.status when 'requested' then 'no worker has begun it' else 'it has not ended' end) as cause
+		      coalesce('paused: ' || p.reason, nullif(r.response, ''), case s.status when 'requested' then 'no worker has started the sync' else 'the sync has not finished' end) as cause
 		    from billing_syncs s
 		    left join billing_pauses p on p.tenant_id = s.tenant_id and p.customer_id = s.customer_id and p.ended_at is null
 		    left join billing_reports r on r.tenant_id = s.tenant_id and r.customer_id = s.customer_id and r.state = 'sending'
@@ -188,11 +188,11 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind: "backfill_stuck",
-		action: "If it is paused, give the workers more memory and resume its run, archive the meter or have it count in another way. " +
-			"Otherwise see whether workers run and the database answers. The meter's usage is not answered until its past is counted.",
+		action: "If the backfill is paused, give the workers more memory and resume it, archive the meter, or change how it counts. " +
+			"Otherwise check whether the workers run and the database responds. The meter's usage cannot be read until its past events are counted.",
 		items: `
 		  select 'mtr_' || m.id, m.slug, 0,
-		    case when g.paused then 'paused: workers were killed while they counted its past' else 'nothing of its past was counted for an hour' end,
+		    case when g.paused then 'paused: workers were killed while they counted its past events' else 'none of its past events was counted for an hour' end,
 		    g.since, null::timestamptz, '/v1/meters/' || m.slug
 		  from meters m
 		  join lateral (

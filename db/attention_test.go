@@ -140,8 +140,8 @@ func TestEachKindNeedsAttention(t *testing.T) {
 		"usage_discrepancy": {"2026-05-04/all/" + b.meter.ID.String() + " api-calls : totals differ from the events"},
 		"webhook_disabled":  shown["webhook_disabled"],
 		"webhook_failing":   shown["webhook_failing"],
-		"sync_delayed":      {shown["sync_delayed"][0][:36] + "  slow: no worker has begun it"},
-		"backfill_stuck":    {b.meter.ID.String() + " api-calls : nothing of its past was counted for an hour"},
+		"sync_delayed":      {shown["sync_delayed"][0][:36] + "  slow: no worker has started the sync"},
+		"backfill_stuck":    {b.meter.ID.String() + " api-calls : none of its past events was counted for an hour"},
 	}, shown)
 	require.Contains(t, shown["webhook_disabled"][0], " https://example.com/gone : the receiver answered 410")
 	require.Contains(t, shown["webhook_failing"][0], " https://example.com/failing : deliveries fail")

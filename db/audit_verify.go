@@ -82,9 +82,9 @@ func (v *verifier) step(e metering.AuditEntry, mac []byte) {
 	case e.ID > next:
 		v.missing(next, e.ID-1)
 	case e.ID < next:
-		v.brokenf("there is more than one %s", e.ID)
+		v.brokenf("%s exists more than once", e.ID)
 	case !hmac.Equal(mac, v.key.link(v.tenant, v.last.MAC, e)):
-		v.brokenf("%s was changed, or another entry is in its place", e.ID)
+		v.brokenf("%s was changed, or replaced by another entry", e.ID)
 	}
 	v.last = metering.AuditHead{Last: e.ID, MAC: mac}
 	if v.expected != nil && v.expected.Last == e.ID {
@@ -107,15 +107,15 @@ func (v *verifier) end(head metering.AuditHead, seal []byte, headless bool) {
 	case headless:
 		v.brokenf("the head is missing")
 	case !hmac.Equal(seal, v.key.seal(v.tenant, head)):
-		v.brokenf("the head was changed, or ODOMETER_SECRET is not the one that the log was written with")
+		v.brokenf("the head was changed, or ODOMETER_SECRET differs from the secret with which the log was written")
 	case head.Last > v.last.Last:
 		v.missing(v.last.Last+1, head.Last)
 	case head.Last < v.last.Last:
-		v.brokenf("%s and what follows was added by somebody else", head.Last+1)
+		v.brokenf("%s and the entries after it were not added by Odometer", head.Last+1)
 	case !hmac.Equal(head.MAC, v.last.MAC):
-		v.brokenf("%s is not the entry that the head was made for", head.Last)
+		v.brokenf("%s does not match the head", head.Last)
 	}
 	if v.expected != nil && !v.found {
-		v.brokenf("%s is not the entry that was noted: the log was cut off or written anew", v.expected.Last)
+		v.brokenf("%s does not match the expected head: the log was truncated or rewritten", v.expected.Last)
 	}
 }

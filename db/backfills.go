@@ -343,7 +343,7 @@ func (s Backfills) requireCounted(ctx context.Context, tenant metering.TenantID,
 			return coded(err)
 		}
 		if missed {
-			return metering.Errorf(metering.CodeConflict, "the events of %s are not counted yet", day.Format(time.DateOnly))
+			return metering.Errorf(metering.CodeConflict, "not all events of %s are counted yet", day.Format(time.DateOnly))
 		}
 	}
 	return nil

@@ -244,7 +244,7 @@ func TestWhatWasNeverSentToAFormerConnectionIsWithdrawn(t *testing.T) {
 	require.Contains(t, response, "withdrawn")
 
 	b.useProvider(oneReceiver)
-	b.requireConflict(b.leaseError(s.ID), "the report is decided")
+	b.requireConflict(b.leaseError(s.ID), "the outcome of the report is already known")
 	require.Equal(t, "60", b.accept().Data.Meters[0].Usage.String(), "now the other's was never sent")
 	require.Empty(t, b.outOfSync())
 }
@@ -289,7 +289,7 @@ func TestWhatMayHaveArrivedAtAFormerConnectionIsBilledThere(t *testing.T) {
 		require.Empty(t, b.plan(anew).Send)
 		state, response := b.state(s)
 		require.Equal(t, billing.InDoubt, state)
-		require.Equal(t, "the provider was replaced before it had answered", response)
+		require.Equal(t, "the provider was replaced before it answered", response)
 		require.Empty(t, b.outOfSync(), "nothing is known by sending it elsewhere")
 		b.requireConflict(b.leaseError(s), "the billing provider was replaced")
 		b.use("5")

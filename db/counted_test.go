@@ -160,7 +160,7 @@ func TestWhatWasNeverSentToAFormerSubscriptionGoesToTheNextOne(t *testing.T) {
 	state, response := b.state(former)
 	require.Equal(t, billing.Rejected, state)
 	require.Contains(t, response, "the subscription was replaced")
-	b.requireConflict(b.leaseError(former), "the report is decided")
+	b.requireConflict(b.leaseError(former), "the outcome of the report is already known")
 	b.lease(next.ID)
 	b.counted(next.ID)
 	require.Empty(t, b.outOfSync())

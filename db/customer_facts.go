@@ -145,7 +145,7 @@ func scanCustomerFacts(row pgx.CollectableRow) (f *customerFacts, err error) {
 func billingZone(name string) (*time.Location, error) {
 	zone, err := metering.LoadLocation(name)
 	if err != nil {
-		return nil, metering.Errorf(metering.CodeConflict, "The tenant's timezone is no name of the IANA time zone database. Change it with PATCH /v1/tenant.").Because(err)
+		return nil, metering.Errorf(metering.CodeConflict, "The tenant's timezone is not an IANA time zone name. Change it with PATCH /v1/tenant.").Because(err)
 	}
 	return zone, nil
 }

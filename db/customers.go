@@ -49,7 +49,7 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 	return created, err
 }
 
-var errLinkedTwice = metering.Errorf(metering.CodeConflict, "body.billing_provider_id: another customer of the tenant has this one; each needs its own")
+var errLinkedTwice = metering.Errorf(metering.CodeConflict, "body.billing_provider_id is already assigned to another customer; each customer needs its own")
 
 func customerConflict(err error) error {
 	var pg *pgconn.PgError
@@ -132,7 +132,7 @@ func linksAnew(now *string, change CustomerChange) (bool, error) {
 		return false, nil
 	}
 	if change.LinkStays {
-		return false, metering.Errorf(metering.CodeForbidden, "who the provider charges is changed by body.billing_provider_id, which needs permission billing:write")
+		return false, metering.Errorf(metering.CodeForbidden, "body.billing_provider_id sets whom the provider charges; changing it needs the permission billing:write")
 	}
 	return true, nil
 }

@@ -49,9 +49,9 @@ func (s Reconciliations) Decide(ctx context.Context, tenant metering.TenantID, k
 func nothingToDecide(state billing.ReconciliationState) error {
 	switch state {
 	case billing.ReconciliationOpen:
-		return metering.Errorf(metering.CodeConflict, "the period's last invoice is not final yet, so there is nothing to decide")
+		return metering.Errorf(metering.CodeConflict, "there is nothing to decide: the period's last invoice is not final yet")
 	case billing.ReconciliationAgreed:
-		return metering.Errorf(metering.CodeConflict, "the invoices bill what was reported, so there is nothing to decide")
+		return metering.Errorf(metering.CodeConflict, "there is nothing to decide: the invoices bill the reported usage")
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func nothingToDecide(state billing.ReconciliationState) error {
 func getReconciled(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, key ReconciliationKey) (Reconciled, error) {
 	found, err := readReconciled(ctx, tx, selectOneReconciled, pgx.NamedArgs{"tenant": tenant, "period": key.Period, "meter": key.Meter, "limit": 1})
 	if err == nil && len(found) == 0 {
-		err = metering.Errorf(metering.CodeNotFound, "there is no such reconciliation: the period is not closed, or no provider bills the meter's units of it")
+		err = metering.Errorf(metering.CodeNotFound, "there is no such reconciliation: the period is not closed, or no provider bills the meter in it")
 	}
 	if err != nil {
 		return Reconciled{}, err

@@ -21,7 +21,7 @@ const (
 // budget in that time a message stays due.
 const budgetAhead = 5 * time.Second
 
-var errNoBudget = metering.Errorf(metering.CodeRateLimited, "the tenant or the host gets as many deliveries as it may")
+var errNoBudget = metering.Errorf(metering.CodeRateLimited, "the tenant or the host has reached its maximum rate of deliveries")
 
 // spendDelivery takes one delivery from both budgets at an instant of the database's clock,
 // and returns how long the delivery waits for them. Every transaction takes from the tenant's

@@ -132,7 +132,7 @@ func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID
 	case err != nil:
 		return err
 	case len(page.Customers) > 0 && page.Customers[0] == customer:
-		return metering.Errorf(metering.CodeConflict, "the provider does not have all of the customer's usage: POST /v1/billing/sync first")
+		return metering.Errorf(metering.CodeConflict, "the provider has not received all of the customer's usage; call POST /v1/billing/sync first")
 	}
 	return nil
 }
@@ -141,19 +141,19 @@ func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID
 var openBilling = []unfinishedKind{
 	{
 		`select id::text from billing_reports where tenant_id = @tenant and customer_id = @customer and state in ('planned', 'sending', 'in_doubt') order by id`,
-		"%s: reports whose outcome is not known; sync the customer, or resolve those in doubt",
+		"%s: these reports have no known outcome; sync the customer, or resolve the reports in state in_doubt",
 	},
 	{
 		`select id::text from billing_syncs where tenant_id = @tenant and customer_id = @customer and status in ('requested', 'running') order by id`,
-		"%s: syncs that are not over; wait, or cancel them",
+		"%s: these syncs have not finished; wait, or cancel them",
 	},
 	{
 		`select 'per_' || p.id from billing_periods p where p.tenant_id = @tenant and p.customer_id = @customer and ` + closedIncomplete + ` and ` + hasBilled + ` order by p.id`,
-		"%s: closed, and not yet billed in full; wait until they are complete",
+		"%s: these billing periods are closed but not billed in full; wait until they are complete",
 	},
 	{
 		`select 'hld_' || id from billing_holds where tenant_id = @tenant and customer_id = @customer and ended_at is null order by id`,
-		"%s: a held invoice; release it first",
+		"%s: these holds are not released; release them first",
 	},
 }
 

@@ -68,9 +68,9 @@ func mayBeGranted(ctx context.Context, tx pgx.Tx, setting, role string) error {
 	case err != nil:
 		return err
 	case !found:
-		return metering.Invalid(setting, "names a role that does not exist; make it first: create role … login password '…'")
+		return metering.Invalid(setting, "names a role that does not exist; create it first with: create role … login password '…'")
 	case owns:
-		return metering.Invalid(setting, "must name another role than the tables' owner, and no superuser")
+		return metering.Invalid(setting, "must not name the tables' owner or a superuser")
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func asOwner(ctx context.Context, conn querier, fn func() error) (err error) {
 		return err
 	}
 	if _, err := conn.Exec(ctx, `set role `+pgx.Identifier{owner}.Sanitize()); err != nil {
-		return fmt.Errorf("maintenance needs the tables' owner, whom the worker's role has to be granted: %w", err)
+		return fmt.Errorf("maintenance runs as the tables' owner; grant that role to the worker's role: %w", err)
 	}
 	defer func() {
 		if _, failed := conn.Exec(context.WithoutCancel(ctx), `reset role`); err == nil {

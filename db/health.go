@@ -24,7 +24,7 @@ const (
 func (d *DB) Health(ctx context.Context) (h Health, err error) {
 	migrated, err := d.Migrated(ctx)
 	if err == nil && !migrated {
-		return NotMigrated, errors.New("the schema lacks a migration of this binary")
+		return NotMigrated, errors.New("the database lacks a migration of this binary; run odometer migrate")
 	}
 	if err == nil {
 		err = inTx(ctx, d.pool, func(tx pgx.Tx) error { return probeWrites(ctx, tx) })

@@ -313,7 +313,7 @@ func (s Holds) Decided(ctx context.Context, tenant metering.TenantID, l HoldLook
 			return err
 		}
 		if is.State != l.State || !is.Hold.Same(l.Hold.Hold) || !is.Release.Same(l.Release) || (is.ReleaseAskedAt == nil) != (l.ReleaseAskedAt == nil) {
-			return metering.Errorf(metering.CodeConflict, "the hold has changed meanwhile; it is looked at again")
+			return metering.Errorf(metering.CodeConflict, "the hold has changed in the meantime; it is evaluated again")
 		}
 		w := holdWriter{ctx: ctx, tx: tx, tenant: tenant, customer: l.CustomerID, now: metering.Instant(now)}
 		send, err = w.decided(l, d, frame)
@@ -327,7 +327,7 @@ func (s Holds) Decided(ctx context.Context, tenant metering.TenantID, l HoldLook
 
 func (w *holdWriter) decided(l HoldLook, d billing.HoldDecision, frame func() (billing.Framed, error)) (send uuid.UUID, err error) {
 	for _, r := range d.Settle {
-		response := "seen at the provider"
+		response := "found at the provider"
 		if r.State == billing.Rejected {
 			response = billing.Withdrawn
 		}

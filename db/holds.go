@@ -195,7 +195,7 @@ func (s Holds) AskRelease(ctx context.Context, tenant metering.TenantID, actor m
 			return err
 		}
 		if !h.State.Releasable() {
-			return metering.Errorf(metering.CodeConflict, "the invoice's hold is %s; only one that is held can be released", h.State)
+			return metering.Errorf(metering.CodeConflict, "the hold is %s; only a hold that still keeps its invoice a draft can be released", h.State)
 		}
 		_, err := tx.Exec(ctx, `
 			update billing_holds

@@ -70,7 +70,7 @@ func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, clai
 		return nil, err
 	}
 	if former.Operation != claim.Operation || !bytes.Equal(former.Hash, claim.Hash) {
-		return nil, metering.Invalid("header.Idempotency-Key", "was used for another request")
+		return nil, metering.Invalid("header.Idempotency-Key", "was already used for another request; send this request with a new key")
 	}
 	return answer, nil
 }

@@ -35,8 +35,8 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 		if attempt.unanswered {
 			committed, unknown := attempt.recoverCommit(ctx)
 			if unknown != nil {
-				return nil, metering.Errorf(metering.CodeUnavailable, "the database went away during COMMIT, so it is not known whether "+
-					"these events are stored; repeating events that have an idempotency_key is safe").Because(unknown)
+				return nil, metering.Errorf(metering.CodeUnavailable, "the connection to the database was lost during COMMIT, "+
+					"so these events may or may not be stored; repeating events that have an idempotency_key is safe").Because(unknown)
 			}
 			if committed {
 				err = nil

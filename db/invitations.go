@@ -79,7 +79,7 @@ func mayHandle(actor metering.Actor, i metering.Invitation) error {
 	if i.MemberID == nil || i.Role != metering.RoleOwner || actor == metering.Operator || actor == metering.Actor(i.MemberID.String()) {
 		return nil
 	}
-	return metering.Errorf(metering.CodeForbidden, "a link with which one signs in as the owner is made, renewed and revoked by the owner alone, or by whoever runs the odometer command")
+	return metering.Errorf(metering.CodeForbidden, "only the owner, or an operator with the odometer command, can create, renew or revoke an invitation that signs in as the owner")
 }
 
 // endResets ends the pending links of members who get another role: the callers that made
@@ -133,7 +133,7 @@ func publishInvitation(ctx context.Context, tx pgx.Tx, i metering.Invitation, no
 
 const isPending = `i.accepted_at is null and i.revoked_at is null and i.expires_at > `
 
-var errNoInvitation = metering.Errorf(metering.CodeNotFound, "there is no such invitation, or it was accepted, was revoked, or has expired")
+var errNoInvitation = metering.Errorf(metering.CodeNotFound, "there is no such invitation, or it was accepted or revoked, or it has expired")
 
 func orNoInvitation(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -60,7 +60,7 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 		return handOver(ctx, tx, tenant, actor, maker, live)
 	}
 	return metering.Errorf(metering.CodeConflict,
-		"credentials that this member has made are live: %s. Say keys=revoke to revoke them, or keys=hand_over to answer for them from now on", namesOf(live))
+		"the member created credentials that are still live: %s. Pass keys=revoke to revoke them, or keys=hand_over to take responsibility for them", namesOf(live))
 }
 
 func namesOf(credentials []madeCredential) string {
@@ -89,7 +89,7 @@ func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, maker metering.Actor, live []madeCredential) error {
 	for _, c := range live {
 		if metering.Actor(c.Name) == actor {
-			return metering.Errorf(metering.CodeConflict, "%s is one of the credentials that would be handed over: use another one, or say keys=revoke", c.Name)
+			return metering.Errorf(metering.CodeConflict, "this request is made with %s, which would itself be handed over; use another credential, or pass keys=revoke", c.Name)
 		}
 	}
 	for _, table := range []string{"api_keys", "hmac_secrets"} {
@@ -124,7 +124,7 @@ func holdMaker(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, maker m
 			return err
 		}
 		if len(stay) == 1 && !stay[0] {
-			return metering.Errorf(metering.CodeUnauthorized, "who asks has been removed meanwhile")
+			return metering.Errorf(metering.CodeUnauthorized, "the caller was removed in the meantime")
 		}
 	}
 	return nil

@@ -56,7 +56,7 @@ func addMember(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 }
 
 var (
-	errOwnerExists  = metering.Errorf(metering.CodeConflict, "the tenant has an owner, who can hand over with make-owner")
+	errOwnerExists  = metering.Errorf(metering.CodeConflict, "the tenant already has an owner, who can transfer ownership with make-owner")
 	errMemberExists = metering.Errorf(metering.CodeConflict, "a member with this e-mail exists already")
 )
 
@@ -110,7 +110,7 @@ func (s Members) Update(ctx context.Context, tenant metering.TenantID, actor met
 			return err
 		}
 		if change.Role != nil && *change.Role != m.Role && (m.Role == metering.RoleOwner || *change.Role == metering.RoleOwner) {
-			return metering.Errorf(metering.CodeConflict, "ownership changes only by make-owner")
+			return metering.Errorf(metering.CodeConflict, "the role owner changes only with make-owner")
 		}
 		if change.Role != nil && *change.Role != m.Role {
 			if err := endResets(ctx, tx, tenant, id); err != nil {
@@ -269,7 +269,7 @@ func samePerson(ctx context.Context, tx pgx.Tx, of metering.Member) ([]metering.
 		return nil, err
 	}
 	if !slices.ContainsFunc(same, func(m metering.Member) bool { return m.TenantID == of.TenantID && m.ID == of.ID }) {
-		return nil, metering.Errorf(metering.CodeConflict, "the password was changed meanwhile")
+		return nil, metering.Errorf(metering.CodeConflict, "the password was changed in the meantime; try again")
 	}
 	return same, nil
 }

@@ -133,7 +133,7 @@ func roomForMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, even
 	var n int
 	err := tx.QueryRow(ctx, `select count(*) from meters where tenant_id = $1 and event_type = $2 and id <> $3 and archived_at is null`, tenant, eventType, beside).Scan(&n)
 	if err == nil && n >= metering.MaxMetersPerEventType {
-		return metering.Invalid("body.event_type", "has %d meters already, which is the most", n)
+		return metering.Invalid("body.event_type", "already has %d meters, which is the maximum; archive one of them, or use another event type", n)
 	}
 	return err
 }
@@ -230,7 +230,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 			return err
 		}
 		if !next.SameCounting(latest) && !m.ArchivedAt.IsZero() {
-			return metering.Errorf(metering.CodeConflict, "the meter is archived; unarchive it before it counts in another way")
+			return metering.Errorf(metering.CodeConflict, "the meter is archived; unarchive it before you change how it counts")
 		}
 		if !next.SameCounting(latest) {
 			if backfilling, err = regroup(ctx, tx, tenant, next); err != nil {

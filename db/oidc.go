@@ -135,7 +135,7 @@ func bind(ctx context.Context, tx pgx.Tx, m metering.Member, to metering.Identit
 	_, err := tx.Exec(ctx, `insert into oidc_identities (tenant_id, issuer, subject, member_id) values ($1, $2, $3, $4)`,
 		m.TenantID, to.Issuer, to.Subject, m.ID)
 	if sqlState(err) == stateUniqueViolation {
-		return metering.Errorf(metering.CodeConflict, "this account at the issuer is another member's already").Because(err)
+		return metering.Errorf(metering.CodeConflict, "another member already uses this account at the issuer").Because(err)
 	}
 	return err
 }

@@ -52,7 +52,7 @@ func (s AuditLog) RecordUpdate(ctx context.Context, tenant metering.TenantID, u 
 func requireMeter(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
 	tag, err := tx.Exec(ctx, `select from meters where tenant_id = $1 and id = $2`, tenant, meter)
 	if err == nil && tag.RowsAffected() == 0 {
-		err = metering.Errorf(metering.CodeNotFound, "meter_id: the tenant has no meter %s", meter)
+		err = metering.Errorf(metering.CodeNotFound, "meter_id must be a meter of the tenant; it has no meter %s", meter)
 	}
 	return err
 }

@@ -130,7 +130,7 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 			return err
 		}
 		if !scheduled {
-			return metering.Errorf(metering.CodeConflict, "version %d has begun and cannot be withdrawn: set another price instead", p.Version)
+			return metering.Errorf(metering.CodeConflict, "version %d has taken effect and cannot be withdrawn; set another price instead", p.Version)
 		}
 		_, err = tx.Exec(ctx, `update meter_prices set withdrawn_at = $4 where tenant_id = $1 and meter_id = $2 and version = $3`, tenant, p.MeterID, p.Version, now)
 		if err != nil {

@@ -159,15 +159,15 @@ type unfinishedKind struct{ ids, advice string }
 var unfinished = []unfinishedKind{
 	{
 		`select r.id::text from ` + reportsTo + ` and r.state = 'sending' and r.lease_until > @now order by r.id`,
-		"%s: being sent at this moment; try again in a minute",
+		"%s: these reports are being sent; try again in a minute",
 	},
 	{
 		`select 'per_' || p.id from billing_periods p where p.tenant_id = @tenant and ` + closedIncomplete + ` and ` + hasBilled + ` order by p.id`,
-		"%s: closed, and not yet billed in full: nobody would report or invoice the rest; wait until they are complete, or save the provider that takes over",
+		"%s: these billing periods are closed but not billed in full, and the rest would never be billed; wait until they are complete, or save the provider that replaces this one",
 	},
 	{
 		`select 'hld_' || id from billing_holds where tenant_id = @tenant and connection_id = @connection and ended_at is null order by id`,
-		"%s: a held invoice, which nobody would release; release it first",
+		"%s: these holds would never be released; release them first",
 	},
 }
 
@@ -220,8 +220,8 @@ func leaveReports(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, conn
 		from, to billing.State
 		response string
 	}{
-		{billing.Planned, billing.Rejected, "withdrawn: the provider was deleted before it was sent"},
-		{billing.Sending, billing.InDoubt, "the provider was deleted before it had answered"},
+		{billing.Planned, billing.Rejected, "withdrawn: the provider was deleted before the report was sent"},
+		{billing.Sending, billing.InDoubt, "the provider was deleted before it answered"},
 	} {
 		rows, err := tx.Query(ctx, `select r.id from `+reportsTo+` and r.state = @state`,
 			pgx.NamedArgs{"tenant": tenant, "connection": connection, "state": left.from})
@@ -279,7 +279,7 @@ func activeProvider(ctx context.Context, q querier, tenant metering.TenantID) (m
 func (p Providers) Last(ctx context.Context, tenant metering.TenantID, kind metering.ProviderKind, address string, anew bool) (metering.Provider, error) {
 	last, err := providerWhere(ctx, p.pool, `kind = $2 `+likeliest, tenant, kind, address, anew)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return metering.Provider{}, metering.Errorf(metering.CodeNotFound, "no provider of the type was saved yet")
+		return metering.Provider{}, metering.Errorf(metering.CodeNotFound, "no provider of this type was saved yet")
 	}
 	if err != nil {
 		return metering.Provider{}, fmt.Errorf("read provider: %w", coded(err))
@@ -297,4 +297,4 @@ func providerWhere(ctx context.Context, q querier, which string, args ...any) (p
 	return p, err
 }
 
-var errNoProvider = metering.Errorf(metering.CodeNoProvider, "no billing provider is configured; PUT /v1/billing/provider first")
+var errNoProvider = metering.Errorf(metering.CodeNoProvider, "no billing provider is configured; save one with PUT /v1/billing/provider")

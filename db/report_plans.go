@@ -178,19 +178,19 @@ func (w *planWriter) bookings(all []billing.Booking) {
 func (w *planWriter) leaveFormer(plan billing.ReportPlan) {
 	const leave = decided + ` select count(*) from completed`
 	if len(plan.Withdraw) > 0 {
-		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider or the subscription was replaced before it was sent", w.facts.Now)
+		w.batch.Queue(leave, w.tenant, plan.Withdraw, billing.Rejected, "withdrawn: the provider or the subscription was replaced before the report was sent", w.facts.Now)
 	}
 	if len(plan.Doubt) > 0 {
-		w.batch.Queue(leave, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it had answered", w.facts.Now)
+		w.batch.Queue(leave, w.tenant, plan.Doubt, billing.InDoubt, "the provider was replaced before it answered", w.facts.Now)
 	}
 }
 
 // resolve records what final invoices show of reports, and has somebody look again.
 func (w *planWriter) resolve(all []billing.Resolved) {
 	for _, r := range all {
-		response := "a final invoice bills what was reported without it"
+		response := "a final invoice bills the reported total without this report"
 		if r.State == billing.Accepted {
-			response = "a final invoice bills what was reported with it"
+			response = "a final invoice bills the reported total with this report"
 		}
 		w.batch.Queue(completeReports, w.tenant, []uuid.UUID{r.ID}, r.State, response, w.facts.Now)
 	}

@@ -96,7 +96,9 @@ type Leased struct {
 // Busy is the cause where somebody else is sending the same report.
 type Busy struct{ Wait time.Duration }
 
-func (b Busy) Error() string { return "leased for another " + b.Wait.String() }
+func (b Busy) Error() string {
+	return "another attempt may send the report for another " + b.Wait.String()
+}
 
 // Lease gives a report to the caller, who may send it once Lease has returned
 // and must be done before the lease ends. It answers CodeOverloaded, caused by
@@ -149,13 +151,13 @@ func lease(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, report uuid
 		return l, err
 	}
 	if !state.Outstanding() {
-		return l, metering.Errorf(metering.CodeConflict, "the report is decided")
+		return l, metering.Errorf(metering.CodeConflict, "the outcome of the report is already known")
 	}
 	if paused && !hold { // holding an invoice reports nothing
 		return l, errPaused
 	}
 	if unread {
-		return l, metering.Errorf(metering.CodeConflict, "the ledger was restored from a backup: what was added up is read first")
+		return l, metering.Errorf(metering.CodeConflict, "the ledger was restored from a backup; the provider's totals are read before this report is sent")
 	}
 	if leaseUntil != nil && leaseUntil.After(now) {
 		return l, metering.Errorf(metering.CodeOverloaded, "the report is being sent").Because(Busy{leaseUntil.Sub(now)})
@@ -277,7 +279,7 @@ func (l Ledger) Resolve(ctx context.Context, tenant metering.TenantID, r Resolut
 			return err
 		}
 		if is != billing.InDoubt {
-			return metering.Errorf(metering.CodeConflict, "the report is %s; only one that is in_doubt is resolved", is)
+			return metering.Errorf(metering.CodeConflict, "the report is %s; only a report in state in_doubt can be resolved", is)
 		}
 		if err := complete(ctx, tx, tenant, r.Report, r.State, "resolved by an operator", now); err != nil {
 			return err

@@ -85,7 +85,7 @@ const (
 	// not known here: it is in doubt, and sent again.
 	withdrawForgotten = `
 		update billing_reports r
-		set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the next report takes its place', lease_until = null, decided_at = $1
+		set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the next report replaces this one', lease_until = null, decided_at = $1
 		from billing_series s
 		join billing_destinations d on d.tenant_id = s.tenant_id and d.id = s.destination_id
 		join billing_connections k on k.tenant_id = d.tenant_id and k.id = d.connection_id
@@ -99,7 +99,7 @@ const (
 	// may have been since, so that what refuses it now says nothing of that attempt.
 	doubtForgotten = `
 		update billing_reports r
-		set state = 'in_doubt', response = 'it was on its way when the backup was made', lease_until = null,
+		set state = 'in_doubt', response = 'the backup was made before the outcome of the report was known', lease_until = null,
 		    first_sent_at = coalesce(r.first_sent_at, r.recorded_at), attempts = greatest(r.attempts, 1)
 		where r.state in ('planned', 'sending', 'in_doubt')
 		  and not exists (
@@ -254,7 +254,7 @@ func (w *planWriter) lost(reports []billing.Report, frame Frame) error {
 		}
 		w.batch.Queue(`
 			update billing_reports
-			set state = 'counted', response = 'found in what the provider has counted, once the ledger was restored', decided_at = $3
+			set state = 'counted', response = 'found in the provider''s counts after the ledger was restored', decided_at = $3
 			where tenant_id = $1
 			  and id = $2`, w.tenant, written.ID, w.facts.Now)
 	}
@@ -280,7 +280,7 @@ func unknownCharges(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, ch
 const keepFound = `
 	with found as (
 	  update billing_reports
-	  set state = 'counted', response = 'found among the customer''s invoice items, once the ledger was restored', decided_at = $4
+	  set state = 'counted', response = 'found among the customer''s invoice items after the ledger was restored', decided_at = $4
 	  where tenant_id = $1
 	    and id = $2
 	    and state = 'rejected')
@@ -296,7 +296,7 @@ const keepFound = `
 // arrived, is in what was read.
 const settleForgotten = `
 	update billing_reports
-	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and what it may have brought was read', lease_until = null, decided_at = $3
+	set state = 'rejected', response = 'withdrawn: the ledger was restored from a backup, and the provider''s totals were read again', lease_until = null, decided_at = $3
 	where tenant_id = $1
 	  and id = any($2)
 	  and state in ('planned', 'sending', 'in_doubt')`

@@ -307,7 +307,7 @@ func requireKept(ctx context.Context, q querier, r metering.Range) error {
 	if err != nil || !r.Start.Before(edge) {
 		return err
 	}
-	return metering.Invalid("query.start", "must not be before %s, from when on events are kept", edge.Format(time.RFC3339))
+	return metering.Invalid("query.start", "must not be before %s; earlier events are no longer kept", edge.Format(time.RFC3339))
 }
 
 // requireWhole refuses, after it was read, a range whose ends cut in half an
@@ -327,5 +327,5 @@ func (u Usage) requireWhole(ctx context.Context, r metering.Range, zone string) 
 	if metering.WindowOf(r.Start, metering.Hour, metering.Location(zone)).Start.Equal(r.Start) {
 		location = "query.end"
 	}
-	return metering.Invalid(location, "must be a whole hour of the tenant's time zone: events before %s are not kept", edge.Format(time.RFC3339))
+	return metering.Invalid(location, "must be at a full hour in the tenant's time zone, because events before %s are no longer kept", edge.Format(time.RFC3339))
 }

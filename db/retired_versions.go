@@ -38,8 +38,8 @@ func roomForVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, me
 	if err != nil || kept < retiredVersionsKept {
 		return err
 	}
-	refused := metering.Errorf(metering.CodeRateLimited, "the meter %s has counted in %d ways whose totals are still stored, which is the most. "+
-		"They are dropped within two hours of their replacement: try again then", slug, kept)
+	refused := metering.Errorf(metering.CodeRateLimited, "the meter %s has %d previous versions whose totals are still stored, which is the maximum. "+
+		"They are deleted within two hours of their replacement; try again then", slug, kept)
 	refused.RetryAfter = retiredFor
 	return refused
 }

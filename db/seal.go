@@ -45,7 +45,7 @@ func ParseKeyring(text string) (Keyring, error) {
 			return Keyring{}, fmt.Errorf("key %d must have the form KEY_ID:BASE64KEY", i+1)
 		}
 		if _, twice := ring.keys[id]; twice {
-			return Keyring{}, fmt.Errorf("key %d has the id of an earlier one", i+1)
+			return Keyring{}, fmt.Errorf("key %d repeats the id of an earlier key", i+1)
 		}
 		key, err := base64.StdEncoding.DecodeString(encoded)
 		if err != nil || len(key) != 32 {
@@ -96,19 +96,19 @@ func (k Keyring) Seal(tenant metering.TenantID, purpose Purpose, plaintext []byt
 // Open decrypts what Seal made for the same tenant and purpose.
 func (k Keyring) Open(tenant metering.TenantID, purpose Purpose, sealed []byte) ([]byte, error) {
 	if len(sealed) < 1 || len(sealed) < 1+int(sealed[0]) {
-		return nil, errors.New("open secret: it is cut short")
+		return nil, errors.New("open secret: the stored secret is truncated")
 	}
 	id, rest := sealed[1:1+sealed[0]], sealed[1+sealed[0]:]
 	sealer, ok := k.keys[string(id)]
 	if !ok {
-		return nil, errors.New("open secret: the keyring does not hold the key that sealed it")
+		return nil, errors.New("open secret: ODOMETER_ENCRYPTION_KEYS lacks the key with which the secret was encrypted")
 	}
 	if len(rest) < sealer.NonceSize() {
-		return nil, errors.New("open secret: it is cut short")
+		return nil, errors.New("open secret: the stored secret is truncated")
 	}
 	plaintext, err := sealer.Open(nil, rest[:sealer.NonceSize()], rest[sealer.NonceSize():], boundTo(tenant, purpose))
 	if err != nil {
-		return nil, errors.New("open secret: it was altered, or sealed for something else")
+		return nil, errors.New("open secret: the stored secret was changed, or encrypted for another purpose")
 	}
 	return plaintext, nil
 }

@@ -58,7 +58,7 @@ func (s Sessions) Begin(ctx context.Context, m metering.Member, former *SessionN
 			"tenant": m.TenantID, "member": m.ID, "person": m.PersonID, "id": uuid.New(), "expires": expires, "now": now,
 		}).Scan(sessionFields(&begun)...)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return metering.Errorf(metering.CodeUnauthorized, "the member has changed meanwhile; sign in again")
+			return metering.Errorf(metering.CodeUnauthorized, "the member was changed in the meantime; sign in again")
 		}
 		if err != nil {
 			return err

@@ -147,7 +147,7 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 		return nil, err
 	}
 	if billed {
-		return nil, metering.Errorf(metering.CodeConflict, "the zone cannot change once a customer has a billing period")
+		return nil, metering.Errorf(metering.CodeConflict, "the timezone cannot change once a customer has a billing period")
 	}
 	meters, err := collectMeters(ctx, tx, `and m.archived_at is null order by m.id`, tenant)
 	if err != nil {

@@ -49,7 +49,7 @@ func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor me
 			return err
 		}
 		if have >= metering.MaxEndpoints {
-			return metering.Errorf(metering.CodeConflict, "there are %d webhooks already: delete one first", have)
+			return metering.Errorf(metering.CodeConflict, "the tenant already has %d webhooks, the maximum; delete one first", have)
 		}
 		err := tx.QueryRow(ctx, `
 			insert into webhook_endpoints as e (tenant_id, url, host, description, event_types, secret, secret_last_four, created_at, created_by)

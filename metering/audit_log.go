@@ -42,7 +42,7 @@ func ParseAuditHead(text string) (h AuditHead, err error) {
 		h.MAC, err = hex.DecodeString(mac)
 	}
 	if err != nil || h.Last < 1 {
-		return h, errors.New("a head is an entry's number, a colon, and its MAC in hexadecimals, as verify prints it")
+		return h, errors.New("-expect must be a head that odometer audit verify printed: an entry's number, a colon and the entry's MAC in hexadecimal")
 	}
 	return h, nil
 }

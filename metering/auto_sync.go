@@ -99,7 +99,7 @@ func (i Schedule) Validate(location string) error {
 		return wrong
 	}
 	if times.Next(time.Unix(0, 0).UTC()).IsZero() { // it looks five years ahead, which have a 29 February
-		return Invalid(location, "must name a time that there is: no month of those named has such a day")
+		return Invalid(location, "must match a date that exists; none of the chosen months has the chosen day")
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func TestAScheduleIsAWordADurationOrACronExpression(t *testing.T) {
 func TestAScheduleHasRuns(t *testing.T) {
 	t.Parallel()
 	for _, never := range []metering.Schedule{"0 0 31 2 *", "0 0 30 2 *", "* * 31 4,6,9,11 *"} {
-		require.EqualError(t, never.Validate("body.schedule"), "body.schedule must name a time that there is: no month of those named has such a day", never)
+		require.EqualError(t, never.Validate("body.schedule"), "body.schedule must match a date that exists; none of the chosen months has the chosen day", never)
 	}
 	for _, rarely := range []metering.Schedule{"0 0 29 2 *", "0 0 31 1-2 *", "0 0 31 2 1"} {
 		require.NoError(t, rarely.Validate("body.schedule"), rarely)

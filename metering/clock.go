@@ -22,10 +22,10 @@ func (o ClockOffset) Check(bound time.Duration) error {
 	}
 	offset, known := o()
 	if !known {
-		return Errorf(CodeUnavailable, "the server's clock is not compared with the database's yet; try again")
+		return Errorf(CodeUnavailable, "the server has not compared its clock with the database's clock yet; try again")
 	}
 	if offset.Abs() > bound {
-		err := Errorf(CodeUnavailable, "the server's clock and the database's differ by more than %s; try again", bound)
+		err := Errorf(CodeUnavailable, "the server's clock and the database's clock differ by more than %s; try again", bound)
 		return err.Because(fmt.Errorf("this process's clock is %s ahead", offset.Round(time.Millisecond)))
 	}
 	return nil

@@ -61,7 +61,7 @@ type Rotation struct {
 // Old names the old credential as the API does.
 func (r Rotation) Old() string {
 	if r.Kind == WebhookCredential {
-		return "the former secret of " + EndpointID(r.OldID).String()
+		return "the previous secret of " + EndpointID(r.OldID).String()
 	}
 	return r.name(r.OldID)
 }

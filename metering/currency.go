@@ -29,7 +29,7 @@ var minorDigits = func() map[string]int32 {
 // ValidCurrency refuses a code that is no active currency of ISO 4217.
 func ValidCurrency(location, code string) error {
 	if _, known := minorDigits[code]; !known {
-		return Invalid(location, "must be the code of an active currency of ISO 4217, such as USD; codes of metals, funds and tests are not")
+		return Invalid(location, "must be an active ISO 4217 currency code, such as USD; codes of metals, funds and tests are not accepted")
 	}
 	return nil
 }

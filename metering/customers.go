@@ -30,7 +30,7 @@ var erasedName = regexp.MustCompile(`^erased-[0-9]+$`)
 // customerRule returns the rule that a customer's ExternalID breaks, or "".
 func customerRule(externalID string) string {
 	if strings.HasPrefix(externalID, "erased-") && erasedName.MatchString(externalID) {
-		return "must not be 'erased-' and a number, which is an erased customer's name"
+		return "must not be 'erased-' followed by a number: such names are reserved for erased customers"
 	}
 	return textRule(externalID)
 }

@@ -109,10 +109,10 @@ func judgeTimestamp(text string, now time.Time) (time.Time, *Rejection) {
 		return time.Time{}, reject("invalid_timestamp", "timestamp", "%s", err)
 	}
 	if at.Before(Instant(now.AddDate(-maxEventYears, 0, 0))) {
-		return time.Time{}, reject("timestamp_too_old", "timestamp", "must not be more than five years back")
+		return time.Time{}, reject("timestamp_too_old", "timestamp", "must not be more than five years in the past")
 	}
 	if at.After(now.Add(maxEventLead)) {
-		return time.Time{}, reject("timestamp_in_future", "timestamp", "must not be more than one hour ahead")
+		return time.Time{}, reject("timestamp_in_future", "timestamp", "must not be more than one hour in the future")
 	}
 	return at, nil
 }

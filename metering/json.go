@@ -51,23 +51,23 @@ func jsonRule(raw []byte) string {
 			i = end
 		case '{', '[':
 			if depth++; depth > maxPropertiesDepth {
-				return fmt.Sprintf("must nest at most %d deep", maxPropertiesDepth)
+				return fmt.Sprintf("must have at most %d nested levels", maxPropertiesDepth)
 			}
 			starts[depth], number = len(names), 0
 		case '}', ']':
 			if twice := repeated(names[starts[depth]:]); twice != nil {
-				return fmt.Sprintf("must not have the name %q twice in one object", ShortName(string(twice)))
+				return fmt.Sprintf("must not contain the name %q twice in the same object", ShortName(string(twice)))
 			}
 			names = names[:starts[depth]]
 			depth--
 			number = 0
 		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '+', '-', '.':
 			if number++; number > maxNumberBytes {
-				return fmt.Sprintf("must have numbers of at most %d characters", maxNumberBytes)
+				return fmt.Sprintf("must not contain a number of more than %d characters", maxNumberBytes)
 			}
 		case 'e', 'E':
 			if number > 0 && longExponent(raw[i+1:]) {
-				return "must have exponents of at most two digits"
+				return "must not contain a number with an exponent of more than two digits"
 			}
 		default:
 			number = 0
@@ -113,7 +113,7 @@ func escapeRule(text []byte) string {
 			return "must not contain NUL"
 		case !utf16.IsSurrogate(unit):
 		case !bytes.HasPrefix(text[i+1:], []byte(`\u`)), utf16.DecodeRune(unit, utf16Unit(text[i+3:])) == utf8.RuneError:
-			return "must not have a lone surrogate, which is no character"
+			return "must not contain an unpaired UTF-16 surrogate, which is not a character"
 		default:
 			i += 6
 		}

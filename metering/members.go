@@ -91,10 +91,10 @@ const leastEntropy = 55
 // none of those that are guessed first (NIST SP 800-63B, 3.1.1.2).
 func ValidPassword(location, text string) error {
 	if !utf8.ValidString(text) || utf8.RuneCountInString(text) < minPassword || longerThan(maxPassword, text) {
-		return Invalid(location, "must have at least %d characters and at most %d, in UTF-8", minPassword, maxPassword)
+		return Invalid(location, "must have %d to %d characters, in UTF-8", minPassword, maxPassword)
 	}
 	if passwordvalidator.GetEntropy(text) < leastEntropy {
-		return Invalid(location, "is easy to guess: make it longer, of several words, or let a password manager choose it")
+		return Invalid(location, "is easy to guess; choose a longer one of several words, or generate one with a password manager")
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ type MeterVersion struct {
 // Validate checks what a client may choose.
 func (g MeterVersion) Validate() error {
 	if !slices.Contains(g.Aggregation.Values(), g.Aggregation) {
-		return Invalid("body.aggregation", "must be sum or count; other aggregations are not built yet")
+		return Invalid("body.aggregation", "must be sum or count; other aggregations are not supported")
 	}
 	if len(g.GroupBy) > MaxGroupByKeys {
 		return Invalid("body.group_by", "must name at most %d properties", MaxGroupByKeys)
@@ -118,7 +118,7 @@ func (g MeterVersion) Validate() error {
 			return Invalid(at, "must not begin with '$'")
 		}
 		if slices.Contains(g.GroupBy[:i], key) {
-			return Invalid(at, "is named twice")
+			return Invalid(at, "repeats an earlier property; name each property once")
 		}
 	}
 	return nil

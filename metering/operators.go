@@ -27,7 +27,7 @@ func HoldsSecret(text string) bool { return secretPattern.MatchString(text) }
 // Validate refuses what does not say who asks and why, or says a secret.
 func (a Asked) Validate() error {
 	if !userPattern.MatchString(a.By) || HoldsSecret(a.By) {
-		return Invalid("by", "must be the user name of who asks: 1 to 64 letters, digits, '.', '_' and '-', no e-mail")
+		return Invalid("by", "must be the operator's user name: 1 to 64 letters, digits, '.', '_' and '-', not an e-mail")
 	}
 	return ValidReason("reason", a.Reason)
 }
@@ -36,13 +36,13 @@ func (a Asked) Validate() error {
 func ValidReason(location, reason string) error {
 	switch {
 	case strings.TrimSpace(reason) == "":
-		return Invalid(location, "must say something: why, in your words")
+		return Invalid(location, "must not be empty; state the reason in your own words")
 	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }):
 		return Invalid(location, "must be UTF-8 without control characters")
 	case utf8.RuneCountInString(reason) > maxReason:
 		return Invalid(location, "must have at most %d characters", maxReason)
 	case HoldsSecret(reason):
-		return Invalid(location, "must not have a key, a secret or a token in it")
+		return Invalid(location, "must not contain a key, a secret or a token")
 	}
 	return nil
 }

@@ -64,15 +64,15 @@ func (r Retention) Judge(e Event, now time.Time) *Rejection {
 		return nil
 	}
 	hours := (time.Duration(r) - retentionMargin) / time.Hour
-	return reject("timestamp_too_old", "timestamp", "must not be more than %d hours back where there is an idempotency_key", hours)
+	return reject("timestamp_too_old", "timestamp", "must not be more than %d hours in the past for an event with an idempotency_key", hours)
 }
 
 // KeyConflict rejects an event whose idempotency_key was used with other content.
 func KeyConflict() *Rejection {
-	return reject("idempotency_conflict", "idempotency_key", "was used before for another customer or with other content; send the event with a key of its own")
+	return reject("idempotency_conflict", "idempotency_key", "was already used for another customer or other content; send the event with a new key")
 }
 
 // Forgotten rejects an event whose idempotency_key is not known any more.
 func Forgotten() *Rejection {
-	return reject("timestamp_too_old", "timestamp", "lies further back than an idempotency_key is known for")
+	return reject("timestamp_too_old", "timestamp", "is older than the idempotency keys that are still stored, so a repeated event could not be detected")
 }

@@ -76,7 +76,7 @@ func (t Tenant) validateHold() error {
 	case t.InvoiceHold.Deadline < time.Hour:
 		return Invalid(field, "must be at least 1")
 	case t.Grace+t.InvoiceHold.Deadline > maxHold:
-		return Invalid(field, "must be at most 720 together with grace_hours, which is %d", int(t.Grace.Hours()))
+		return Invalid(field, "must be at most 720 minus grace_hours, which is %d", int(t.Grace.Hours()))
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func (t Tenant) Validate() error {
 		return err
 	}
 	if _, err := LoadLocation(t.Timezone); err != nil {
-		return Invalid("body.timezone", "must be a name of the IANA time zone database, spelled as there, such as Europe/Zurich or UTC")
+		return Invalid("body.timezone", "must be an IANA time zone name, spelled exactly, such as Europe/Zurich or UTC")
 	}
 	if t.RequestsPerMinute < 0 || t.RequestsPerMinute > math.MaxInt32 {
 		return Invalid("body.requests_per_minute", "must be a whole number above 0")

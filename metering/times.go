@@ -9,7 +9,7 @@ import (
 var (
 	errNotATime   = errors.New("must be RFC 3339 with seconds and an offset, such as 2026-11-01T00:00:00Z")
 	errLeapSecond = errors.New("must not be a leap second: send 23:59:59 or the 00:00:00 after it")
-	errYear       = errors.New("must lie in the years 1 to 9999 in UTC")
+	errYear       = errors.New("must be in the years 1 to 9999 in UTC")
 )
 
 // Instant is t as the service keeps it: UTC, in whole microseconds.

@@ -39,7 +39,7 @@ func TestParseTime(t *testing.T) {
 	}
 
 	const form, leap, year = "must be RFC 3339 with seconds and an offset, such as 2026-11-01T00:00:00Z",
-		"must not be a leap second: send 23:59:59 or the 00:00:00 after it", "must lie in the years 1 to 9999 in UTC"
+		"must not be a leap second: send 23:59:59 or the 00:00:00 after it", "must be in the years 1 to 9999 in UTC"
 	for text, want := range map[string]string{
 		"": form, "now": form, "2026": form, "2026-01": form, "2026-11-01": form, "1769851800": form,
 		"2026-01-31T09:30Z": form, "2026-01-31T09:30-08:00": form, "2026-01-31T09:30:00": form, "2026-01-31 09:30:00Z": form,

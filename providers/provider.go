@@ -217,9 +217,9 @@ type Place struct {
 // RetryLater is the cause where a provider said when to come back.
 type RetryLater struct{ Wait time.Duration }
 
-func (r RetryLater) Error() string { return "asked to wait " + r.Wait.String() }
+func (r RetryLater) Error() string { return "the provider asked to wait " + r.Wait.String() }
 
 // OwnRefusal is the cause where a refusal says nothing about other customers.
 type OwnRefusal struct{}
 
-func (OwnRefusal) Error() string { return "refused for this customer" }
+func (OwnRefusal) Error() string { return "the provider refused this customer only" }

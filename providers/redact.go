@@ -37,25 +37,25 @@ func why(err error) string {
 	case Forbidden(err):
 		return "the address is not on the public internet"
 	case errors.Is(err, context.Canceled):
-		return "the call was given up"
+		return "the call was canceled"
 	case errors.As(err, &lookup) && lookup.IsNotFound:
-		return "there is no such host"
+		return "the host does not exist"
 	case errors.As(err, &lookup):
-		return "the host's name could not be looked up"
+		return "the lookup of the host's name failed"
 	case errors.As(err, &network) && network.Timeout():
-		return "no answer in time"
+		return "the call timed out"
 	case errors.As(err, &errno):
 		return errno.Error()
 	case errors.As(err, &certificate):
-		return "its certificate could not be verified"
+		return "the host's certificate could not be verified"
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return "it does not speak TLS"
+		return "the host does not use TLS"
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection ended before the answer"
+		return "the connection closed before the response"
 	}
 	var call *url.Error
 	if errors.As(err, &call) {
 		err = call.Err
 	}
-	return fmt.Sprintf("an answer that is none (%T)", err)
+	return fmt.Sprintf("the call failed (%T)", err)
 }

@@ -45,11 +45,11 @@ func TestALoggedFailureNamesNobody(t *testing.T) {
 		url, text string
 	}{
 		"refused":   {t.Context(), closed.URL, "connection refused"},
-		"cut":       {t.Context(), cut.URL, "the connection ended before the answer"},
-		"slow":      {hasty, slow.URL, "no answer in time"},
-		"given up":  {given, slow.URL, "the call was given up"},
-		"untrusted": {t.Context(), untrusted.URL, "its certificate could not be verified"},
-		"plain":     {t.Context(), strings.Replace(cut.URL, "http:", "https:", 1), "it does not speak TLS"},
+		"cut":       {t.Context(), cut.URL, "the connection closed before the response"},
+		"slow":      {hasty, slow.URL, "the call timed out"},
+		"given up":  {given, slow.URL, "the call was canceled"},
+		"untrusted": {t.Context(), untrusted.URL, "the host's certificate could not be verified"},
+		"plain":     {t.Context(), strings.Replace(cut.URL, "http:", "https:", 1), "the host does not use TLS"},
 		"private":   {t.Context(), "http://10.1.2.3/canary", "the address is not on the public internet"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestALoggedFailureNamesNobody(t *testing.T) {
 			require.ErrorAs(t, quiet, &call)
 		})
 	}
-	require.Equal(t, "there is no such host", providers.Redact(&net.DNSError{Name: "canary.example", IsNotFound: true}).Error())
-	require.Equal(t, "the host's name could not be looked up", providers.Redact(&net.DNSError{Name: "canary.example"}).Error())
-	require.Equal(t, "an answer that is none (*errors.errorString)", providers.Redact(errors.New("404 Not Found: canary")).Error())
+	require.Equal(t, "the host does not exist", providers.Redact(&net.DNSError{Name: "canary.example", IsNotFound: true}).Error())
+	require.Equal(t, "the lookup of the host's name failed", providers.Redact(&net.DNSError{Name: "canary.example"}).Error())
+	require.Equal(t, "the call failed (*errors.errorString)", providers.Redact(errors.New("404 Not Found: canary")).Error())
 }

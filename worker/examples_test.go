@@ -166,7 +166,7 @@ func (s *exampleSystem) preview(e example, synced bool) (now, late [2]string) {
 		i := slices.Index(e.slugs[:], item.Slug)
 		if i < 0 {
 			if synced {
-				require.Equal(s, "no subscription item of the customer has the lookup key or the metadata meter_slug="+item.Slug, item.Excluded)
+				require.Equal(s, "no subscription item of the customer has a price with lookup key "+item.Slug+", or a price or Stripe meter with metadata meter_slug="+item.Slug, item.Excluded)
 			}
 			continue // it is in the other currency
 		}

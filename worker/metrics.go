@@ -22,23 +22,23 @@ const stateTimeout = 5 * time.Second
 
 var (
 	discrepancies = prometheus.NewDesc("odometer_usage_discrepancies",
-		"Days, meters and customers on which the last audit found that totals and events disagree.", nil, nil)
+		"Combinations of day, meter and customer for which the last comparison found different usage in totals and in events.", nil, nil)
 	unfolded = prometheus.NewDesc("odometer_unfolded_transactions",
-		"Transactions of ingest whose usage is not in the rollups yet. It is in every total.", nil, nil)
-	openSyncs   = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that are not answered yet.", nil, nil)
+		"Ingest transactions whose usage is not folded into the rollups yet. Every total already includes it.", nil, nil)
+	openSyncs   = prometheus.NewDesc("odometer_syncs_open", "Requested syncs that have not finished yet.", nil, nil)
 	outstanding = prometheus.NewDesc("odometer_billing_reports_outstanding",
-		"Reports to providers whose outcome is not known yet.", nil, nil)
+		"Reports to billing providers without a known outcome.", nil, nil)
 	oldestReport = prometheus.NewDesc("odometer_billing_oldest_outstanding_report_timestamp_seconds",
-		"When the oldest report was made whose outcome is not known yet; absent: there is none.", nil, nil)
+		"Time at which the oldest report without a known outcome was created; absent if there is none.", nil, nil)
 	reconciliations = prometheus.NewDesc("odometer_billing_reconciliations",
-		"Closed periods and meters by how their reconciliation with the provider's final invoices stands, where it found a discrepancy.", []string{"state"}, nil)
+		"Reconciliations of closed periods and meters that found a discrepancy with the provider's final invoices, by state.", []string{"state"}, nil)
 	holds = prometheus.NewDesc("odometer_billing_holds",
-		"Draft invoices that are kept from becoming final, by how their hold stands.", []string{"state"}, nil)
-	duePeriods    = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods whose grace is over and that are not closed.", nil, nil)
-	pending       = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for a tenant's webhook.", nil, nil)
+		"Holds on draft invoices, by state.", []string{"state"}, nil)
+	duePeriods    = prometheus.NewDesc("odometer_billing_periods_due", "Billing periods that are not closed although their grace period is over.", nil, nil)
+	pending       = prometheus.NewDesc("odometer_webhook_messages_pending", "Messages that wait for delivery to a tenant's webhook.", nil, nil)
 	oldestMessage = prometheus.NewDesc("odometer_webhook_oldest_pending_message_timestamp_seconds",
-		"When the oldest message was made that waits for a tenant's webhook; absent: none does.", nil, nil)
-	keptFrom = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "From when on events are kept; absent: all are.", nil, nil)
+		"Time at which the oldest message that waits for a tenant's webhook was created; absent if none waits.", nil, nil)
+	keptFrom = prometheus.NewDesc("odometer_events_kept_from_timestamp_seconds", "Time from which events are kept; absent if all events are kept.", nil, nil)
 )
 
 func (s *state) Describe(all chan<- *prometheus.Desc) {
@@ -53,7 +53,7 @@ func (s *state) Collect(all chan<- prometheus.Metric) {
 	defer cancel()
 	found, err := s.store.Maintenance.State(ctx, s.now())
 	if err != nil {
-		s.log.Warn("the state of the database cannot be shown", "error", err)
+		s.log.Warn("the worker cannot read the state of the database for /metrics", "error", err)
 		return
 	}
 	gauge := func(d *prometheus.Desc, value int64, labels ...string) {

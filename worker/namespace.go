@@ -58,14 +58,14 @@ func checkNamespace(ctx context.Context, config Config) {
 	defer cancel()
 	namespace := config.namespace()
 	if err := registerSearchAttributes(ctx, config.Temporal, namespace); err != nil {
-		config.Log.WarnContext(ctx, "search attributes could not be registered: runs start without them", "error", err)
+		config.Log.WarnContext(ctx, "the worker could not register the search attributes; workflow runs start without them", "error", err)
 	}
 	retention, err := readRetention(ctx, config.Temporal, namespace)
 	switch {
 	case err != nil:
-		config.Log.WarnContext(ctx, "the retention of the namespace could not be read", "namespace", namespace, "error", err)
+		config.Log.WarnContext(ctx, "the worker could not read the retention of the Temporal namespace", "namespace", namespace, "error", err)
 	case retention < NamespaceRetention:
-		config.Log.WarnContext(ctx, "the namespace keeps finished runs for less than 90 days; the command lengthens its retention",
+		config.Log.WarnContext(ctx, "the Temporal namespace keeps finished runs for less than 90 days; run the command to lengthen its retention",
 			"namespace", namespace, "retention", metering.FormatDays(retention),
 			"command", "TEMPORAL_NAMESPACE="+namespace+" odometer temporal prepare --retention "+metering.FormatDays(NamespaceRetention))
 	}

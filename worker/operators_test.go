@@ -35,10 +35,10 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	first := s.request()
 	s.awaitDeliveries(1)
 
-	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": 0}), "meter_id must be a meter's number")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": 0}), "meter_id must be a positive number")
 	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "storage"}), "unable to decode")
 	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "storage"}), `meter_id must be a meter's id, such as "mtr_137" or 137`)
-	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "mtr_0"}), "meter_id must be a meter's number")
+	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "mtr_0"}), "meter_id must be a positive number")
 	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": 7}), "by must be")
 	require.ErrorContains(t, s.update(run, "pause", map[string]any{"by": "ada"}), "reason must say something")
 	require.ErrorContains(t, s.update(run, "no-such-update"), "unknown update")

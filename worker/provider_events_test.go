@@ -41,7 +41,7 @@ func TestADraftsEventSaysWhyItsUsageWasNotSent(t *testing.T) {
 	s.work()
 	invoice := s.drafted()
 	s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: meterEvents})
-	require.Equal(t, "the period's last usage was not sent: the API key lacks a permission at Stripe; save the key again with one that has it; meters left out: 1",
+	require.Equal(t, "the period's last usage was not sent: the API key lacks a permission at Stripe; save the key again with one that has it; meters excluded: 1",
 		s.happened("invoice.created", invoice, "cus_soon"))
 	require.Equal(t, "4", s.lastInvoice().Total.String(), "12 at 0.3 cents")
 }
@@ -69,6 +69,6 @@ func TestADraftsEventWaitsForStripeInTheRunThatIsOpen(t *testing.T) {
 		}
 		return err
 	})
-	require.Equal(t, "the period's last usage was sent; meters left out: 1", s.outcome(row))
+	require.Equal(t, "the period's last usage was sent; meters excluded: 1", s.outcome(row))
 	require.Equal(t, "6", s.lastInvoice().Total.String(), "20 at 0.3 cents")
 }

@@ -116,7 +116,7 @@ func (u unfinished) reconcile(ctx context.Context, config Config) {
 	for ctx.Err() == nil {
 		pause := u.every
 		if err := u.once(ctx, config.Now()); err != nil && ctx.Err() == nil {
-			config.Log.WarnContext(ctx, u.what+" wait for their runs", "error", err)
+			config.Log.WarnContext(ctx, u.what+": the worker could not start every workflow run; it tries again", "error", err)
 			pause = min(pause, reconcileEvery)
 		}
 		rest(ctx, pause)
@@ -161,7 +161,7 @@ func applySchedules(ctx context.Context, config Config) {
 		if err := applySchedulesOnce(ctx, config, distrusted); err == nil {
 			distrusted = false
 		} else if ctx.Err() == nil {
-			config.Log.WarnContext(ctx, "schedules do not follow their settings", "error", err)
+			config.Log.WarnContext(ctx, "the worker could not apply the settings of all schedules; it tries again", "error", err)
 		}
 		rest(ctx, reconcileEvery)
 	}

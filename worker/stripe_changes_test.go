@@ -45,7 +45,7 @@ func TestAChangeInMidPeriodReportsOnlyTheRestToTheNewDestination(t *testing.T) {
 	use("1")
 	sync := s.synced()
 	require.Empty(t, sync.Lines)
-	require.Equal(t, "the customer has no billing_provider_id; set it to the customer's id at Stripe", sync.Excluded[0].Reason)
+	require.Equal(t, "the customer has no billing_provider_id; set it to the id of the customer at Stripe", sync.Excluded[0].Reason)
 	s.link("cus_canary")
 	s.synced()
 	require.Equal(t, []string{"10", "11", "15", "11", "5"}, billed())
@@ -185,7 +185,7 @@ func TestAutoSyncAtStripeWaitsForAllAndFailsForOne(t *testing.T) {
 	failed, err := dbtest.Items(s.store.Syncs.List(t.Context(), s.tenant, db.SyncFilter{Status: metering.SyncFailed}, 10))
 	require.NoError(t, err)
 	require.Len(t, failed, 1)
-	require.Equal(t, "the customer's billing_provider_id names no customer of Stripe's; correct it", failed[0].Error)
+	require.Equal(t, "Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id", failed[0].Error)
 	for i := range customers {
 		want := fmt.Sprint(i + 1)
 		if i == 3 {

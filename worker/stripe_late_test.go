@@ -55,12 +55,12 @@ func newClosed(t *testing.T) (s *stripeSystem, end time.Time, stop func()) {
 	s.synced()
 	s.clock.To(s, end.Add(time.Second))
 	s.useAt("record", "1", end.Add(-time.Second))
-	require.Equal(t, "the period is over, and usage records are taken only while it runs; what came last is billed with the next period", excludedOf(s.synced())["record"])
+	require.Equal(t, "the period is over, and the provider accepts usage records only while the period runs; the remaining usage is billed with the next period", excludedOf(s.synced())["record"])
 	s.fake.Advance(time.Hour)
 	invoice := s.fake.State().Accounts[0].Invoices[0]
 	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone
 	require.NoError(s, err)
-	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	require.Equal(t, "the invoice was stored and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	return s, end, stop
 }
 
@@ -175,7 +175,7 @@ func TestWhatIsOnItsWayWhenTheInvoiceIsFinalIsCarried(t *testing.T) {
 	conn := s.connect()
 	_, err := conn.Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone
 	require.NoError(s, err)
-	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	require.Equal(t, "the invoice was stored and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	dbtest.Eventually(t, func() error { // an attempt of before may still be under way
 		var leased int
 		err := conn.QueryRow(s.Context(), `

@@ -143,7 +143,7 @@ func TestASyncReportsEachMeterToStripeInItsOwnWay(t *testing.T) {
 		"window meter_window 40/40 counted", "last meter_last 40/40 counted",
 	}, linesOf(sync))
 	require.Equal(t, map[string]string{
-		"api-calls": "no subscription item of the customer has the lookup key or the metadata meter_slug=api-calls",
+		"api-calls": "no subscription item of the customer has a price with lookup key api-calls, or a price or Stripe meter with metadata meter_slug=api-calls",
 		"count":     "Stripe's meter mtr_count counts events, so no total can be sent to it; use one with formula sum",
 	}, excludedOf(sync))
 
@@ -266,12 +266,12 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 	s.clock.To(t, end.Add(time.Second))
 	s.useAt("delta", "7.5", end.Add(-time.Second)) // 19.75 are 20
 	invoice := s.fake.State().Accounts[0].Invoices[0]
-	require.Equal(t, "the period's last usage was sent; meters left out: 1", s.happened("invoice.created", invoice.ID, "cus_soon"))
+	require.Equal(t, "the period's last usage was sent; meters excluded: 1", s.happened("invoice.created", invoice.ID, "cus_soon"))
 	require.Equal(t, "6", s.fake.State().Accounts[0].Invoices[0].Total.String(), "cents, as soon as that is said")
 	s.fake.Advance(time.Hour)
 	_, err := s.connect().Exec(s.Context(), `update tenants set grace = interval '0' where id = $1`, s.tenant) // the closing waits for the clock alone
 	require.NoError(s, err)
-	require.Equal(t, "the invoice was kept and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
+	require.Equal(t, "the invoice was stored and its period closed", s.happened("invoice.finalized", invoice.ID, "cus_soon"))
 	var billed string
 	require.NoError(t, s.connect().QueryRow(t.Context(), `
 		select string_agg(format('%s %s of %s', l.quantity, l.amount, m.slug), ', ')
@@ -280,8 +280,8 @@ func TestAPeriodIsSentToItsEndAndClosedWithItsInvoice(t *testing.T) {
 		join meters m on m.tenant_id = l.tenant_id and m.id = l.meter_id
 		where i.tenant_id = $1`, s.tenant).Scan(&billed))
 	require.Equal(t, "20 0.06 of delta", billed)
-	require.Equal(t, "the customer was synced with its items as they are now; meters left out: 1", s.happened("customer.subscription.updated", "sub_soon", "cus_soon"))
-	require.Equal(t, "it is about no customer of ours", s.happened("customer.subscription.updated", "sub_2", "cus_stranger"))
+	require.Equal(t, "the customer was synced with its current subscription items; meters excluded: 1", s.happened("customer.subscription.updated", "sub_soon", "cus_soon"))
+	require.Equal(t, "the event concerns no customer in Odometer", s.happened("customer.subscription.updated", "sub_2", "cus_stranger"))
 }
 
 // TestHistoriesAtStripe runs every branch of what is reported meter by meter.
@@ -315,7 +315,7 @@ func TestHistoriesAtStripe(t *testing.T) {
 	s.await(s.request())
 	keep("sync_customer_quantities_after_an_outage", syncing)
 	s.link("cus_canary_nobody")
-	require.Equal(t, "the customer's billing_provider_id names no customer of Stripe's; correct it", s.await(s.request()).Error)
+	require.Equal(t, "Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id", s.await(s.request()).Error)
 	keep("sync_customer_unknown_at_the_provider", syncing)
 	s.link("cus_canary")
 

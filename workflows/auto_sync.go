@@ -33,7 +33,7 @@ func AutoSync(ctx workflow.Context, in AutoSyncInput) (BulkSyncResult, error) {
 			return b.result, err
 		}
 	}
-	more, err := b.pages(ctx, do.FindOutOfSync, "find who is out of sync", b.sync)
+	more, err := b.pages(ctx, do.FindOutOfSync, "find customers with unreported usage", b.sync)
 	if more {
 		in.After, in.SoFar, in.Paused = b.after, b.result, b.paused
 		return b.result, workflow.NewContinueAsNewError(ctx, AutoSync, in)
@@ -61,7 +61,7 @@ const eventPagesPerRun = 20
 func (b *bulkSync) listEvents(ctx workflow.Context) error {
 	for range eventPagesPerRun {
 		var page activities.ListEventsResult
-		err := workflow.ExecuteActivity(looking(ctx, "ask for events that did not come"), do.ListEvents, activities.TenantInput{TenantID: b.tenant}).Get(ctx, &page)
+		err := workflow.ExecuteActivity(looking(ctx, "list provider events that did not arrive"), do.ListEvents, activities.TenantInput{TenantID: b.tenant}).Get(ctx, &page)
 		if temporal.IsCanceledError(err) {
 			return err
 		}
@@ -94,7 +94,7 @@ func (b *bulkSync) listInvoices(ctx workflow.Context) (await func() error) {
 // startClosing leaves the periods that are due to a run of their own.
 func (b *bulkSync) startClosing(ctx workflow.Context) error {
 	var due activities.CustomerPageResult
-	err := workflow.ExecuteActivity(storing(ctx, "look for periods to close"), do.DuePeriods,
+	err := workflow.ExecuteActivity(storing(ctx, "check for periods to close"), do.DuePeriods,
 		activities.CustomerPageInput{TenantID: b.tenant, Limit: 1}).Get(ctx, &due)
 	if err != nil || !due.More {
 		return err
@@ -111,8 +111,8 @@ func autoSyncStart(tenant metering.TenantID) start {
 		workflow:   AutoSync,
 		input:      AutoSyncInput{TenantID: tenant},
 		id:         AutoSyncID(tenant),
-		summary:    fmt.Sprintf("Auto-Sync of %s", tenant),
-		details:    "Reports to the billing provider whatever is unreported, of every customer.",
+		summary:    fmt.Sprintf("Sync all customers of %s", tenant),
+		details:    "Reports the unreported usage of every customer to the billing provider, then starts the closing of due billing periods.",
 		tenant:     tenant,
 		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.Scheduled))},
 		priority:   background,

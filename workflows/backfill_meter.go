@@ -58,7 +58,7 @@ type backfillMeter struct {
 
 func (b *backfillMeter) run(ctx workflow.Context) error {
 	var plan activities.PlanBackfillResult
-	err := workflow.ExecuteActivity(storing(ctx, "find the days to count"), do.PlanBackfill, b.version).Get(ctx, &plan)
+	err := workflow.ExecuteActivity(storing(ctx, "list the days to count"), do.PlanBackfill, b.version).Get(ctx, &plan)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (b *backfillMeter) run(ctx workflow.Context) error {
 		}
 		plan.Days, interrupted = plan.Days[counted.Done:], counted.Paused
 	}
-	return workflow.ExecuteActivity(storing(ctx, "switch reads and billing"), do.CompleteMeterVersion, b.version).Get(ctx, nil)
+	return workflow.ExecuteActivity(storing(ctx, "make reads and billing use the new version"), do.CompleteMeterVersion, b.version).Get(ctx, nil)
 }
 
 func (b *backfillMeter) count(ctx workflow.Context, days []time.Time, resumed bool) (counted activities.CountDaysResult, err error) {
@@ -96,8 +96,8 @@ func (b *backfillMeter) rest(ctx workflow.Context, interrupted bool) (resumed bo
 	b.paused = b.paused || interrupted
 	switch {
 	case interrupted:
-		b.show(ctx, "Paused: workers were killed again and again while they counted the next day. "+
-			"Give the workers more memory and resume the backfill, archive the meter, or have it count in another way.")
+		b.show(ctx, "Paused: several workers were killed while they counted the next day. "+
+			"Give the workers more memory and resume the backfill, archive the meter, or change how the meter counts.")
 	case b.paused:
 		b.show(ctx, "Paused by an operator.")
 	}
@@ -119,9 +119,9 @@ func backfillMeterStart(tenant metering.TenantID, version metering.MeterVersionI
 		workflow: BackfillMeter,
 		input:    BackfillMeterInput{TenantID: tenant, MeterVersionID: version},
 		id:       BackfillMeterID(tenant, version),
-		summary:  fmt.Sprintf("Count the past of a meter of %s", tenant),
-		details: fmt.Sprintf("Counts what was ingested before meter version %d of %s was published. "+
-			"Until the first backfill of a meter ends, its usage answers 503 and billing skips it.", version, tenant),
+		summary:  fmt.Sprintf("Backfill a meter of %s", tenant),
+		details: fmt.Sprintf("Counts the events that were ingested before meter version %d of %s was published. "+
+			"Until the first backfill of a meter ends, requests for its usage return 503 and billing skips the meter.", version, tenant),
 		tenant:   tenant,
 		priority: background,
 	}

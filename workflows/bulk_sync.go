@@ -197,6 +197,6 @@ func (b *bulkSync) report(ctx workflow.Context) {
 	if b.paused {
 		state = "Paused.\n\n"
 	}
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | reports sent | busy elsewhere | failed | left | periods closed | still open |\n"+
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%s| customers | reports sent | synced by another run | failed | not reached | periods closed | customers with open periods |\n"+
 		"|---|---|---|---|---|---|---|\n| %d | %d | %d | %d | %d | %d | %d |\n", state, r.Customers, r.Sent, r.Busy, r.Failed, r.Left, r.Closed, r.Open))
 }

@@ -34,7 +34,7 @@ func (s start) by(ctx context.Context, c client.Client) error {
 	err := s.once(ctx, c)
 	var invalid *serviceerror.InvalidArgument
 	if errors.As(err, &invalid) {
-		slog.WarnContext(ctx, "search attributes are not registered: starting without them", "workflow_id", s.id)
+		slog.WarnContext(ctx, "the search attributes are not registered; the workflow run starts without them", "workflow_id", s.id)
 		err = s.withoutAttributes(true).once(ctx, c)
 	}
 	if err != nil {
@@ -75,7 +75,7 @@ func AskAgain(ctx context.Context, method string, request, answer any, conn *grp
 }
 
 func unreachable(workflowID string, cause error) error {
-	return metering.Errorf(metering.CodeUnavailable, "the workflow engine does not answer; try again").
+	return metering.Errorf(metering.CodeUnavailable, "Temporal does not answer; try again").
 		Because(fmt.Errorf("%s: %w", workflowID, cause))
 }
 

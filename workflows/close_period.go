@@ -56,7 +56,7 @@ func (b *bulkSync) close(ctx workflow.Context, customers []metering.CustomerID) 
 // wait for a provider.
 func (b *bulkSync) startReporting(ctx workflow.Context) error {
 	var lacking activities.CustomerPageResult
-	err := workflow.ExecuteActivity(storing(ctx, "look for closed periods to report"), do.FindOutOfSync,
+	err := workflow.ExecuteActivity(storing(ctx, "check for closed periods to report"), do.FindOutOfSync,
 		activities.CustomerPageInput{TenantID: b.tenant, Limit: 1, Closed: true}).Get(ctx, &lacking)
 	if code, _, ok := failureOf(err); ok && code == string(metering.CodeNoProvider) {
 		return nil // there is nobody to report to
@@ -75,7 +75,7 @@ func reportClosedStart(tenant metering.TenantID) start {
 		input:    AutoSyncInput{TenantID: tenant, Closed: true},
 		id:       fmt.Sprintf("report-closed/%d", tenant),
 		summary:  fmt.Sprintf("Report the closed billing periods of %s", tenant),
-		details:  "Reports to the billing provider what it does not know of closed periods.",
+		details:  "Reports the unreported usage of closed billing periods to the billing provider.",
 		tenant:   tenant,
 		priority: background,
 	}
@@ -90,7 +90,7 @@ func closePeriodStart(tenant metering.TenantID) start {
 		input:    ClosePeriodInput{TenantID: tenant},
 		id:       ClosePeriodID(tenant),
 		summary:  fmt.Sprintf("Close the billing periods of %s", tenant),
-		details:  "Closes the periods whose grace is over. What the provider does not know of them is reported by a run of its own.",
+		details:  "Closes the billing periods whose grace period is over. Another run reports their unreported usage to the billing provider.",
 		tenant:   tenant,
 		priority: background,
 	}

@@ -101,7 +101,7 @@ func (d *deliverWebhooks) send(ctx workflow.Context) (sent activities.SendMessag
 	d.forget()
 	in := activities.SendMessagesInput{TenantID: d.TenantID, EndpointID: d.EndpointID, AtOnce: d.atOnce}
 	d.atOnce = false
-	err = workflow.ExecuteActivity(sending(ctx, "deliver what is due"), do.SendMessages, in).Get(ctx, &sent)
+	err = workflow.ExecuteActivity(sending(ctx, "deliver due messages"), do.SendMessages, in).Get(ctx, &sent)
 	if code, _, ok := failureOf(err); ok && code == string(metering.CodeNotFound) {
 		return sent, errDeleted
 	}
@@ -128,7 +128,7 @@ func (d *deliverWebhooks) wait(ctx workflow.Context, sent activities.SendMessage
 func (d *deliverWebhooks) idle(ctx workflow.Context) (more bool, err error) {
 	return workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
 		Timeout:      idleFor,
-		TimerOptions: workflow.TimerOptions{Summary: "nothing is waiting"},
+		TimerOptions: workflow.TimerOptions{Summary: "no message is waiting"},
 	}, d.isWanted)
 }
 
@@ -139,18 +139,18 @@ func (d *deliverWebhooks) show(ctx workflow.Context, sent activities.SendMessage
 	if sent.Next != nil {
 		next = sent.Next.UTC().Format(time.RFC3339)
 	}
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("| delivered | attempts in vain | waiting | next attempt | |\n|---|---|---|---|---|\n| %d | %d | %d | %s | %s |\n",
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("| delivered | failed attempts | waiting | next attempt | state |\n|---|---|---|---|---|\n| %d | %d | %d | %s | %s |\n",
 		d.Result.Delivered, d.Result.Failed, sent.Waiting, next, state))
 }
 
 func disabledText(because metering.DisabledBecause) string {
 	switch because {
 	case metering.DisabledGone:
-		return "the webhook is disabled: it answered 410, that it is gone for good; enable it again once it takes messages"
+		return "the webhook is disabled: it answered 410 Gone; enable it again once it accepts messages"
 	case metering.DisabledFailing:
-		return "the webhook is disabled: it has taken nothing for five days; enable it again once it answers"
+		return "the webhook is disabled: it has accepted no message for five days; enable it again once it accepts messages"
 	}
-	return "the webhook was disabled by the tenant; what waited for it is given up"
+	return "the tenant disabled the webhook; its waiting messages are not delivered"
 }
 
 // DeliverWebhooksID is the workflow id of what is told to an endpoint.
@@ -163,8 +163,8 @@ func deliverWebhooksStart(tenant metering.TenantID, endpoint metering.EndpointID
 		workflow: DeliverWebhooks,
 		input:    DeliverWebhooksInput{TenantID: tenant, EndpointID: endpoint},
 		id:       DeliverWebhooksID(endpoint),
-		summary:  fmt.Sprintf("Tell %s of %s what happened", endpoint, tenant),
-		details:  "Delivers the messages that wait for a webhook of the tenant's, and waits with it while it fails.",
+		summary:  fmt.Sprintf("Deliver messages to webhook %s of %s", endpoint, tenant),
+		details:  "Delivers the waiting messages to one webhook, and waits between attempts while the webhook fails.",
 		tenant:   tenant,
 		priority: background,
 		signal:   messagesDue,

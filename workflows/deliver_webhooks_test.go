@@ -109,7 +109,7 @@ func TestARunWaitsVisiblyWithAnEndpointThatFails(t *testing.T) {
 	d.failing = 12 * time.Minute
 	began := d.began
 	d.RegisterDelayedCallback(func() {
-		require.Equal(t, "| delivered | attempts in vain | waiting | next attempt | |\n|---|---|---|---|---|\n| 0 | 4 | 2 | "+
+		require.Equal(t, "| delivered | failed attempts | waiting | next attempt | state |\n|---|---|---|---|---|\n| 0 | 4 | 2 | "+
 			began.Add(10*time.Minute).UTC().Format(time.RFC3339)+" | the webhook answered 503 |\n", detailsOf(t, d.TestWorkflowEnvironment))
 	}, 6*time.Minute)
 	require.Equal(t, workflows.DeliverWebhooksResult{Delivered: 2, Failed: 6}, d.run(t))
@@ -163,8 +163,8 @@ func TestOperatorsPauseARunAndHaveItTryAtOnce(t *testing.T) {
 func TestARunOfADisabledEndpointFailsAndSaysWhatToDo(t *testing.T) {
 	for because, want := range map[metering.DisabledBecause]string{
 		metering.DisabledGone:     "it answered 410",
-		metering.DisabledFailing:  "it has taken nothing for five days",
-		metering.DisabledByTenant: "disabled by the tenant",
+		metering.DisabledFailing:  "it has accepted no message for five days",
+		metering.DisabledByTenant: "the tenant disabled the webhook",
 	} {
 		d := newDelivering(t)
 		d.off = because

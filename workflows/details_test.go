@@ -37,13 +37,13 @@ func TestTheDetailsOfARunBeginWithItsCustomer(t *testing.T) {
 		e := newHappening(t)
 		e.event.Page = known
 		e.run(t)
-		require.Contains(t, detailsOf(t, e.TestWorkflowEnvironment), "It is about "+want+".")
+		require.Contains(t, detailsOf(t, e.TestWorkflowEnvironment), "Customer: "+want+".")
 		require.Equal(t, []string{
-			"It is about cus_2. Next: replace the keys of its groups",
-			"It is about " + want + ". Next: erase what its events say",
-			"It is about " + want + ". Next: erase its name from reports and messages",
-			"It is about " + want + ". Next: note that it is done",
-			"It is about " + want + ". It is erased",
+			"Customer: cus_2. Next: replace the customer's group keys",
+			"Customer: " + want + ". Next: erase the content of the customer's events",
+			"Customer: " + want + ". Next: erase the customer's name from reports and messages",
+			"Customer: " + want + ". Next: record that the erasure is complete",
+			"Customer: " + want + ". The customer is erased.",
 		}, detailsOfErasure(t, known))
 	}
 }
@@ -83,5 +83,5 @@ func TestASyncShowsWhatInvoicesDoNotAgreeWith(t *testing.T) {
 	require.NoError(t, err)
 	details := detailsOf(t, w.TestWorkflowEnvironment)
 	require.Contains(t, details, "| reconciliation of mtr_5 | 2026-10-01 to 2026-11-01 | open |\n")
-	require.Contains(t, details, "| reconciliation of mtr_6 | 2026-10-01 to 2026-11-01 | carried: 7 of 10 on invoices; accepted, not billed |\n")
+	require.Contains(t, details, "| reconciliation of mtr_6 | 2026-10-01 to 2026-11-01 | carried: invoices bill 7 of 10; accepted, not billed |\n")
 }

@@ -29,7 +29,7 @@ func AuditUsage(ctx workflow.Context, in AuditUsageInput) (AuditUsageResult, err
 			return in.SoFar, workflow.NewContinueAsNewError(ctx, AuditUsage, in)
 		}
 		var found activities.AuditTenantsResult
-		err := workflow.ExecuteActivity(counting(ctx, "compare usage with its independent count"), do.AuditTenants,
+		err := workflow.ExecuteActivity(counting(ctx, "compare usage with the independent daily count"), do.AuditTenants,
 			activities.AuditTenantsInput{After: in.After}).Get(ctx, &found)
 		if err != nil {
 			return in.SoFar, err
@@ -48,7 +48,7 @@ func auditUsageStart() start {
 		workflow: AuditUsage,
 		input:    AuditUsageInput{},
 		id:       "audit-usage",
-		summary:  "Daily comparison of usage with its independent count",
+		summary:  "Compare usage with the independent daily count",
 		priority: background,
 	}
 }

@@ -25,24 +25,24 @@ func EraseCustomer(ctx workflow.Context, in EraseCustomerInput) error {
 	customer := activities.CustomerInput{TenantID: in.TenantID, CustomerID: in.CustomerID}
 	var found activities.EraseGroupsResult
 	show := func(state string) {
-		workflow.SetCurrentDetails(ctx, fmt.Sprintf("It is about %s. %s", linked(in.CustomerID, found.Page), state))
+		workflow.SetCurrentDetails(ctx, fmt.Sprintf("Customer: %s. %s", linked(in.CustomerID, found.Page), state))
 	}
 	for _, step := range []struct {
 		summary  string
 		activity any
 		result   any
 	}{
-		{"replace the keys of its groups", do.EraseGroups, &found},
-		{"erase what its events say", do.EraseEvents, nil},
-		{"erase its name from reports and messages", do.EraseMessages, nil},
-		{"note that it is done", do.FinishErasure, nil},
+		{"replace the customer's group keys", do.EraseGroups, &found},
+		{"erase the content of the customer's events", do.EraseEvents, nil},
+		{"erase the customer's name from reports and messages", do.EraseMessages, nil},
+		{"record that the erasure is complete", do.FinishErasure, nil},
 	} {
 		show("Next: " + step.summary)
 		if err := workflow.ExecuteActivity(heavy(ctx, step.summary), step.activity, customer).Get(ctx, step.result); err != nil {
 			return forOperators(err)
 		}
 	}
-	show("It is erased")
+	show("The customer is erased.")
 	return nil
 }
 
@@ -56,8 +56,8 @@ func eraseCustomerStart(tenant metering.TenantID, customer metering.CustomerID) 
 		workflow:   EraseCustomer,
 		input:      EraseCustomerInput{TenantID: tenant, CustomerID: customer},
 		id:         EraseCustomerID(tenant, customer),
-		summary:    fmt.Sprintf("Erase %s", customer),
-		details:    fmt.Sprintf("Takes what is personal of %s of %s out of the database; totals, bills and reports stay. A run that ends early is begun again. %s", customer, tenant, inAPI(customer)),
+		summary:    fmt.Sprintf("Erase the personal data of %s", customer),
+		details:    fmt.Sprintf("Erases the personal data of %s of %s from the database; totals, bills and reports stay. If the run ends early, the worker starts another one. %s", customer, tenant, inAPI(customer)),
 		tenant:     tenant,
 		attributes: []temporal.SearchAttributeUpdate{customerAttribute.ValueSet(customer.String())},
 		priority:   background,

@@ -57,12 +57,12 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 		return "", err
 	}
 	if h.event.CustomerID == 0 {
-		return "it is about no customer of ours", nil
+		return "the event concerns no customer in Odometer", nil
 	}
 	h.show(ctx)
 	if !h.event.Invoice {
-		return h.sync(ctx, workflow.Now(ctx), "the customer was synced with its items as they are now",
-			"the customer was not synced with its items as they are now")
+		return h.sync(ctx, workflow.Now(ctx), "the customer was synced with its current subscription items",
+			"the customer was not synced with its current subscription items")
 	}
 	var invoice activities.ReadInvoiceResult
 	err = workflow.ExecuteActivity(calling(ctx, workflow.Now(ctx).Add(readingLimit), "read the invoice"), do.ReadInvoice, h.row).Get(ctx, &invoice)
@@ -73,7 +73,7 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 	case err != nil:
 		return "", err
 	case !invoice.Cycle && !invoice.Final:
-		return "the invoice was kept", nil
+		return "the invoice was stored", nil
 	case !invoice.Final:
 		return h.sync(ctx, invoice.CreatedAt, "the period's last usage was sent", "the period's last usage was not sent")
 	}
@@ -82,11 +82,11 @@ func (h *handleProviderEvent) run(ctx workflow.Context) (outcome string, err err
 		activities.BatchInput{TenantID: h.in.TenantID, Customers: []metering.CustomerID{h.event.CustomerID}}).Get(ctx, &closed)
 	switch {
 	case !invoice.Cycle && closed.Closed == 0:
-		return "the invoice was kept", err
+		return "the invoice was stored", err
 	case closed.Closed == 0:
-		return "the invoice was kept; its period is not closed yet", err
+		return "the invoice was stored; its period is not closed yet", err
 	}
-	return "the invoice was kept and its period closed", err
+	return "the invoice was stored and its period closed", err
 }
 
 // sync makes sure that a pass over the customer begins after now, and says what
@@ -109,10 +109,10 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 	case metering.SyncSucceeded:
 		outcome = done
 	default:
-		outcome = undone + " in time; the sync goes on"
+		outcome = undone + "in time; the sync continues"
 	}
 	if sync.Excluded > 0 {
-		outcome += fmt.Sprintf("; meters left out: %d", sync.Excluded)
+		outcome += fmt.Sprintf("; meters excluded: %d", sync.Excluded)
 	}
 	if h.in.Unindexed {
 		return outcome, nil
@@ -140,7 +140,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 		until = since.Add(finalization)
 	}
 	for pause := time.Second; ; pause = min(2*pause, longestLook) {
-		err = workflow.ExecuteActivity(storing(ctx, "look what came of the sync"), do.ReadSync,
+		err = workflow.ExecuteActivity(storing(ctx, "read the state of the sync"), do.ReadSync,
 			activities.ReadSyncInput{TenantID: h.in.TenantID, SyncID: h.requested.SyncID}).Get(ctx, &sync)
 		if err != nil || sync.Status.Done() {
 			return sync, err
@@ -151,7 +151,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 			}
 			until = workflow.Now(ctx).Add(finalization)
 		}
-		h.show(ctx, fmt.Sprintf("The sync is %s; its end is awaited until %s.", sync.Status, until.UTC().Format(time.RFC3339)))
+		h.show(ctx, fmt.Sprintf("The sync is %s. The run waits for its end until %s.", sync.Status, until.UTC().Format(time.RFC3339)))
 		ended, err := workflow.AwaitWithTimeout(ctx, min(pause, max(time.Second, until.Sub(workflow.Now(ctx)))),
 			func() bool { return run != nil && run.IsReady() })
 		if err != nil {
@@ -165,7 +165,7 @@ func (h *handleProviderEvent) awaitSync(ctx workflow.Context, since time.Time, r
 
 // show keeps whom the event is about, and what is waited for, before the operators' eyes.
 func (h *handleProviderEvent) show(ctx workflow.Context, waits ...string) {
-	about := fmt.Sprintf("It is about %s.", linked(h.event.CustomerID, h.event.Page))
+	about := fmt.Sprintf("Customer: %s.", linked(h.event.CustomerID, h.event.Page))
 	workflow.SetCurrentDetails(ctx, strings.Join(append([]string{about}, waits...), " "))
 }
 
@@ -176,7 +176,7 @@ func (h *handleProviderEvent) stillDraft(ctx workflow.Context) bool {
 		return false
 	}
 	var invoice activities.ReadInvoiceResult
-	err := workflow.ExecuteActivity(looking(ctx, "see whether the invoice is still a draft"), do.ReadInvoice, h.row).Get(ctx, &invoice)
+	err := workflow.ExecuteActivity(looking(ctx, "check whether the invoice is still a draft"), do.ReadInvoice, h.row).Get(ctx, &invoice)
 	return err == nil && !invoice.Final
 }
 
@@ -191,9 +191,9 @@ func handleProviderEventStart(tenant metering.TenantID, customer metering.Custom
 		workflow: HandleProviderEvent,
 		input:    HandleProviderEventInput{TenantID: tenant, RowID: row},
 		id:       HandleProviderEventID(tenant, row),
-		summary:  fmt.Sprintf("Act on an event of the billing provider of %s", tenant),
-		details: "Reads how the subscription or the invoice stands now, sends the last usage of a period whose invoice is still open " +
-			"and says what came of it, and closes one whose invoice is final.",
+		summary:  fmt.Sprintf("Process a provider event of %s", tenant),
+		details: "Reads the current state of the subscription or the invoice. Sends the last usage of a period while its invoice is a draft, " +
+			"and closes the period once its invoice is final.",
 		tenant:     tenant,
 		attributes: []temporal.SearchAttributeUpdate{triggerAttribute.ValueSet(string(metering.ByProvider))},
 		priority:   interactive,

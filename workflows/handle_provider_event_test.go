@@ -123,18 +123,18 @@ func TestAnEventAboutNobodyOrAnotherInvoiceChangesNothing(t *testing.T) {
 	h := newHappening(t)
 	h.event = activities.ReadEventResult{Invoice: true}
 	outcome, _ := h.run(t)
-	require.Equal(t, "it is about no customer of ours", outcome)
+	require.Equal(t, "the event concerns no customer in Odometer", outcome)
 
 	h = newHappening(t)
 	h.invoice = func() (activities.ReadInvoiceResult, error) { return activities.ReadInvoiceResult{}, nil }
 	outcome, _ = h.run(t)
-	require.Equal(t, "the invoice was kept", outcome)
+	require.Equal(t, "the invoice was stored", outcome)
 	require.Zero(t, h.requests)
 }
 
 func TestAFinalInvoiceClosesItsPeriodWhereThatCanBe(t *testing.T) {
 	for closed, want := range map[int]string{
-		0: "the invoice was kept; its period is not closed yet", 1: "the invoice was kept and its period closed",
+		0: "the invoice was stored; its period is not closed yet", 1: "the invoice was stored and its period closed",
 	} {
 		h := newHappening(t)
 		h.invoice = func() (activities.ReadInvoiceResult, error) {
@@ -154,7 +154,7 @@ func TestADraftsEventEndsWithTheSyncThatItAskedFor(t *testing.T) {
 		indexed string
 	}{
 		{activities.ReadSyncResult{Status: metering.SyncSucceeded}, "the period's last usage was sent", "succeeded"},
-		{activities.ReadSyncResult{Status: metering.SyncSucceeded, Excluded: 2}, "the period's last usage was sent; meters left out: 2", "succeeded"},
+		{activities.ReadSyncResult{Status: metering.SyncSucceeded, Excluded: 2}, "the period's last usage was sent; meters excluded: 2", "succeeded"},
 		{activities.ReadSyncResult{Status: metering.SyncFailed, Error: "save the key again"}, "the period's last usage was not sent: save the key again", "failed"},
 	} {
 		h := newHappening(t)
@@ -169,7 +169,7 @@ func TestADraftsEventEndsWithTheSyncThatItAskedFor(t *testing.T) {
 			return nil
 		}
 		h.RegisterDelayedCallback(func() {
-			require.Contains(t, detailsOf(t, h.TestWorkflowEnvironment), "The sync is requested; its end is awaited until ")
+			require.Contains(t, detailsOf(t, h.TestWorkflowEnvironment), "The sync is requested. The run waits for its end until ")
 			require.Empty(t, h.recorded)
 		}, 39*time.Minute)
 		outcome, took := h.run(t)
@@ -215,13 +215,13 @@ func TestAnEventOfASubscriptionWaitsForAnHourAtMost(t *testing.T) {
 	h := newHappening(t)
 	h.event.Invoice = false
 	outcome, _ := h.run(t)
-	require.Equal(t, "the customer was synced with its items as they are now", outcome)
+	require.Equal(t, "the customer was synced with its current subscription items", outcome)
 
 	h = newHappening(t)
 	h.event.Invoice = false
 	h.sync = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 100*time.Hour) }
 	outcome, took := h.run(t)
-	require.Equal(t, "the customer was not synced with its items as they are now in time; the sync goes on", outcome)
+	require.Equal(t, "the customer was not synced with its current subscription itemsin time; the sync continues", outcome)
 	require.Equal(t, time.Hour, took)
 	require.Equal(t, "failed", h.indexed)
 	require.Less(t, h.looks, 30)
@@ -229,7 +229,7 @@ func TestAnEventOfASubscriptionWaitsForAnHourAtMost(t *testing.T) {
 
 func TestAnEventWaitsNoLongerThanItsInvoiceTakesUsage(t *testing.T) {
 	looks := 0
-	late := "the period's last usage was not sent in time; the sync goes on"
+	late := "the period's last usage was not sentin time; the sync continues"
 	for name, c := range map[string]struct {
 		invoice func(age time.Duration) (activities.ReadInvoiceResult, error)
 		want    time.Duration

@@ -96,7 +96,7 @@ func (h *holdInvoice) heed(ctx workflow.Context) error {
 			if err := record(ctx, h.TenantID, releaseUpdate, in, 0); err != nil {
 				return err
 			}
-			err := workflow.ExecuteActivity(storing(ctx, "write down that it is to be released"), do.AskRelease,
+			err := workflow.ExecuteActivity(storing(ctx, "record the release"), do.AskRelease,
 				activities.AskReleaseInput{HoldInput: h.input(), Reason: in.Reason}).Get(ctx, nil)
 			h.asked = true
 			return forOperators(err)
@@ -114,7 +114,7 @@ func (h *holdInvoice) step(ctx workflow.Context) error {
 	drain(h.changed)
 	h.asked, h.moved = false, false
 	var found activities.LookAtHoldResult
-	err := workflow.ExecuteActivity(looking(ctx, "look at the invoice"), do.LookAtHold, h.input()).Get(ctx, &found)
+	err := workflow.ExecuteActivity(looking(ctx, "compare the invoice"), do.LookAtHold, h.input()).Get(ctx, &found)
 	if err == nil {
 		h.found = found
 	}
@@ -131,7 +131,7 @@ func (h *holdInvoice) step(ctx workflow.Context) error {
 	h.failure = ""
 	if err != nil {
 		_, message, _ := failureOf(err)
-		h.failure = cmp.Or(message, "it could not be done yet")
+		h.failure = cmp.Or(message, "the attempt failed and is retried")
 	}
 	h.show(ctx)
 	return h.index(ctx)
@@ -180,7 +180,7 @@ func (h *holdInvoice) wait(ctx workflow.Context, pause time.Duration) (asked boo
 	}
 	asked, err = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
 		Timeout:      pause,
-		TimerOptions: workflow.TimerOptions{Summary: "look at the invoice again"},
+		TimerOptions: workflow.TimerOptions{Summary: "wait until the next comparison"},
 	}, func() bool { return h.asked || h.changed.Len() > 0 || h.syncing != nil && h.syncing.IsReady() })
 	if h.syncing != nil && h.syncing.IsReady() {
 		h.syncing = nil
@@ -195,15 +195,15 @@ func (h *holdInvoice) finish(ctx workflow.Context) (HoldInvoiceResult, error) {
 
 // nexts is what happens next in each state, for the operators' eyes.
 var nexts = map[billing.HoldState]string{
-	billing.HoldPlanned:   "the provider is told to keep it a draft until the deadline",
-	billing.Held:          "what is reported, counted and on the invoice is compared",
-	billing.HoldDisagrees: "an operator releases it, with a reason, or it becomes final at its deadline",
-	billing.HoldReleasing: "the provider is told to make it final",
+	billing.HoldPlanned:   "the run asks the provider to keep the invoice a draft until the deadline",
+	billing.Held:          "the run compares the reported usage, the counted usage and the invoice",
+	billing.HoldDisagrees: "an operator releases the invoice and gives a reason, or the invoice becomes final at its deadline",
+	billing.HoldReleasing: "the run asks the provider to finalize the invoice",
 }
 
 // show keeps what was found before the operators' eyes.
 func (h *holdInvoice) show(ctx workflow.Context) {
-	text := []string{fmt.Sprintf("| what | |\n|---|---|\n| customer | %s |\n| state | **%s** |\n| deadline | %s |",
+	text := []string{fmt.Sprintf("| field | value |\n|---|---|\n| customer | %s |\n| state | **%s** |\n| deadline | %s |",
 		linked(h.found.CustomerID, h.found.Page), h.found.State, h.found.Deadline.UTC().Format(time.RFC3339))}
 	add := func(what, state string) {
 		if state != "" {
@@ -219,7 +219,7 @@ func (h *holdInvoice) show(ctx workflow.Context) {
 	}
 	add("last attempt", h.failure)
 	if h.found.State == billing.HoldDisagrees {
-		add("release it", "POST /v1/billing/holds/"+h.HoldID.String()+"/release")
+		add("to release it", "POST /v1/billing/holds/"+h.HoldID.String()+"/release")
 	}
 	workflow.SetCurrentDetails(ctx, strings.Join(text, "\n")+"\n")
 }
@@ -251,10 +251,10 @@ func holdInvoiceStart(tenant metering.TenantID, customer metering.CustomerID, ho
 		workflow: HoldInvoice,
 		input:    HoldInvoiceInput{TenantID: tenant, HoldID: hold},
 		id:       HoldInvoiceID(tenant, hold),
-		summary:  fmt.Sprintf("Hold an invoice of %s until it is compared", customer),
-		details: "Keeps a draft invoice from becoming final until its period's usage is reported, counted and compared, and then releases it. " +
-			"What disagrees waits for POST /v1/billing/holds/" + hold.String() + "/release, or leaves at its deadline, which the provider keeps. " +
-			"The update retry-now looks at it at once. A run that is cancelled is begun again. " + inAPI(customer),
+		summary:  fmt.Sprintf("Hold an invoice of %s until it matches the reported usage", customer),
+		details: "Keeps an invoice a draft until the usage of its period is reported, counted and equal to the invoice, and then releases it. " +
+			"An invoice that differs waits for POST /v1/billing/holds/" + hold.String() + "/release; without it, the provider finalizes the invoice at the deadline. " +
+			"The update retry-now compares it at once. If the run is cancelled, the worker starts another one. " + inAPI(customer),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(metering.ByProvider)), outcomeAttribute.ValueSet(running),

@@ -182,7 +182,7 @@ func TestReleasingWithoutSayingWhyIsRefused(t *testing.T) {
 	refused := false
 	h.RegisterDelayedCallback(func() {
 		h.UpdateWorkflow("release", "", &updateAnswer{complete: func(_ any, err error) {
-			require.ErrorContains(t, err, "reason must say something")
+			require.ErrorContains(t, err, "reason must not be empty")
 			refused = true
 		}}, metering.Asked{By: "ada"})
 	}, time.Hour)
@@ -251,7 +251,7 @@ func TestARefusalKeepsAnInvoiceHeld(t *testing.T) {
 	h := newHeldInvoice(t)
 	h.look = func() error {
 		if h.Now().Before(h.grace.Add(time.Hour)) && !h.Now().Before(h.grace) {
-			return metering.Errorf(metering.CodeProviderRefuse, "Stripe does not accept the API key; save the key again")
+			return metering.Errorf(metering.CodeProviderRefuse, "Stripe rejected the API key; save another key with PUT /v1/billing/provider")
 		}
 		return nil
 	}

@@ -18,14 +18,14 @@ type MaintainResult struct {
 func Maintain(ctx workflow.Context) (MaintainResult, error) {
 	var dropped activities.DropEventsResult
 	err := errors.Join(
-		workflow.ExecuteActivity(maintenance(storing(ctx, "make the chunks of the coming weeks")), do.MakeChunks).Get(ctx, nil),
-		workflow.ExecuteActivity(maintenance(storing(ctx, "forget expired request ids")), do.SweepRequestIDs).Get(ctx, nil),
-		workflow.ExecuteActivity(maintenance(storing(ctx, "forget old messages to webhooks")), do.SweepMessages).Get(ctx, nil),
-		workflow.ExecuteActivity(maintenance(storing(ctx, "forget old counts of events")), do.SweepEventCounts).Get(ctx, nil),
-		workflow.ExecuteActivity(maintenance(counting(ctx, "refresh the independent count, compress old events")), do.RefreshDaily).Get(ctx, nil),
-		workflow.ExecuteActivity(maintenance(counting(ctx, "make the digests of closed periods")), do.DigestPeriods).Get(ctx, nil),
-		workflow.ExecuteActivity(maintenance(counting(ctx, "drop the totals of replaced meter versions")), do.DropRetired).Get(ctx, nil),
-		workflow.ExecuteActivity(maintenance(counting(ctx, "drop events that need not be kept")), do.DropEvents).Get(ctx, &dropped),
+		workflow.ExecuteActivity(maintenance(storing(ctx, "create the chunks of the next weeks")), do.MakeChunks).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(storing(ctx, "delete expired request ids")), do.SweepRequestIDs).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(storing(ctx, "delete old webhook messages")), do.SweepMessages).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(storing(ctx, "delete old event statistics")), do.SweepEventCounts).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(counting(ctx, "refresh the independent daily count and compress old events")), do.RefreshDaily).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(counting(ctx, "compute the digests of closed periods")), do.DigestPeriods).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(counting(ctx, "delete the totals of replaced meter versions")), do.DropRetired).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(counting(ctx, "delete events whose retention is over")), do.DropEvents).Get(ctx, &dropped),
 	)
 	return MaintainResult{dropped.Chunks}, err
 }

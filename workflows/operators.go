@@ -67,7 +67,7 @@ func listen[In interface{ Validate() error }](ctx workflow.Context, name string,
 func record(ctx workflow.Context, tenant metering.TenantID, name string, in metering.Asked, meter metering.MeterID) error {
 	ctx, _ = workflow.NewDisconnectedContext(ctx)
 	run := workflow.GetInfo(ctx).WorkflowExecution
-	return workflow.ExecuteActivity(storing(ctx, "write down who has asked for "+name), do.RecordUpdate, activities.RecordUpdateInput{
+	return workflow.ExecuteActivity(storing(ctx, "record in the audit log who requested "+name), do.RecordUpdate, activities.RecordUpdateInput{
 		Asked: in, TenantID: tenant, Workflow: run.ID, Run: run.RunID, Update: workflow.GetCurrentUpdateInfo(ctx).ID, Name: name, MeterID: meter,
 	}).Get(ctx, nil)
 }
@@ -92,7 +92,7 @@ type ExcludeMeterInput struct {
 // Validate refuses what names no meter, or does not say who asks and why.
 func (in ExcludeMeterInput) Validate() error {
 	if in.MeterID <= 0 {
-		return errors.New("meter_id must be a meter's number")
+		return errors.New("meter_id must be a positive number")
 	}
 	return in.Asked.Validate()
 }

@@ -123,7 +123,7 @@ func TestAMeterThatIsNoneIsNotExcluded(t *testing.T) {
 	}, 0)
 	_, err := w.run(t)
 	require.NoError(t, err)
-	require.Equal(t, "meter_id must be a meter's number", rejected)
+	require.Equal(t, "meter_id must be a positive number", rejected)
 	require.Empty(t, w.excluded())
 }
 

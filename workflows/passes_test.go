@@ -127,7 +127,7 @@ func TestAPassEndsWhileEventsAndRequestsKeepComing(t *testing.T) {
 }
 
 func TestASideThatChangesIsReadAgain(t *testing.T) {
-	const changing = "what the customer is at the provider keeps changing; sync again"
+	const changing = "the customer's subscriptions at the provider changed during the sync; sync again"
 	for changes, c := range map[int]struct {
 		sides   int
 		failure string

@@ -113,7 +113,7 @@ func (l *ledger) sendReport(_ context.Context, in activities.SendReportInput) (a
 	return result, activities.Failure(err)
 }
 
-var tooLate = activities.SendReportResult{State: billing.Rejected, Response: "the invoice is final: it is carried"}
+var tooLate = activities.SendReportResult{State: billing.Rejected, Response: "the invoice is final; the next period bills the report's usage"}
 
 func refusal(response string) activities.SendReportResult {
 	return activities.SendReportResult{State: billing.Rejected, Response: response, Refused: true}
@@ -134,9 +134,9 @@ func TestEveryMeterIsReportedOnceAndComparedWithWhatWasCounted(t *testing.T) {
 	require.Equal(t, []uuid.UUID{l.reports[0].ID, l.reports[1].ID}, l.finished[0].Reports)
 	require.Empty(t, l.finished[0].Error)
 	details := detailsOf(t, l.TestWorkflowEnvironment)
-	require.Contains(t, details, "| quantity 1: 5 by usage_record for mtr_7 |")
+	require.Contains(t, details, "| quantity 1: 5 through usage_record for mtr_7 |")
 	require.Contains(t, details, "accepted: taken |")
-	require.Contains(t, details, "2 counted, 0 behind |")
+	require.Contains(t, details, "2 reports counted, 0 not yet counted |")
 }
 
 func TestWhatStripeRefusesForOneMeterHoldsNoOtherBack(t *testing.T) {
@@ -193,7 +193,7 @@ func TestWhereStripeDoesNotAnswerAllMetersWait(t *testing.T) {
 	l.send = away
 	l.request(0)
 	_, err = l.run(t)
-	require.ErrorContains(t, err, "did not answer until the period's deadline")
+	require.ErrorContains(t, err, "did not answer before the period's deadline")
 	require.NotContains(t, l.sent, metering.MeterID(9))
 	require.Empty(t, l.decided, "nobody knows whether it was taken")
 	require.Equal(t, []uuid.UUID{l.reports[0].ID}, l.finished[0].Reports)
@@ -207,7 +207,7 @@ func TestAReportThatSomebodyElseCompletedIsPlannedAgain(t *testing.T) {
 			return accepted, nil
 		}
 		l.decided[7] = []activities.SendReportResult{accepted}
-		return activities.SendReportResult{}, metering.Errorf(metering.CodeConflict, "the report is decided")
+		return activities.SendReportResult{}, metering.Errorf(metering.CodeConflict, "the outcome of the report is already known")
 	}
 	l.request(0)
 	result, err := l.run(t)
@@ -215,7 +215,7 @@ func TestAReportThatSomebodyElseCompletedIsPlannedAgain(t *testing.T) {
 	require.Equal(t, 1, result.Sent)
 	require.Len(t, l.planned, 2)
 	require.Equal(t, 2, l.sides)
-	require.Contains(t, detailsOf(t, l.TestWorkflowEnvironment), "overtaken: the report is decided")
+	require.Contains(t, detailsOf(t, l.TestWorkflowEnvironment), "no longer needed: the outcome of the report is already known")
 }
 
 func TestTheProvidersSideIsReadUntilStripeAnswersOrSaysNo(t *testing.T) {
@@ -232,8 +232,8 @@ func TestTheProvidersSideIsReadUntilStripeAnswersOrSaysNo(t *testing.T) {
 	require.Equal(t, 4, l.sides)
 
 	for failure, answer := range map[string]error{
-		"correct the customer":                                 metering.Errorf(metering.CodeProviderRefuse, "correct the customer"),
-		"the provider did not answer; sync again once it does": down(),
+		"correct the customer": metering.Errorf(metering.CodeProviderRefuse, "correct the customer"),
+		"the provider did not answer; sync again once it answers": down(),
 	} {
 		l = newLedger(t)
 		l.read = func() error { return answer }

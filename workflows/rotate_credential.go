@@ -68,7 +68,7 @@ type rotateCredential struct {
 func (r *rotateCredential) run(ctx workflow.Context) (now activities.RotationResult, err error) {
 	for {
 		drain(r.changed)
-		err := workflow.ExecuteActivity(storing(ctx, "look how long both are valid"), do.ReadRotation, r.in).Get(ctx, &now)
+		err := workflow.ExecuteActivity(storing(ctx, "read until when both credentials are valid"), do.ReadRotation, r.in).Get(ctx, &now)
 		if err == nil && now.Outcome == "" {
 			now, err = r.wait(ctx, now)
 		}
@@ -98,10 +98,10 @@ func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationRes
 		return now, err
 	case !r.finishing && !r.warned:
 		r.warned = true
-		err = workflow.ExecuteActivity(storing(ctx, "warn if the old one is still used"), do.WarnOfUse, r.in).Get(ctx, &now)
+		err = workflow.ExecuteActivity(storing(ctx, "warn if the old credential is still used"), do.WarnOfUse, r.in).Get(ctx, &now)
 		return now, err
 	}
-	err = workflow.ExecuteActivity(storing(ctx, "end the old one if it is time"), do.EndRotation,
+	err = workflow.ExecuteActivity(storing(ctx, "revoke the old credential if its time is over"), do.EndRotation,
 		activities.EndRotationInput{RotationInput: r.in, AtOnce: r.finishing}).Get(ctx, &now)
 	return now, err
 }
@@ -109,20 +109,20 @@ func (r *rotateCredential) wait(ctx workflow.Context, now activities.RotationRes
 // keep calls the rotation off.
 func (r *rotateCredential) keep(ctx workflow.Context) (now activities.RotationResult, err error) {
 	disconnected, _ := workflow.NewDisconnectedContext(ctx)
-	err = workflow.ExecuteActivity(storing(disconnected, "keep both"), do.KeepBoth, r.in).Get(disconnected, &now)
+	err = workflow.ExecuteActivity(storing(disconnected, "keep both credentials"), do.KeepBoth, r.in).Get(disconnected, &now)
 	return now, err
 }
 
 func detailsOfRotation(now activities.RotationResult) string {
 	switch now.Outcome {
 	case metering.RotationKept:
-		return fmt.Sprintf("%s and %s both stay valid", now.Old, now.New)
+		return fmt.Sprintf("%s and %s both remain valid", now.Old, now.New)
 	case metering.RotationSuperseded:
-		return now.Old + " was rotated again: another run watches over it"
+		return now.Old + "was rotated again; another run follows that rotation"
 	case "":
 		both := fmt.Sprintf("%s and %s are both valid until %s", now.Old, now.New, now.Until.UTC().Format(time.RFC3339))
 		if now.StillUsed != nil {
-			both += fmt.Sprintf("\n\n**%s is still used**, last at %s. Whoever uses it is refused from then on.", now.Old, now.StillUsed.UTC().Format(time.RFC3339))
+			both += fmt.Sprintf("\n\n**%s is still used**, most recently at %s. Requests that use it are refused after that time.", now.Old, now.StillUsed.UTC().Format(time.RFC3339))
 		}
 		return both
 	}
@@ -140,8 +140,8 @@ func rotateCredentialStart(tenant metering.TenantID, rotation metering.RotationI
 		input:    RotateCredentialInput{TenantID: tenant, RotationID: rotation},
 		id:       RotateCredentialID(tenant, rotation),
 		summary:  fmt.Sprintf("Rotate a credential of %s", tenant),
-		details: "Records the end of the old credential once its time beside the new one is over, and warns where it is still used near its end. " +
-			"The update finish-now ends it at once; cancelling keeps both. Neither credential is here.",
+		details: "Revokes the old credential at the end of the overlap with the new one, and warns if it is still used shortly before. " +
+			"The update finish-now revokes it at once; cancelling the run keeps both. The run contains neither credential.",
 		tenant:   tenant,
 		priority: background,
 		signal:   rotationChanged,

@@ -93,7 +93,7 @@ func TestOperatorsSeeThatAnOldCredentialIsStillUsedNearItsEnd(t *testing.T) {
 	r.used = new(r.Now().Add(17 * time.Hour))
 	r.RegisterDelayedCallback(func() { require.NotContains(t, r.details(t), "still used") }, 17*time.Hour)
 	r.RegisterDelayedCallback(func() {
-		require.Contains(t, r.details(t), "**sec_3 is still used**, last at "+r.used.UTC().Format(time.RFC3339))
+		require.Contains(t, r.details(t), "**sec_3 is still used**, most recently at "+r.used.UTC().Format(time.RFC3339))
 	}, 19*time.Hour)
 	outcome, after, _ := r.run(t)
 	require.Equal(t, metering.RotationExpired, outcome, "it ends all the same")
@@ -131,7 +131,7 @@ func TestCancellingARotationKeepsBothCredentials(t *testing.T) {
 	outcome, after, details := r.run(t)
 	require.Equal(t, metering.RotationKept, outcome)
 	require.Equal(t, time.Hour, after)
-	require.Equal(t, "sec_3 and sec_4 both stay valid", details)
+	require.Equal(t, "sec_3 and sec_4 both remain valid", details)
 }
 
 // The row says how long both are valid: it may have changed, and the database's
@@ -148,7 +148,7 @@ func TestARotationGoesByTheRow(t *testing.T) {
 	require.Equal(t, 2*time.Hour+2*time.Minute, after)
 
 	for outcome, said := range map[metering.RotationOutcome]string{
-		metering.RotationRevoked: "sec_3 is revoked", metering.RotationSuperseded: "sec_3 was rotated again: another run watches over it",
+		metering.RotationRevoked: "sec_3 is revoked", metering.RotationSuperseded: "sec_3was rotated again; another run follows that rotation",
 	} {
 		r = newRotation(t)
 		r.RegisterDelayedCallback(func() {

@@ -26,7 +26,7 @@ type RotateSecretsResult struct {
 // for a worker that has it.
 func RotateSecrets(ctx workflow.Context, in RotateSecretsInput) (RotateSecretsResult, error) {
 	var done activities.RewrapSecretsResult
-	err := workflow.ExecuteActivity(counting(ctx, "seal every secret again"), do.RewrapSecrets,
+	err := workflow.ExecuteActivity(counting(ctx, "encrypt every secret with the new key"), do.RewrapSecrets,
 		activities.RewrapSecretsInput{KeyID: in.KeyID}).Get(ctx, &done)
 	return RotateSecretsResult(done), err
 }
@@ -36,7 +36,7 @@ func rotateSecretsStart(keyID string) start {
 		workflow: RotateSecrets,
 		input:    RotateSecretsInput{KeyID: keyID},
 		id:       "rotate-secrets/" + keyID,
-		summary:  "Seal every secret under the key " + keyID,
+		summary:  "Encrypt every secret with the key " + keyID,
 		priority: background,
 	}
 }

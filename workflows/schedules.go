@@ -36,7 +36,7 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 	return ensureSchedule(ctx, c, autoSyncStart(tenant.ID), client.ScheduleOptions{
 		Spec:   specOf(settings.Schedule, tenant.Timezone),
 		Paused: settings.Paused,
-		Note:   "as the tenant decided at " + settings.UpdatedAt.UTC().Format(time.RFC3339Nano),
+		Note:   "set by the tenant at " + settings.UpdatedAt.UTC().Format(time.RFC3339Nano),
 	}, setPaused)
 }
 
@@ -111,7 +111,7 @@ func followed(ctx context.Context, handle client.ScheduleHandle, note string) er
 		return err
 	}
 	if state := described.Schedule.State; state == nil || state.Note != note {
-		return errors.New("the schedule was changed by somebody else at the same time")
+		return errors.New("another caller changed the schedule at the same time")
 	}
 	return nil
 }

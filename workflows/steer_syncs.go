@@ -70,7 +70,7 @@ func shownOf(failure *failurepb.Failure) string {
 	case metering.CodeProviderDown, metering.CodeProviderRefuse, metering.CodeOverloaded, metering.CodeUnavailable, metering.CodeBackfilling:
 		return failure.GetMessage()
 	}
-	return "it could not be done yet"
+	return "the attempt failed and is retried"
 }
 
 func isPaused(ctx context.Context, c client.Client, id string) (bool, error) {
@@ -105,7 +105,7 @@ func ResumeSyncCustomer(ctx context.Context, c client.Client, tenant metering.Te
 		return err
 	}
 	if !waits {
-		return metering.Errorf(metering.CodeConflict, "the sync is not paused; retry has it tried at once")
+		return metering.Errorf(metering.CodeConflict, "the sync is not paused; to try it again at once, use retry")
 	}
 	return askRun(ctx, c, id, resumeUpdate, by)
 }
@@ -142,7 +142,7 @@ func askRun(ctx context.Context, c client.Client, id, update string, by metering
 		err = asked.Get(ctx, nil)
 	}
 	if missing(err) {
-		return metering.Errorf(metering.CodeConflict, "the run has just ended; read it again")
+		return metering.Errorf(metering.CodeConflict, "the sync ended in the meantime; read it again")
 	}
 	if err != nil {
 		return unreachable(id, err)

@@ -98,7 +98,7 @@ type syncCustomer struct {
 func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 	customer := activities.CustomerInput{TenantID: s.TenantID, CustomerID: s.CustomerID}
 	var begun activities.BeginSyncResult
-	err = workflow.ExecuteActivity(storing(ctx, "take the open requests"), do.BeginSync, customer).Get(ctx, &begun)
+	err = workflow.ExecuteActivity(storing(ctx, "take over the open sync requests"), do.BeginSync, customer).Get(ctx, &begun)
 	s.waits, s.page = begun.Paused && begun.Requests == 0, begun.Page
 	if err != nil || begun.Requests == 0 {
 		return false, err
@@ -119,7 +119,7 @@ func (s *syncCustomer) pass(ctx workflow.Context) (more bool, err error) {
 		ctx, _ = workflow.NewDisconnectedContext(ctx)
 	}
 	var finished activities.FinishSyncResult
-	err = workflow.ExecuteActivity(storing(ctx, "answer the requests"), do.FinishSync, activities.FinishSyncInput{
+	err = workflow.ExecuteActivity(storing(ctx, "record the result of the sync"), do.FinishSync, activities.FinishSyncInput{
 		CustomerInput: customer, PassID: begun.PassID, Error: s.failure, Reports: passed.Reports,
 	}).Get(ctx, &finished)
 	if interrupted != nil {
@@ -134,7 +134,7 @@ func (s *syncCustomer) showUnresolved(ctx workflow.Context, all []activities.Unr
 	for _, u := range all {
 		state := string(u.State)
 		if u.Invoiced != nil {
-			state = fmt.Sprintf("%s: %s of %s on invoices; %s", u.State, u.Invoiced, u.Units, u.Reason)
+			state = fmt.Sprintf("%s: invoices bill %s of %s; %s", u.State, u.Invoiced, u.Units, u.Reason)
 		}
 		s.show(ctx, fmt.Sprintf("| reconciliation of %s | %s to %s |", u.MeterID, u.PeriodStart.Format(time.DateOnly), u.PeriodEnd.Format(time.DateOnly)), state)
 	}
@@ -181,7 +181,7 @@ func (s *syncSteps) Read(again bool) (failure string, err error) {
 		return "", nil
 	}
 	s.show(s.ctx, row, "reading")
-	err = s.await(s.ctx, now.Add(readingLimit), "read the provider's side", do.ReadProvider,
+	err = s.await(s.ctx, now.Add(readingLimit), "read the customer at the provider", do.ReadProvider,
 		activities.ReadProviderInput{CustomerInput: s.customer}, nil, func(state string) { s.show(s.ctx, row, state) })
 	if _, message, refused := failureOf(err); refused {
 		s.show(s.ctx, row, message)
@@ -191,7 +191,7 @@ func (s *syncSteps) Read(again bool) (failure string, err error) {
 		return "", err
 	}
 	if err != nil {
-		return "the provider did not answer; sync again once it does", nil //nolint:nilerr // the requests are answered with it
+		return "the provider did not answer; sync again once it answers", nil //nolint:nilerr // the requests are answered with it
 	}
 	s.readAt = now
 	s.show(s.ctx, row, "read")
@@ -203,7 +203,7 @@ func (s *syncSteps) Plan() (plan activities.PlanReportsResult, failure string, e
 	if err := s.wait(s.ctx, func(state string) { s.show(s.ctx, "| run | |", state) }); err != nil {
 		return plan, "", err
 	}
-	err = workflow.ExecuteActivity(storing(s.ctx, "plan the next reports"), do.PlanReports, activities.PlanReportsInput{
+	err = workflow.ExecuteActivity(storing(s.ctx, "plan and store the next reports"), do.PlanReports, activities.PlanReportsInput{
 		CustomerInput: s.customer, After: s.begun.After, Excluded: s.excluded, PassID: s.begun.PassID,
 	}).Get(s.ctx, &plan)
 	code, message, refused := failureOf(err)
@@ -235,10 +235,10 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 	code, message, refused := failureOf(err)
 	switch {
 	case refused && code == string(metering.CodeConflict):
-		show("overtaken: " + message)
+		show("no longer needed: " + message)
 		return activities.Ending{Refused: true}, nil // it was decided on or its connection replaced meanwhile: another plan finds what is left
 	case code == string(metering.CodePaused):
-		show("left until the customer is resumed")
+		show("waits until the customer is resumed")
 		return activities.Ending{}, errPaused
 	case refused:
 		show(message)
@@ -246,8 +246,8 @@ func (s *syncSteps) Send(r activities.Report) (activities.Ending, error) {
 	case temporal.IsCanceledError(err) || errors.Is(err, errLongHistory):
 		return activities.Ending{}, err
 	case err != nil: // what is tried again ends only when its time is over
-		show("no answer until the deadline")
-		return activities.Ending{Failure: "the provider did not answer until the period's deadline; sync again once it does", Stop: true}, nil //nolint:nilerr // the requests are answered with it
+		show("the provider did not answer before the deadline")
+		return activities.Ending{Failure: "the provider did not answer before the period's deadline; sync again once it answers", Stop: true}, nil //nolint:nilerr // the requests are answered with it
 	}
 	show(fmt.Sprintf("%s: %s", sent.State, sent.Response))
 	ending := activities.Ending{Accepted: sent.State == billing.Accepted, Refused: sent.State == billing.Rejected}
@@ -265,22 +265,22 @@ func nameOf(r activities.Report) string {
 	case billing.ChargeReport:
 		return fmt.Sprintf("charge %d of %s for %s", r.Number, r.Quantity, r.MeterID)
 	case billing.ActionReport:
-		return fmt.Sprintf("invoice action %d: the period's invoice is made final", r.Number)
+		return fmt.Sprintf("invoice action %d: finalize the period's invoice", r.Number)
 	}
-	return fmt.Sprintf("quantity %d: %s by %s for %s", r.Number, r.Quantity, r.Method, r.MeterID)
+	return fmt.Sprintf("quantity %d: %s through %s for %s", r.Number, r.Quantity, r.Method, r.MeterID)
 }
 
 // Count looks for what was accepted in what the provider has counted. What it
 // does not find now, a later pass will.
 func (s *syncSteps) Count() error {
 	var read activities.ReadProviderResult
-	err := workflow.ExecuteActivity(looking(s.ctx, "read what the provider has counted"), do.ReadProvider,
+	err := workflow.ExecuteActivity(looking(s.ctx, "read the provider's counts"), do.ReadProvider,
 		activities.ReadProviderInput{CustomerInput: s.customer, Counts: true}).Get(s.ctx, &read)
 	if temporal.IsCanceledError(err) {
 		return err
 	}
 	if err == nil && read.Counted+read.Behind > 0 {
-		s.show(s.ctx, "| summaries | |", fmt.Sprintf("%d counted, %d behind", read.Counted, read.Behind))
+		s.show(s.ctx, "| summaries | |", fmt.Sprintf("%d reports counted, %d not yet counted", read.Counted, read.Behind))
 	}
 	return nil
 }
@@ -323,7 +323,7 @@ func (s *syncCustomer) await(ctx workflow.Context, deadline time.Time, summary s
 		}
 		stop()
 		if !s.paused {
-			show("sending again, as was asked")
+			show("sending again on request")
 		}
 	}
 }
@@ -352,7 +352,7 @@ func (s *syncCustomer) show(ctx workflow.Context, what, state string) {
 		s.progress = append(s.progress, row)
 	}
 	s.progress = s.progress[max(0, len(s.progress)-shown):]
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Pass %d of %s\n\n| what | period | state |\n|---|---|---|\n%s\n",
+	workflow.SetCurrentDetails(ctx, fmt.Sprintf("Pass %d of %s\n\n| step | period | state |\n|---|---|---|\n%s\n",
 		s.result.Passes, linked(s.CustomerID, s.page), strings.Join(s.progress, "\n")))
 }
 
@@ -374,8 +374,8 @@ func syncCustomerStart(tenant metering.TenantID, customer metering.CustomerID, t
 		input:    SyncCustomerInput{TenantID: tenant, CustomerID: customer},
 		id:       SyncCustomerID(tenant, customer),
 		summary:  fmt.Sprintf("Sync the usage of %s", customer),
-		details: fmt.Sprintf("Reports to the billing provider of %s what %s owes so far, one stored report at a time. "+
-			"Cancelling fails the open requests; what was sent stays recorded. %s", tenant, customer, inAPI(customer)),
+		details: fmt.Sprintf("Reports the usage of %[2]s to the billing provider of %[1]s, one stored report at a time. "+
+			"Cancelling the run fails the open sync requests; reports that were sent stay recorded. %[3]s", tenant, customer, inAPI(customer)),
 		tenant: tenant,
 		attributes: []temporal.SearchAttributeUpdate{
 			customerAttribute.ValueSet(customer.String()), triggerAttribute.ValueSet(string(trigger)), outcomeAttribute.ValueSet(running),

@@ -254,8 +254,8 @@ func TestSyncCustomerGivesUpAtTheDeadlineAndKeepsTheReport(t *testing.T) {
 	w.deliver = func(int) error { return down() }
 	w.request(0)
 	_, err := w.run(t)
-	require.ErrorContains(t, err, "did not answer until the period's deadline")
-	require.Contains(t, w.finished[0].Error, "sync again once it does")
+	require.ErrorContains(t, err, "did not answer before the period's deadline")
+	require.Contains(t, w.finished[0].Error, "sync again once it answers")
 	require.Empty(t, w.completed, "nobody knows whether it arrived")
 	require.Len(t, w.finished[0].Reports, 1)
 }

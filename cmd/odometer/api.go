@@ -71,15 +71,19 @@ func serveAPI(ctx context.Context, env *environment) error {
 	}
 	defer credentials.Close()
 	if shared == nil {
-		log.Info("REDIS_URL is not set: the rate limit is counted by each replica alone")
+		log.Info("REDIS_URL is not set: each replica applies the rate limits on its own")
 	} else {
 		defer func() { _ = shared.Close() }() // the process ends anyway
 	}
 	writer := db.NewWriter(ingest, coalescing)
 	defer writer.Close()
-	counter := db.NewEventCounter(ingest, func(err error) { log.Warn("events are not counted yet", "error", err) })
+	counter := db.NewEventCounter(ingest, func(err error) {
+		log.Warn("the statistics of events could not be stored; the API tries again", "error", err)
+	})
 	defer counter.Close()
-	folder := db.NewFolder(ingest, func(err error) { log.Warn("usage is not folded yet", "error", err) })
+	folder := db.NewFolder(ingest, func(err error) {
+		log.Warn("stored usage could not be folded into the rollups; the API tries again", "error", err)
+	})
 	defer folder.Close()
 
 	metrics := newRegistry()

@@ -11,13 +11,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-var errBrokenLog = errors.New("an audit log is not as it was written: see above")
+var errBrokenLog = errors.New("an audit log was changed after it was written; the lines above name the entries")
 
 // verifyAudit works out the chains of audit logs again, and says where one breaks.
 func verifyAudit(ctx context.Context, env *environment, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("audit verify", flag.ContinueOnError)
-	name := flags.String("tenant", "", "whose log, such as ten_1; every tenant's when absent")
-	noted := flags.String("expect", "", "a head of the tenant's log that was printed earlier: the entry has to be there still")
+	name := flags.String("tenant", "", "id of the tenant whose audit log to verify, such as ten_1; default: every tenant")
+	noted := flags.String("expect", "", "head that an earlier audit verify printed for this tenant; the log must still contain this entry")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func auditFlags(name, noted string) (only metering.TenantID, expected *metering.
 		return only, nil, nil
 	}
 	if only == 0 {
-		return 0, nil, errors.New("-expect needs -tenant: a head is one tenant's")
+		return 0, nil, errors.New("-expect needs -tenant: every tenant's log has its own head")
 	}
 	head, err := metering.ParseAuditHead(noted)
 	return only, &head, err

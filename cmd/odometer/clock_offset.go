@@ -32,7 +32,7 @@ type clockWatch struct {
 func watchClock(ctx context.Context, store *db.DB, log *slog.Logger, metrics prometheus.Registerer) *clockWatch {
 	c := &clockWatch{store: store, log: log}
 	metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "odometer_clock_offset_seconds", Help: "How far this process's clock is ahead of the database's.",
+		Name: "odometer_clock_offset_seconds", Help: "Offset of this process's clock from the database's clock in seconds; positive: this process's clock is ahead.",
 	}, func() float64 {
 		offset, _ := c.offset()
 		return offset.Seconds()
@@ -56,10 +56,10 @@ func watchClock(ctx context.Context, store *db.DB, log *slog.Logger, metrics pro
 // compare reads the database's clock, and logs if this process's differs.
 func (c *clockWatch) compare(ctx context.Context) {
 	if err := c.readDatabase(ctx); err != nil && ctx.Err() == nil {
-		c.log.WarnContext(ctx, "the database's clock cannot be read", "error", err)
+		c.log.WarnContext(ctx, "the process cannot read the database's clock", "error", err)
 	}
 	if err := metering.ClockOffset(c.offset).Check(metering.ClockWarning); err != nil && ctx.Err() == nil {
-		c.log.ErrorContext(ctx, "the clock of this process may be wrong", "error", err)
+		c.log.ErrorContext(ctx, "this process's clock may differ too much from the database's clock", "error", err)
 	}
 }
 

@@ -56,7 +56,7 @@ type connection struct {
 func newConnections(listener net.Listener, trusted []netip.Prefix, registry *prometheus.Registry, log *slog.Logger) *connections {
 	closed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "odometer_connections_closed_total",
-		Help: "Connections that were closed to make room, or refused because there was none, by the bound that was reached: all, or prefix (of one address prefix).",
+		Help: "Connections that the API closed or refused because a bound on open connections was reached, by bound: all (every connection) or prefix (one address prefix).",
 	}, []string{"bound"})
 	registry.MustRegister(closed)
 	return &connections{Listener: listener, trusted: trusted, closed: closed, log: log, prefixes: make(map[string]int)}
@@ -137,7 +137,7 @@ func (c *connections) largestPrefix() (largest string) {
 func (c *connections) closeOldest(bound, prefix string) bool {
 	c.closed.WithLabelValues(bound).Inc()
 	if n := c.noRoom.Add(time.Now()); n > 0 {
-		c.log.Warn("connections are closed to make room", "bound", bound, "connections", n)
+		c.log.Warn("the API closes connections because a bound on open connections is reached", "bound", bound, "connections", n)
 	}
 	for rank := range ranks {
 		oldest := slices.IndexFunc(c.closeable, func(conn *connection) bool {

@@ -44,7 +44,7 @@ func (e *environment) err() error {
 	if len(e.problems) == 0 {
 		return nil
 	}
-	return errors.New("the environment is not complete:\n  " + strings.Join(e.problems, "\n  "))
+	return errors.New("the environment is not valid:\n  " + strings.Join(e.problems, "\n  "))
 }
 
 // limitMemory has garbage collected so that the process stays below the limit, unless
@@ -71,7 +71,7 @@ func (e *environment) databaseURL() string {
 func (e *environment) secret() []byte {
 	text := e.get("ODOMETER_SECRET")
 	if text == "" {
-		e.problemf("ODOMETER_SECRET", "is required: head -c 32 /dev/urandom | base64 makes one")
+		e.problemf("ODOMETER_SECRET", "is required; generate one with: head -c 32 /dev/urandom | base64")
 		return nil
 	}
 	secret, err := base64.StdEncoding.DecodeString(text)
@@ -86,7 +86,7 @@ var prefixPattern = regexp.MustCompile(`^[a-z0-9]{1,16}$`)
 func (e *environment) keys() (keys api.Keys) {
 	prefix := cmp.Or(e.get("API_KEY_PREFIX"), "svc")
 	if !prefixPattern.MatchString(prefix) {
-		e.problemf("API_KEY_PREFIX", "must be 1 to 16 letters a-z and digits")
+		e.problemf("API_KEY_PREFIX", "must be 1 to 16 lower-case letters a-z or digits")
 	}
 	keys, err := api.NewKeys(prefix, e.secret())
 	if err != nil {
@@ -106,7 +106,7 @@ func (e *environment) passwords() (passwords api.Passwords) {
 func (e *environment) keyring() db.Keyring {
 	text := e.get("ODOMETER_ENCRYPTION_KEYS")
 	if text == "" {
-		e.problemf("ODOMETER_ENCRYPTION_KEYS", "is required, such as 2026:BASE64 of 32 bytes")
+		e.problemf("ODOMETER_ENCRYPTION_KEYS", "is required, in the form ID:KEY, such as 2026:KEY where KEY is 32 random bytes in base64")
 		return db.Keyring{}
 	}
 	ring, err := db.ParseKeyring(text)
@@ -149,7 +149,7 @@ func (e *environment) baseURL(name, absent string) string {
 func (e *environment) stripe() string {
 	base := e.baseURL("STRIPE_API_BASE", "")
 	if base != "" && !e.flag("ALLOW_LOOPBACK_WEBHOOKS") {
-		e.problemf("STRIPE_API_BASE", "is for development only, together with ALLOW_LOOPBACK_WEBHOOKS=true")
+		e.problemf("STRIPE_API_BASE", "is for development only; unset it, or also set ALLOW_LOOPBACK_WEBHOOKS=true")
 	}
 	return base
 }

@@ -61,5 +61,5 @@ func TestWithoutRedisAStartSaysThatTheLimitIsPerReplica(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})
-	require.Contains(t, system.API(t).Log(t), "REDIS_URL is not set: the rate limit is counted by each replica alone")
+	require.Contains(t, system.API(t).Log(t), "REDIS_URL is not set: each replica applies the rate limits on its own")
 }

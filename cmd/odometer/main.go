@@ -16,44 +16,49 @@ import (
 
 const usage = `odometer meters usage and syncs it to billing providers.
 
+Commands:
   odometer api              serve the HTTP API
   odometer worker           run the Temporal worker
-  odometer migrate          bring the database's schema up to date
+  odometer migrate          migrate the database schema to this version
   odometer temporal prepare register search attributes in the Temporal namespace and lengthen its retention
-  odometer tenant create    make a tenant, its first admin key and its owner
-  odometer restored         say that the database was restored from a backup
-  odometer rotate-secrets   seal every secret under the first of the encryption keys
-  odometer audit verify     find out whether audit logs are as they were written
+  odometer tenant create    create a tenant, its first admin key and its owner
+  odometer restored         start a new ledger epoch after the database was restored from a backup
+  odometer rotate-secrets   encrypt every stored secret with the first encryption key
+  odometer audit verify     check that no entry of the audit logs was changed or removed
   odometer openapi          print the OpenAPI document
-  odometer ready URL        ask /readyz of the API or worker at URL; succeed if it is ready
-  odometer console          do nothing until it is stopped: a container for the commands above
-  odometer version          print what this binary was built from
+  odometer ready URL        exit with 0 if GET URL/readyz of an API or a worker returns 200
+  odometer console          wait until it is stopped: keeps a container open to run these commands in
+  odometer version          print the version, the commit and the Go version of this binary
 
-Environment:
-  DATABASE_URL              PostgreSQL URL of a TimescaleDB database; for migrate that of the tables' owner
-  API_ROLE                  for migrate: the role that the API connects as, to which it grants what that needs
-  WORKER_ROLE               for migrate: the same for the worker
-  LISTEN_ADDRESS            of the API; 127.0.0.1:8080 when unset
-  METRICS_ADDRESS           of /metrics, and of the worker's /readyz; unset: neither
-  ODOMETER_SECRET           at least 32 random bytes in base64; API keys, sessions, page tokens and the audit
-                            log depend on it; the same for API and worker
-  ODOMETER_ENCRYPTION_KEYS  ID:BASE64KEY,… of 32 bytes each; the first seals secrets, all open them
-  API_KEY_PREFIX            svc when unset
-  REDIS_URL                 shares the rate limit among replicas; when unset each counts alone
-  TRUSTED_PROXIES           networks such as 10.0.0.0/8,… whose X-Forwarded-For says where a request comes from
-  BASE_URL                  where clients reach the API, for which it is http://LISTEN_ADDRESS when unset; for the
-                            worker, whose runs link to customers there when it is set
-  ERROR_DOCS_BASE           BASE_URL/errors when unset
-  TEMPORAL_…                as in Temporal's own environment configuration: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
-  TEMPORAL_UI_URL           where operators find the Temporal UI, to which the dashboard links
-  ALLOW_LOOPBACK_WEBHOOKS   true lets webhooks reach this machine; for development
-  STRIPE_API_BASE           another Stripe than its own; for development
-  CALLS_PER_MINUTE          of a tenant, beside those with events; 6000 when unset, and half of them a credential
-  MAX_REQUESTS_PER_MINUTE   the most requests with events a minute that a tenant may set for itself; 60000 when unset
-  EVENT_RETENTION           how long events are kept, such as 400d; for ever when unset; the same for API and worker
-  INGEST_GROUP_EVENTS       events of waiting requests that one transaction stores; 5000 when unset
-  INGEST_LANES              transactions of one tenant that are written at once, while as many more are at COMMIT; 2 when unset
-  LOG_LEVEL                 debug, info, warn or error; info when unset
+Environment variables:
+  DATABASE_URL              PostgreSQL URL of a TimescaleDB database; migrate needs the URL of the tables' owner
+  API_ROLE                  database role of the API; migrate grants it the permissions that the API needs
+  WORKER_ROLE               database role of the worker; migrate grants it the permissions that the worker needs
+  LISTEN_ADDRESS            address on which the API listens; default 127.0.0.1:8080
+  METRICS_ADDRESS           address of /metrics and of the worker's /readyz; default: neither is served
+  ODOMETER_SECRET           at least 32 random bytes in base64; the API and the worker need the same value. API keys,
+                            sessions, page tokens and the audit log are derived from it
+  ODOMETER_ENCRYPTION_KEYS  ID:KEY,ID:KEY,… with 32 bytes in base64 as each KEY; the first key encrypts secrets, every
+                            key decrypts them
+  API_KEY_PREFIX            prefix of API keys; default svc
+  REDIS_URL                 Redis in which all replicas count for the rate limits; default: each replica counts alone
+  TRUSTED_PROXIES           networks such as 10.0.0.0/8,fd00::/8 of proxies whose X-Forwarded-For the API trusts
+  BASE_URL                  URL at which clients reach the API; default for the API: http://LISTEN_ADDRESS. If the worker
+                            has it, its workflow runs link to customers there
+  ERROR_DOCS_BASE           URL under which the errors are documented; default BASE_URL/errors
+  TEMPORAL_…                environment configuration of Temporal: TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, …
+  TEMPORAL_UI_URL           URL of the Temporal UI, to which the dashboard links
+  ALLOW_LOOPBACK_WEBHOOKS   true allows webhooks on this machine; for development
+  STRIPE_API_BASE           URL that replaces the URL of Stripe's API; for development
+  CALLS_PER_MINUTE          requests without events that a tenant may send per minute; default 6000. One credential may
+                            send half of them
+  MAX_REQUESTS_PER_MINUTE   highest number of requests with events per minute that a tenant may choose; default 60000
+  EVENT_RETENTION           time for which events are kept, such as 400d; default: for ever. The API and the worker need
+                            the same value
+  INGEST_GROUP_EVENTS       number of events of waiting requests that one transaction stores; default 5000
+  INGEST_LANES              number of transactions of one tenant that are written at the same time, while as many more
+                            are at COMMIT; default 2
+  LOG_LEVEL                 debug, info, warn or error; default info
 `
 
 func main() {

@@ -13,12 +13,12 @@ import (
 func printDocument(out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("openapi", flag.ContinueOnError)
 	downgrade := flags.Bool("3.0", false, "print the document in OpenAPI 3.0.3 instead of 3.1")
-	quoted := flags.Bool("strings", false, "print the document of clients that send Odometer-Numbers: string")
+	quoted := flags.Bool("strings", false, "print the document for clients that send the header Odometer-Numbers: string")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if *downgrade && *quoted {
-		return errors.New("-strings cannot be combined with -3.0: omit one")
+		return errors.New("-strings and -3.0 cannot be combined; omit one of them")
 	}
 	kinds := registry.New(providers.Guard{}, "")
 	if *quoted {

@@ -14,7 +14,7 @@ const readyTimeout = 5 * time.Second
 // process says that it is ready.
 func ready(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
-		return fmt.Errorf("ready takes one argument, the address of an API or a worker: odometer ready http://127.0.0.1:8080")
+		return fmt.Errorf("ready needs one argument, the URL of an API or a worker, such as odometer ready http://127.0.0.1:8080")
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func ready(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s/readyz answers %d", args[0], response.StatusCode)
+		return fmt.Errorf("%s/readyz returned status %d, not 200", args[0], response.StatusCode)
 	}
 	return nil
 }

@@ -21,6 +21,6 @@ func rotateSecrets(ctx context.Context, env *environment, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "Sealed again  %d\nNot opened    %d\n", done.Sealed, done.Unopened)
+	_, err = fmt.Fprintf(out, "Secrets sealed again      %d\nSecrets that did not open %d\n", done.Sealed, done.Unopened)
 	return err
 }

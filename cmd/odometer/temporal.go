@@ -21,7 +21,7 @@ import (
 func prepareTemporal(ctx context.Context, env *environment, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("temporal prepare", flag.ContinueOnError)
 	text := flags.String("retention", metering.FormatDays(worker.NamespaceRetention),
-		"how long the namespace keeps finished runs at least; a longer retention is left unchanged")
+		"minimum time for which the namespace keeps finished runs; a longer retention stays unchanged")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

@@ -21,19 +21,19 @@ import (
 func createTenant(ctx context.Context, env *environment, args []string, in io.Reader, out io.Writer) error {
 	flags := flag.NewFlagSet("tenant create", flag.ContinueOnError)
 	name := flags.String("name", "", "the tenant's name (required)")
-	zone := flags.String("timezone", "UTC", "its time zone, such as Europe/Zurich: days, months and billing periods are local")
-	currency := flags.String("currency", "USD", "the currency of its prices, ISO 4217")
-	strict := flags.Bool("strict", false, "reject events of unknown customers and event types, and events with unknown fields")
-	conflicts := flags.String("idempotency-conflicts", string(metering.AcceptConflicts), "accept or reject events whose idempotency_key was used with other content")
-	perMinute := flags.Int("requests-per-minute", metering.DefaultRequestsPerMinute, "how many requests with events it may send in a minute")
-	ownerEmail := flags.String("owner-email", "", "the e-mail with which its owner signs in; without it the tenant has no members yet")
-	passwordStdin := flags.Bool("password-stdin", false, "read the owner's password from standard input; without it one is made and printed")
+	zone := flags.String("timezone", "UTC", "IANA time zone of the tenant, such as Europe/Zurich; days, months and billing periods begin at local midnight")
+	currency := flags.String("currency", "USD", "ISO 4217 code of the currency of the tenant's prices")
+	strict := flags.Bool("strict", false, "reject events that have an unknown customer, event type or field")
+	conflicts := flags.String("idempotency-conflicts", string(metering.AcceptConflicts), "accept or reject: how to answer an event whose idempotency_key was already used with other content")
+	perMinute := flags.Int("requests-per-minute", metering.DefaultRequestsPerMinute, "number of requests with events that the tenant may send per minute")
+	ownerEmail := flags.String("owner-email", "", "e-mail with which the tenant's owner signs in; default: the tenant has no members")
+	passwordStdin := flags.Bool("password-stdin", false, "read the owner's password from standard input; default: generate a password and print it")
 	asJSON := flags.Bool("json", false, "print JSON")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if most := cmp.Or(env.count("MAX_REQUESTS_PER_MINUTE"), metering.DefaultRequestsCeiling); *perMinute < 1 || *perMinute > most {
-		return metering.Invalid("requests-per-minute", "must be 1 to %d; MAX_REQUESTS_PER_MINUTE sets the ceiling", most)
+		return metering.Invalid("requests-per-minute", "must be 1 to %d; to raise the maximum, set MAX_REQUESTS_PER_MINUTE", most)
 	}
 	var err error
 	flags.Visit(func(given *flag.Flag) {
@@ -117,6 +117,6 @@ func printTenant(out io.Writer, asJSON bool, id, key, email, password string) er
 			fmt.Fprintf(&text, "%-10s %s\n", m.label, m.value)
 		}
 	}
-	_, err := fmt.Fprintf(out, "%s\nThe key and a password made here are not shown again.\n", &text)
+	_, err := fmt.Fprintf(out, "%s\nStore the key and any generated password now: they are not shown again.\n", &text)
 	return err
 }

@@ -12,7 +12,7 @@ import (
 func printVersion(out io.Writer) error {
 	info, known := debug.ReadBuildInfo()
 	if !known {
-		return fmt.Errorf("this binary was built without modules: nothing says its version")
+		return fmt.Errorf("this binary contains no version: it was built without Go modules")
 	}
 	commit := ""
 	if i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" }); i >= 0 {

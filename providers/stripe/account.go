@@ -60,13 +60,13 @@ func (c *Client) checkKey(key string) error {
 	refuse := func(text string) error { return metering.Errorf(metering.CodeProviderRefuse, "%s", text) }
 	switch {
 	case strings.HasPrefix(key, "pk_"):
-		return refuse("that is a publishable key of Stripe, which may not read or bill usage; save a secret key (sk_) or a restricted one (rk_)")
+		return refuse("secret_key is a publishable key, which Stripe allows neither to read nor to bill usage; save a secret key (sk_) or a restricted key (rk_)")
 	case strings.HasPrefix(key, "whsec_"):
-		return refuse("that is the signing secret of a webhook endpoint at Stripe; the key begins with sk_ or rk_")
+		return refuse("secret_key is the signing secret of a webhook endpoint at Stripe; save an API key, which begins with sk_ or rk_")
 	case !keyPattern.MatchString(key):
-		return refuse("that is not a secret or restricted API key of Stripe; they begin with sk_live_, sk_test_, rk_live_ or rk_test_")
+		return refuse("secret_key must be a secret or restricted API key of Stripe, which begins with sk_live_, sk_test_, rk_live_ or rk_test_")
 	case Livemode(key) && !c.trusted:
-		return refuse("this server does not call Stripe itself but what stands in for it, which must never see a live key; save one of test mode")
+		return refuse("secret_key must be a test-mode key: STRIPE_API_BASE replaces Stripe on this server, and a live key must not be sent there")
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ var needs = []struct {
 	{"read subscriptions", http.MethodGet, "/v1/subscriptions", query("limit", "1")},
 	{"read prices", http.MethodGet, "/v1/prices", query("limit", "1")},
 	{"read meters", http.MethodGet, "/v1/billing/meters", query("limit", "1")},
-	{"read what meters have counted", http.MethodGet, "/v1/billing/meters/mtr_none/event_summaries", query("customer", "cus_none", "start_time", "0", "end_time", "60")},
+	{"read meter event summaries", http.MethodGet, "/v1/billing/meters/mtr_none/event_summaries", query("customer", "cus_none", "start_time", "0", "end_time", "60")},
 	{"write meter events", http.MethodPost, "/v1/billing/meter_events", nil},
 	{"read invoices", http.MethodGet, "/v1/invoices", query("limit", "1")},
 	{"read invoice items", http.MethodGet, "/v1/invoiceitems", query("limit", "1")},
@@ -117,6 +117,6 @@ func (c *Client) checkPermissions(ctx context.Context, key string) error {
 	if len(lacks) == 0 {
 		return nil
 	}
-	return metering.Errorf(metering.CodeProviderRefuse, "the restricted key may not %s; give it the permissions at Stripe, or save a secret key",
+	return metering.Errorf(metering.CodeProviderRefuse, "the restricted key lacks these permissions: %s. Grant them at Stripe, or save a secret key",
 		strings.Join(lacks, ", "))
 }

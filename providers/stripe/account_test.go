@@ -39,13 +39,13 @@ func TestARestrictedKeyIsToldAllThatItLacks(t *testing.T) {
 		permissions []string
 		rule        string
 	}{
-		"nothing": {[]string{}, "may not read the account (rak_accounts_kyc_basic_read), read subscriptions (rak_subscription_read), read prices (rak_plan_read), " +
-			"read meters (rak_billing_meter_read), read what meters have counted (rak_billing_meter_event_read), " +
+		"nothing": {[]string{}, "the restricted key lacks these permissions: read the account (rak_accounts_kyc_basic_read), read subscriptions (rak_subscription_read), read prices (rak_plan_read), " +
+			"read meters (rak_billing_meter_read), read meter event summaries (rak_billing_meter_event_read), " +
 			"write meter events (rak_billing_meter_event_write), read invoices (rak_invoice_read), read invoice items (rak_invoice_read), " +
-			"write invoice items (rak_invoice_write), read events (rak_event_read); give it the permissions at Stripe"},
+			"write invoice items (rak_invoice_write), read events (rak_event_read). Grant them at Stripe"},
 		"reading only": {[]string{"accounts_kyc_basic_read", "subscription_read", "plan_read", "billing_meter_read", "billing_meter_event_read", "invoice_read", "event_read"},
-			"may not write meter events (rak_billing_meter_event_write), write invoice items (rak_invoice_write); give"},
-		"all but the account": {enough[1:], "may not read the account (rak_accounts_kyc_basic_read); give"},
+			"the restricted key lacks these permissions: write meter events (rak_billing_meter_event_write), write invoice items (rak_invoice_write). Grant"},
+		"all but the account": {enough[1:], "the restricted key lacks these permissions: read the account (rak_accounts_kyc_basic_read). Grant"},
 	} {
 		b := setup(t)
 		require.NoError(t, b.fake.Seed(&stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: "rk_test_canary", Permissions: c.permissions}}))
@@ -74,7 +74,7 @@ func TestALiveKeyGoesToStripeOnly(t *testing.T) {
 	for _, base := range []string{"http://stripe:8091", "https://api.stripe.com.example.com", "http://10.0.0.7"} {
 		_, err := stripe.New(base).Validate(t.Context(), "rk_live_canary") // nothing answers there
 		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err), base)
-		require.ErrorContains(t, err, "must never see a live key")
+		require.ErrorContains(t, err, "a live key must not be sent there")
 		requireSafe(t, err)
 	}
 }
@@ -83,12 +83,12 @@ func TestARefusedKeyIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	for key, rule := range map[string]string{
-		"sk_test_canaryunknown":    "Stripe does not accept the API key; save the key again",
-		"rk_live_canaryunknown":    "Stripe does not accept the API key; save the key again",
+		"sk_test_canaryunknown":    "Stripe rejected the API key; save another key with PUT /v1/billing/provider",
+		"rk_live_canaryunknown":    "Stripe rejected the API key; save another key with PUT /v1/billing/provider",
 		"pk_test_canary":           "is a publishable key",
 		"whsec_canary":             "is the signing secret of a webhook endpoint",
-		"sk_test_canary\r\nX-A: b": "is not a secret or restricted API key",
-		"":                         "is not a secret or restricted API key",
+		"sk_test_canary\r\nX-A: b": "must be a secret or restricted API key",
+		"":                         "must be a secret or restricted API key",
 	} {
 		_, err := b.client.Validate(t.Context(), key)
 		require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err), key)

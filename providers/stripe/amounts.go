@@ -37,7 +37,7 @@ func (p Provider) charges(ctx context.Context, c providers.Credentials, side *bi
 			return advised(err)
 		}
 		if credits {
-			refused = "the customer has billing credits at Stripe, which only its metered prices use up; bill quantities, or void the credits"
+			refused = "the customer has billing credits at Stripe, which apply only to metered prices; set bills to quantities, or void the credits"
 		}
 	}
 	side.Charges = []billing.Destination{}
@@ -47,7 +47,7 @@ func (p Provider) charges(ctx context.Context, c providers.Credentials, side *bi
 			other := &side.Others[n]
 			if slices.ContainsFunc(other.Destinations, func(d billing.Destination) bool { return d.MeterID == meter.ID }) {
 				other.Charges = append(other.Charges, chargeOf(meter, *other, refused, q.Text))
-				at, why = other, fmt.Sprintf("subscription %s has other periods, in which the meter is charged", other.Subscription)
+				at, why = other, fmt.Sprintf("the meter is charged in the periods of subscription %s, which differ", other.Subscription)
 			}
 		}
 		side.Charges = append(side.Charges, chargeOf(meter, *at, why, q.Text))
@@ -58,7 +58,7 @@ func (p Provider) charges(ctx context.Context, c providers.Credentials, side *bi
 func chargeOf(meter metering.Meter, side billing.Side, reason string, text metering.InvoiceText) billing.Destination {
 	product := text.ProductOf(meter.Slug)
 	if reason == "" && product == "" {
-		reason = "no product is set for its lines; save the provider with product or products"
+		reason = "the provider's settings name no product for the meter's invoice lines; set product or products with PUT /v1/billing/provider"
 	}
 	if reason != "" {
 		return billing.Destination{MeterID: meter.ID, Excluded: reason}
@@ -88,13 +88,13 @@ func subscribe(side *billing.Side, items []Item, stopped bool, q providers.Quest
 	case side.Subscription != "":
 		return ""
 	case len(side.Others) > 0:
-		return "the customer's subscriptions have periods of their own, in which their meters are charged"
+		return "the customer's subscriptions have periods of their own, and none of them bills this meter"
 	case len(items) == 0 && stopped:
-		return "the customer's subscription at Stripe is unpaid, paused or incomplete: its charges wait until it runs, or has ended"
+		return "the customer's subscription at Stripe is unpaid, paused or incomplete; the charges wait until it is active again or has ended"
 	case len(items) == 0:
 		return "" // its periods get invoices of ours
 	case slices.ContainsFunc(items, func(i Item) bool { return i.SubscriptionID != items[0].SubscriptionID }):
-		return "the customer has several subscriptions at Stripe, and none has a price of a meter: nothing says whose invoices its charges would be on"
+		return "the customer has several subscriptions at Stripe, and none has a price of a meter; add a meter's price to the subscription that should be charged"
 	}
 	followed := items[0].side(q.Customer)
 	followed.Destinations, followed.Others = side.Destinations, side.Others
@@ -139,18 +139,18 @@ func (p Provider) setLine(ctx context.Context, c providers.Credentials, s provid
 		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status), Object: item}
 	}
 	if errors.Is(err, errOwnFinal) {
-		return providers.Outcome{State: billing.Rejected, Answer: "the period's invoice is no draft any more: the rest is carried"}
+		return providers.Outcome{State: billing.Rejected, Answer: "the period's invoice is no longer a draft; the next period bills the remaining amount"}
 	}
 	if line.ItemID = item; item != "" && metering.CodeOf(err) == metering.CodeProviderRefuse {
 		state, unread := p.client.Line(ctx, c.Secret, line)
 		switch {
 		case unread != nil:
 		case state.Final && state.Identifier == line.Identifier:
-			return providers.Outcome{State: billing.Accepted, Answer: "seen on an invoice", Object: item}
+			return providers.Outcome{State: billing.Accepted, Answer: "found on an invoice", Object: item}
 		case state.Final:
-			return providers.Outcome{State: billing.Rejected, Answer: "an invoice has taken the line before: the rest is carried", Object: item}
+			return providers.Outcome{State: billing.Rejected, Answer: "an invoice already bills the line; the next period bills the remaining amount", Object: item}
 		case state.ItemID == "":
-			err = metering.Errorf(metering.CodeProviderRefuse, "somebody has deleted the line's invoice item at Stripe; charge the amount there by hand").Because(err)
+			err = metering.Errorf(metering.CodeProviderRefuse, "the line's invoice item was deleted at Stripe; charge the amount there manually").Because(err)
 		}
 	}
 	saved := answer.Replayed && answer.Status >= http.StatusInternalServerError
@@ -167,5 +167,5 @@ func (p Provider) findSet(ctx context.Context, c providers.Credentials, s provid
 	if err != nil || state.Identifier != line.Identifier {
 		return providers.Found{}, advised(err)
 	}
-	return providers.Found{State: billing.Accepted, Answer: "seen on the customer's invoice item"}, nil
+	return providers.Found{State: billing.Accepted, Answer: "found on the customer's invoice item"}, nil
 }

@@ -338,7 +338,7 @@ func (c *contract) counted(what, want string) error {
 // beRefused sends what Stripe must not take.
 func (c *contract) beRefused() {
 	_, err := c.client.Validate(c.Context(), "sk_test_"+strings.Repeat("0", 24))
-	require.ErrorContains(c, err, "does not accept the API key")
+	require.ErrorContains(c, err, "rejected the API key")
 
 	former := c.report("storage", 9, 1, c.start)
 	_, err = c.send(former)

@@ -18,9 +18,9 @@ import (
 // Refusals that ask for something else than putting the request right.
 var (
 	// ErrNotLegacy asks to find the item's reporting method anew.
-	ErrNotLegacy = errors.New("the subscription item is not on Stripe's legacy metered billing")
+	ErrNotLegacy = errors.New("the subscription item does not use Stripe's legacy metered billing")
 	// ErrOutsidePeriod says that the item's period ended: meters take its usage for another hour, usage records do not.
-	ErrOutsidePeriod = errors.New("the subscription's current period does not hold the timestamp")
+	ErrOutsidePeriod = errors.New("the timestamp is outside the subscription's current period")
 )
 
 // Answer is what Stripe said, without its body.
@@ -128,30 +128,30 @@ func (a *answered) verdict(message string) error {
 	case a.Status == http.StatusTooManyRequests || a.Code == string(stripego.ErrorCodeLockTimeout):
 		return down("Stripe asked to wait")
 	case a.Status >= 500 && a.Replayed:
-		return down("Stripe repeats the %d that it saved for this idempotency key", a.Status)
+		return down("Stripe repeated the status %d that it stored for this idempotency key", a.Status)
 	case a.Status >= 500 || a.Status == http.StatusConflict || a.Status == http.StatusRequestTimeout ||
 		a.Status == http.StatusFailedDependency || a.Status == http.StatusTooEarly:
 		return down("Stripe answered %d", a.Status)
 	case a.Status == http.StatusUnauthorized:
-		return refuse("Stripe does not accept the API key; save the key again")
+		return refuse("Stripe rejected the API key; save another key with PUT /v1/billing/provider")
 	case a.Status == http.StatusForbidden:
-		return refuse("the API key lacks a permission at Stripe%s; save the key again with one that has it", within(a.Permission))
+		return refuse("the API key lacks a permission at Stripe%s; grant it there, or save another key with PUT /v1/billing/provider", within(a.Permission))
 	case strings.Contains(message, notLegacyText):
 		a.cause = ErrNotLegacy
-		return refuse("the subscription item takes meter events, not usage records; sync again")
+		return refuse("the subscription item accepts meter events, not usage records; sync again")
 	case strings.Contains(message, wrongTimeText):
 		a.cause = ErrOutsidePeriod
-		return refuse("the subscription's current period at Stripe does not hold this usage, and usage records are taken only while their period runs")
+		return refuse("the usage is outside the subscription's current period at Stripe, and Stripe accepts usage records only while their period runs")
 	case strings.Contains(message, currencyText):
-		return refuse("Stripe bills the customer in another currency, so that the late usage stays booked; give the meter a price in that one for periods to come")
+		return refuse("Stripe bills the customer in another currency, so the late usage stays booked; set a price in that currency for later periods")
 	case strings.Contains(message, noCycleText):
-		return refuse("the customer's subscription at Stripe has ended, so it has no next invoice; charge the amount there by hand")
+		return refuse("the customer's subscription at Stripe has ended, so it has no next invoice; charge the amount there manually")
 	case a.kind == string(stripego.ErrorTypeIdempotency):
-		return refuse("Stripe saw this idempotency key with another request")
+		return refuse("Stripe already received another request with this idempotency key")
 	case a.Status == http.StatusBadRequest && a.fraction:
-		return refuse("Stripe refused a value with decimals with %s; if it takes whole units of this account, set the meter's usage_scale to 0, else see its log", a.words())
+		return refuse("Stripe refused a value with decimals: %s. If the account accepts whole units only, set the meter's usage_scale to 0; otherwise see the request log at Stripe", a.words())
 	default:
-		return refuse("Stripe refused with %s; its log says why", a.words())
+		return refuse("Stripe refused the request: %s. Its request log shows the reason", a.words())
 	}
 }
 

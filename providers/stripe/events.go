@@ -61,10 +61,10 @@ type Subscription struct {
 func VerifyEvent(payload []byte, header, secret string, now time.Time) (Event, error) {
 	signed, ok := signedAt(header)
 	if !ok || secret == "" || webhook.ValidatePayloadIgnoringTolerance(payload, header, secret) != nil {
-		return Event{}, metering.Errorf(metering.CodeUnauthorized, "the Stripe-Signature header does not sign this body with the saved secret")
+		return Event{}, metering.Errorf(metering.CodeUnauthorized, "the Stripe-Signature header does not match this body and the saved webhook_secret")
 	}
 	if now.Sub(signed).Abs() > tolerance {
-		return Event{}, metering.Errorf(metering.CodeUnauthorized, "the signature was made more than five minutes ago or ahead")
+		return Event{}, metering.Errorf(metering.CodeUnauthorized, "the signature's time must be within five minutes of the server's time")
 	}
 	return parseEvent(payload)
 }
@@ -97,7 +97,7 @@ func parseEvent(payload []byte) (Event, error) {
 		} `json:"data"`
 	}
 	if json.Unmarshal(payload, &in) != nil || in.ID == "" || in.Type == "" {
-		return Event{}, metering.Invalid("body", "must be an event of Stripe's")
+		return Event{}, metering.Invalid("body", "must be a Stripe event")
 	}
 	event := Event{ID: in.ID, Type: in.Type, Account: in.Account, Livemode: in.Livemode, CreatedAt: instant(in.Created)}
 	switch in.Type {

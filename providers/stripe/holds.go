@@ -102,7 +102,7 @@ func (p Provider) findAction(ctx context.Context, c providers.Credentials, s pro
 	}
 	final := in.Transitions.FinalizedAt != 0
 	if a.Action == holdInvoice && a.Until.Unix() == in.FinalizesAt || a.Action == releaseInvoice && final {
-		return providers.Found{State: billing.Accepted, Answer: "seen on the invoice"}, nil
+		return providers.Found{State: billing.Accepted, Answer: "found on the invoice"}, nil
 	}
 	return providers.Found{}, nil
 }

@@ -113,8 +113,8 @@ func TestWhatNoInvoiceItemCanSayIsRefused(t *testing.T) {
 		rule   string
 	}{
 		"nothing":           {func(r *stripe.Report) { r.Value = whole(0) }, metering.CodeInvalid, "report.value must not be 0"},
-		"a fraction":        {func(r *stripe.Report) { r.Value = decimal("0.5") }, metering.CodeInvalid, "report.value must be whole"},
-		"20 digits":         {func(r *stripe.Report) { r.Value = decimal("99999999999999999").Mul(whole(1000)) }, metering.CodeProviderRefuse, "at most 2^63-1"},
+		"a fraction":        {func(r *stripe.Report) { r.Value = decimal("0.5") }, metering.CodeInvalid, "report.value must be a whole number"},
+		"20 digits":         {func(r *stripe.Report) { r.Value = decimal("99999999999999999").Mul(whole(1000)) }, metering.CodeProviderRefuse, "exceeds 2^63-1"},
 		"no customer":       {func(r *stripe.Report) { r.Customer = "" }, metering.CodeInvalid, "report.subscription_id"},
 		"no subscription":   {func(r *stripe.Report) { r.SubscriptionID = "" }, metering.CodeInvalid, "report.subscription_id"},
 		"no identifier":     {func(r *stripe.Report) { r.Identifier = "" }, metering.CodeInvalid, "report.identifier"},
@@ -148,9 +148,9 @@ func TestTheLongestNameOfAMeterFitsOnAnInvoice(t *testing.T) {
 func TestARefusedInvoiceItemSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	for rule, change := range map[string]func(*stripe.Report){
-		"bills the customer in another currency":                 func(r *stripe.Report) { r.Currency = "EUR" },
-		"subscription at Stripe has ended":                       func(r *stripe.Report) { r.SubscriptionID = "sub_other" },
-		"Stripe refused with 400 resource_missing; its log says": func(r *stripe.Report) { r.Customer = "cus_other" },
+		"bills the customer in another currency":                                  func(r *stripe.Report) { r.Currency = "EUR" },
+		"subscription at Stripe has ended":                                        func(r *stripe.Report) { r.SubscriptionID = "sub_other" },
+		"Stripe refused the request: 400 resource_missing. Its request log shows": func(r *stripe.Report) { r.Customer = "cus_other" },
 	} {
 		b := setup(t)
 		r := lateUsage(1, whole(5))

@@ -50,10 +50,10 @@ func (i Item) Method() (billing.Method, string) {
 		return "", fmt.Sprintf("price %s is not metered", i.PriceID)
 	case i.MeterID == "" && i.BillingThresholds:
 		// https://docs.stripe.com/api/usage_records/create: with thresholds, increment is the only action.
-		return "", fmt.Sprintf("subscription %s has billing thresholds, with which Stripe lets no usage be set; move price %s to a meter",
+		return "", fmt.Sprintf("subscription %s has billing thresholds, so Stripe does not allow setting its usage; attach price %s to a Stripe meter",
 			i.SubscriptionID, i.PriceID)
 	case i.MeterID == "" && i.Ended:
-		return "", fmt.Sprintf("subscription %s has ended, and takes no usage records any more", i.SubscriptionID)
+		return "", fmt.Sprintf("subscription %s has ended and no longer accepts usage records", i.SubscriptionID)
 	case i.MeterID == "":
 		return UsageRecord, ""
 	case i.MeterStatus == "inactive":
@@ -61,11 +61,11 @@ func (i Item) Method() (billing.Method, string) {
 	case i.MeterMapping != "by_id":
 		return "", fmt.Sprintf("Stripe's meter %s does not map events to customers by id", i.MeterID)
 	case i.MeterFormula == "count":
-		return "", fmt.Sprintf("Stripe's meter %s counts events, so no total can be sent to it; use one with formula sum", i.MeterID)
+		return "", fmt.Sprintf("Stripe's meter %s counts events, so it cannot receive totals; use a meter with formula sum", i.MeterID)
 	case i.MeterFormula == "last": // with a window too: only the newest window counts
 		return MeterLast, ""
 	case i.MeterFormula != "sum":
-		return "", fmt.Sprintf("Stripe's meter %s has formula %q; use one with formula sum", i.MeterID, i.MeterFormula)
+		return "", fmt.Sprintf("Stripe's meter %s has formula %q; use a meter with formula sum", i.MeterID, i.MeterFormula)
 	case i.EventTimeWindow != "":
 		return MeterWindow, ""
 	default:

@@ -113,7 +113,7 @@ func TestWhatHasEndedIsReportedUntilItsLastInvoiceIsFinal(t *testing.T) {
 			require.Equal(t, !c.end.IsZero(), side.Ended)
 			if side.Ended {
 				require.Equal(t, metering.Range{Start: march, End: c.end}, side.Period)
-				require.Equal(t, "subscription sub_cus_1 has ended, and takes no usage records any more", side.Destinations[0].Excluded)
+				require.Equal(t, "subscription sub_cus_1 has ended and no longer accepts usage records", side.Destinations[0].Excluded)
 				require.Equal(t, "mtr_delta", side.Destinations[1].Target)
 			}
 			other := &stripetest.Seed{Account: stripetest.Account{ID: "acct_1", Key: key}, Subscriptions: []stripetest.Subscription{{
@@ -141,7 +141,7 @@ func TestACustomerThatStripeDoesNotKnowIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := setup(t).client.Items(t.Context(), key, "cus_unknown")
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
-	require.ErrorContains(t, err, "Stripe refused with 400 resource_missing")
+	require.ErrorContains(t, err, "Stripe refused the request: 400 resource_missing")
 	require.Equal(t, "resource_missing", stripe.AnswerOf(err).Code)
 	requireSafe(t, err)
 }
@@ -188,7 +188,7 @@ func TestTheReportingMethodFollowsTheItem(t *testing.T) {
 		"last":                  {metered(func(i *stripe.Item) { i.MeterFormula = "last" }), stripe.MeterLast, ""},
 		"last, hour":            {metered(func(i *stripe.Item) { i.MeterFormula, i.EventTimeWindow = "last", "hour" }), stripe.MeterLast, ""},
 		"meter with thresholds": {metered(func(i *stripe.Item) { i.BillingThresholds = true }), stripe.MeterDelta, ""},
-		"count":                 {metered(func(i *stripe.Item) { i.MeterFormula = "count" }), "", "counts events, so no total can be sent"},
+		"count":                 {metered(func(i *stripe.Item) { i.MeterFormula = "count" }), "", "counts events, so it cannot receive totals"},
 		"count, hour":           {metered(func(i *stripe.Item) { i.MeterFormula, i.EventTimeWindow = "count", "hour" }), "", "counts events"},
 		"max":                   {metered(func(i *stripe.Item) { i.MeterFormula = "max" }), "", `has formula "max"`},
 		"inactive":              {metered(func(i *stripe.Item) { i.MeterStatus = "inactive" }), "", "meter mtr_1 is inactive"},

@@ -18,13 +18,13 @@ func Match(items []Item, slug string, mapping map[string]string) (Item, string) 
 		return Item{}, "the customer has no active subscription at Stripe"
 	}
 	if price, ok := mapping[slug]; ok {
-		return only(items, "price "+price, func(i Item) bool { return i.PriceID == price })
+		return only(items, "the price "+price, func(i Item) bool { return i.PriceID == price })
 	}
 	byLookupKey := func(i Item) bool { return i.LookupKey == slug }
 	if slices.ContainsFunc(items, byLookupKey) {
-		return only(items, "the lookup key "+slug, byLookupKey)
+		return only(items, "a price with lookup key "+slug, byLookupKey)
 	}
-	return only(items, fmt.Sprintf("the lookup key or the metadata %s=%s", slugKey, slug), func(i Item) bool {
+	return only(items, fmt.Sprintf("a price with lookup key %[2]s, or a price or Stripe meter with metadata %[1]s=%[2]s", slugKey, slug), func(i Item) bool {
 		return i.PriceMetadata[slugKey] == slug || i.MeterMetadata[slugKey] == slug
 	})
 }
@@ -43,6 +43,6 @@ func only(items []Item, what string, wanted func(Item) bool) (Item, string) {
 	case 1:
 		return found[0], ""
 	default:
-		return Item{}, fmt.Sprintf("the subscription items %s all have %s; map the meter to one price", strings.Join(ids, ", "), what)
+		return Item{}, fmt.Sprintf("several subscription items (%s) have %s; set the price of the meter in mapping", strings.Join(ids, ", "), what)
 	}
 }

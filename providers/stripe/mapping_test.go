@@ -33,13 +33,13 @@ func TestAMeterGoesToExactlyOneItem(t *testing.T) {
 		"mapping before all":         {slug: "calls", mapping: map[string]string{"calls": "price_3"}, want: "si_3"},
 		"another meter's mapping":    {slug: "calls", mapping: map[string]string{"seats": "price_3"}, want: "si_1"},
 		"mapped to what is not there": {slug: "calls", mapping: map[string]string{"calls": "price_9"},
-			reason: "no subscription item of the customer has price price_9"},
+			reason: "no subscription item of the customer has the price price_9"},
 		"mapped to two items": {slug: "calls", mapping: map[string]string{"calls": "price_7"},
-			reason: "the subscription items si_7, si_8 all have price price_7; map the meter to one price"},
+			reason: "several subscription items (si_7, si_8) have the price price_7; set the price of the meter in mapping"},
 		"two in metadata": {slug: "twice",
-			reason: "the subscription items si_5, si_6 all have the lookup key or the metadata meter_slug=twice; map the meter to one price"},
+			reason: "several subscription items (si_5, si_6) have a price with lookup key twice, or a price or Stripe meter with metadata meter_slug=twice; set the price of the meter in mapping"},
 		"none": {slug: "other",
-			reason: "no subscription item of the customer has the lookup key or the metadata meter_slug=other"},
+			reason: "no subscription item of the customer has a price with lookup key other, or a price or Stripe meter with metadata meter_slug=other"},
 	} {
 		got, reason := stripe.Match(items, c.slug, c.mapping)
 		require.Equal(t, c.reason, reason, name)

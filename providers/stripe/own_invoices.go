@@ -114,7 +114,7 @@ func (c *Client) finalizeOwn(ctx context.Context, key string, own OwnInvoice, id
 	case err != nil:
 		return AnswerOf(err), err
 	case id == "":
-		return Answer{}, metering.Errorf(metering.CodeProviderRefuse, "somebody has deleted the draft of the period's invoice at Stripe; charge its amounts there by hand")
+		return Answer{}, metering.Errorf(metering.CodeProviderRefuse, "the draft of the period's invoice was deleted at Stripe; charge its amounts there manually")
 	case status != "draft":
 		return Answer{Status: http.StatusOK}, nil
 	}
@@ -136,7 +136,7 @@ func (p Provider) findOwnFinal(ctx context.Context, c providers.Credentials, own
 	if err != nil || status == "" || status == "draft" {
 		return providers.Found{}, advised(err)
 	}
-	return providers.Found{State: billing.Accepted, Answer: "seen on the invoice"}, nil
+	return providers.Found{State: billing.Accepted, Answer: "found on the invoice"}, nil
 }
 
 // ours says whether the invoice is a period's own one, and which period that is:

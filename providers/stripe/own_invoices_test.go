@@ -52,7 +52,7 @@ func TestAnInvoiceOfOursIsMadeFilledAndMadeFinal(t *testing.T) {
 
 	early := p.Send(t.Context(), at, end)
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(early.Err))
-	require.ErrorContains(t, early.Err, "somebody has deleted the draft")
+	require.ErrorContains(t, early.Err, "the draft of the period's invoice was deleted")
 	for range 2 { // the same call twice
 		for _, s := range []providers.Sending{first, second} {
 			sent := p.Send(t.Context(), at, s)

@@ -130,16 +130,16 @@ func (l PendingLine) check() error {
 	case l.Customer == "" || l.SubscriptionID == "" || l.Product == "":
 		return metering.Invalid("line.subscription_id", "customer and product must be set")
 	case !currencyPattern.MatchString(l.Currency):
-		return metering.Invalid("line.currency", "must be a code of ISO 4217")
+		return metering.Invalid("line.currency", "must be an ISO 4217 currency code")
 	case l.Description == "" || utf8.RuneCountInString(l.Description) > maxDescription:
 		return metering.Invalid("line.description", "must have 1 to %d characters", maxDescription)
 	case !l.Period.Start.Before(l.Period.End):
-		return metering.Invalid("line.period", "must end after it begins")
+		return metering.Invalid("line.period", "must end after its start")
 	case !whole(l.Amount) || l.Amount.IsNegative():
-		return metering.Invalid("line.amount", "must be whole, and not below 0")
+		return metering.Invalid("line.amount", "must be a whole number of 0 or more")
 	}
 	if _, err := strconv.ParseInt(l.Amount.String(), 10, 64); err != nil {
-		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's invoice items take amounts of at most 2^63-1")
+		return metering.Errorf(metering.CodeProviderRefuse, "the amount exceeds 2^63-1, the maximum of a Stripe invoice item")
 	}
 	return nil
 }

@@ -166,7 +166,7 @@ func (p Price) String() string {
 		if p.RoundUp {
 			part = "one"
 		}
-		return fmt.Sprintf("%s %s for each %d units, of which a part counts as %s", Amount(p.UnitAmount, p.ISO), p.ISO, p.DivideBy, part)
+		return fmt.Sprintf("%s %s for each %d units; an incomplete package counts as %s", Amount(p.UnitAmount, p.ISO), p.ISO, p.DivideBy, part)
 	}
 	var tiers []string
 	for _, t := range p.Tiers {
@@ -183,7 +183,7 @@ func (p Price) String() string {
 	}
 	how := "tier by tier"
 	if p.Volume {
-		how = "for all units, as the tier says that they reach"
+		how = "all units at the price of the tier that they reach"
 	}
 	return how + ": " + strings.Join(tiers, "; ")
 }
@@ -245,7 +245,7 @@ func (c *Client) price(ctx context.Context, key string, i Item) (billing.Provide
 func (s shownPrice) priceIn(currency string) (Price, string) {
 	p, reason := s.price()
 	if reason == "" && currency != p.ISO {
-		reason = fmt.Sprintf("is billed in %s by one of its currency options, whose amounts are not read", currency)
+		reason = fmt.Sprintf("is billed in %s through a currency option, which is not supported", currency)
 	}
 	return p, reason
 }
@@ -257,14 +257,14 @@ func (s shownPrice) price() (p Price, reason string) {
 	case s.Scheme == "tiered":
 		return s.tiered(p)
 	case s.Scheme != "per_unit":
-		return p, fmt.Sprintf("has the billing scheme %q, which is not known here", s.Scheme)
+		return p, fmt.Sprintf("has the billing scheme %q, which is not supported", s.Scheme)
 	case s.UnitAmount == nil:
-		return p, "has no unit amount: what it charges is said elsewhere"
+		return p, "has no unit amount, which is not supported"
 	}
 	p.UnitAmount = s.UnitAmount.Decimal
 	if s.Transform != nil {
 		if s.Transform.DivideBy <= 0 || s.Transform.Round != "up" && s.Transform.Round != "down" {
-			return p, "transforms quantities in a way that is not known here"
+			return p, "transforms quantities in a way that is not supported"
 		}
 		p.DivideBy, p.RoundUp = s.Transform.DivideBy, s.Transform.Round == "up"
 	}
@@ -276,15 +276,15 @@ func (s shownPrice) tiered(p Price) (Price, string) {
 	case len(s.Tiers) == 0:
 		return p, "does not show its tiers"
 	case s.Mode != "graduated" && s.Mode != "volume":
-		return p, fmt.Sprintf("has tiers of the mode %q, which is not known here", s.Mode)
+		return p, fmt.Sprintf("has the tiers mode %q, which is not supported", s.Mode)
 	case s.Transform != nil:
-		return p, "transforms quantities in a way that is not known here"
+		return p, "transforms quantities in a way that is not supported"
 	}
 	p.Volume = s.Mode == "volume"
 	for n, t := range s.Tiers {
 		last := n == len(s.Tiers)-1
 		if (t.UpTo == nil) != last || n > 0 && !last && t.UpTo.Cmp(*s.Tiers[n-1].UpTo) <= 0 {
-			return p, "has tiers that do not follow one another"
+			return p, "has tiers that are not in ascending order"
 		}
 		tier := Tier{UpTo: t.UpTo, UnitAmount: t.UnitAmount.orNone()}
 		if t.FlatAmount != nil {

@@ -98,13 +98,13 @@ func TestAPriceThatCannotBeKnownLeavesTheMeterOut(t *testing.T) {
 	t.Parallel()
 	for shown, want := range map[string]string{
 		`{"billing_scheme":"per_unit","currency":"usd","unit_amount_decimal":null}`:                                                                     "has no unit amount",
-		`{"billing_scheme":"per_unit","currency":"eur","unit_amount_decimal":"1"}`:                                                                      "is billed in USD by one of its currency options",
+		`{"billing_scheme":"per_unit","currency":"eur","unit_amount_decimal":"1"}`:                                                                      "is billed in USD through a currency option",
 		`{"billing_scheme":"per_moon","currency":"usd","unit_amount_decimal":"1"}`:                                                                      `the billing scheme "per_moon"`,
 		`{"billing_scheme":"per_unit","currency":"usd","unit_amount_decimal":"1","transform_quantity":{"divide_by":3,"round":"even"}}`:                  "transforms quantities in a way",
 		`{"billing_scheme":"tiered","currency":"usd","tiers_mode":"graduated"}`:                                                                         "does not show its tiers",
-		`{"billing_scheme":"tiered","currency":"usd","tiers_mode":"stairs","tiers":[{"up_to":null,"unit_amount_decimal":"1"}]}`:                         `tiers of the mode "stairs"`,
-		`{"billing_scheme":"tiered","currency":"usd","tiers_mode":"volume","tiers":[{"up_to":5,"unit_amount_decimal":"1"}]}`:                            "tiers that do not follow",
-		`{"billing_scheme":"tiered","currency":"usd","tiers_mode":"volume","tiers":[{"up_to":5},{"up_to":5},{"up_to":null}]}`:                           "tiers that do not follow",
+		`{"billing_scheme":"tiered","currency":"usd","tiers_mode":"stairs","tiers":[{"up_to":null,"unit_amount_decimal":"1"}]}`:                         `the tiers mode "stairs"`,
+		`{"billing_scheme":"tiered","currency":"usd","tiers_mode":"volume","tiers":[{"up_to":5,"unit_amount_decimal":"1"}]}`:                            "tiers that are not in ascending order",
+		`{"billing_scheme":"tiered","currency":"usd","tiers_mode":"volume","tiers":[{"up_to":5},{"up_to":5},{"up_to":null}]}`:                           "tiers that are not in ascending order",
 		`{"billing_scheme":"tiered","currency":"usd","tiers_mode":"volume","tiers":[{"up_to":null}],"transform_quantity":{"divide_by":2,"round":"up"}}`: "transforms quantities in a way",
 	} {
 		reason, err := stripe.PriceOf(json.RawMessage(shown), "USD")
@@ -121,12 +121,12 @@ func TestAPriceInWords(t *testing.T) {
 		"10 USD for the period, 100 units included, 0.005 USD for each unit": {ISO: "USD", Tiers: []stripe.Tier{
 			{UpTo: new(metering.Whole(100)), FlatAmount: new(metering.Whole(1000))}, {UnitAmount: metering.MustDecimal("0.5")},
 		}},
-		"3 JPY for each 60 units, of which a part counts as one":     {ISO: "JPY", UnitAmount: metering.Whole(3), DivideBy: 60, RoundUp: true},
-		"0.03 USD for each 60 units, of which a part counts as none": {ISO: "USD", UnitAmount: metering.Whole(3), DivideBy: 60},
+		"3 JPY for each 60 units; an incomplete package counts as one":     {ISO: "JPY", UnitAmount: metering.Whole(3), DivideBy: 60, RoundUp: true},
+		"0.03 USD for each 60 units; an incomplete package counts as none": {ISO: "USD", UnitAmount: metering.Whole(3), DivideBy: 60},
 		"tier by tier: up to 5 units: 0.01 USD for each unit; beyond: 2 USD and 0 USD for each unit": {ISO: "USD", Tiers: []stripe.Tier{
 			{UpTo: new(metering.Whole(5)), UnitAmount: metering.Whole(1)}, {FlatAmount: new(metering.Whole(200))},
 		}},
-		"for all units, as the tier says that they reach: up to 5 units: 0.01 USD for each unit; beyond: 0.02 USD for each unit": {ISO: "USD", Volume: true, Tiers: []stripe.Tier{
+		"all units at the price of the tier that they reach: up to 5 units: 0.01 USD for each unit; beyond: 0.02 USD for each unit": {ISO: "USD", Volume: true, Tiers: []stripe.Tier{
 			{UpTo: new(metering.Whole(5)), UnitAmount: metering.Whole(1)}, {UnitAmount: metering.Whole(2)},
 		}},
 	} {

@@ -74,7 +74,7 @@ func unnamed(err error) error {
 	if AnswerOf(err).Code != "resource_missing" {
 		return err
 	}
-	return metering.Errorf(metering.CodeProviderRefuse, "the customer's billing_provider_id names no customer of Stripe's; correct it").Because(err)
+	return metering.Errorf(metering.CodeProviderRefuse, "Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id").Because(err)
 }
 
 // advised adds to an error what Stripe said besides. Any refusal but one of
@@ -95,7 +95,7 @@ type router struct {
 // place finds the item that the meter's usage goes to, or says why there is none.
 func (r *router) place(meter metering.Meter) (Item, string) {
 	if r.Customer == "" {
-		return Item{}, "the customer has no billing_provider_id; set it to the customer's id at Stripe"
+		return Item{}, "the customer has no billing_provider_id; set it to the id of the customer at Stripe"
 	}
 	item, reason := Match(r.items, meter.Slug, r.Mapping)
 	if reason == "" {
@@ -126,12 +126,12 @@ func (r *router) route(i Item, d billing.Destination) {
 	case i.SubscriptionID == "", i.SubscriptionID == r.side.Subscription, at == own && !slices.Contains(r.Streams, i.SubscriptionID):
 	case r.side.Subscription == "":
 		r.beside(i, d)
-		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s has periods of its own, in which the meter is reported", i.SubscriptionID)}
+		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("the meter is reported in the periods of subscription %s, which are its own", i.SubscriptionID)}
 	case at.Start.Equal(own.End), at.End.Equal(own.Start):
-		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s is in another period than %s, which the customer's other meters are on", i.SubscriptionID, r.side.Subscription)}
+		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s is currently in another period than %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
 	default:
 		r.beside(i, d)
-		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s has other periods than %s, which the customer's other meters are on", i.SubscriptionID, r.side.Subscription)}
+		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("the meter is reported in the periods of subscription %s, which differ from those of %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
 	}
 	r.side.Destinations = append(r.side.Destinations, d)
 }
@@ -260,9 +260,9 @@ func (p Provider) Send(ctx context.Context, c providers.Credentials, s providers
 	overdue := s.Invoiced && s.Kind == billing.QuantityReport && !answer.Replayed && s.Now.Sub(s.FirstSentAt) <= certain
 	switch {
 	case err == nil && answer.Duplicate:
-		return providers.Outcome{State: billing.Accepted, Answer: "Stripe had it already"}
+		return providers.Outcome{State: billing.Accepted, Answer: "Stripe had already received the report"}
 	case err == nil && overdue:
-		return providers.Outcome{State: billing.Rejected, Answer: "Stripe took it once the invoice was final, so that it is on none: it is carried"}
+		return providers.Outcome{State: billing.Rejected, Answer: "Stripe accepted the usage after the invoice was final, so no invoice bills it; the next period bills it"}
 	case err == nil:
 		return providers.Outcome{State: billing.Accepted, Answer: fmt.Sprintf("Stripe answered %d", answer.Status)}
 	}
@@ -313,7 +313,7 @@ func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers
 		if err != nil || !found {
 			return providers.Found{}, advised(err)
 		}
-		return providers.Found{State: billing.Accepted, Answer: "seen among the customer's invoice items"}, nil
+		return providers.Found{State: billing.Accepted, Answer: "found among the customer's invoice items"}, nil
 	}
 	counted, err := p.Count(ctx, c, at)
 	with := before.Add(r.Value)
@@ -321,12 +321,12 @@ func (p Provider) Find(ctx context.Context, c providers.Credentials, s providers
 	case err != nil:
 		return providers.Found{}, err
 	case counted.Equal(with):
-		return providers.Found{State: billing.Accepted, Answer: "seen in what Stripe has counted"}, nil
+		return providers.Found{State: billing.Accepted, Answer: "found in the usage that Stripe has counted"}, nil
 	case counted.Equal(before):
-		return providers.Found{State: billing.InDoubt, Answer: fmt.Sprintf("it may have arrived: Stripe has counted %s, and its summaries may be behind", counted)}, nil
+		return providers.Found{State: billing.InDoubt, Answer: fmt.Sprintf("the report may have arrived: Stripe has counted %s, and its summaries may be delayed", counted)}, nil
 	}
 	return providers.Found{State: billing.InDoubt, Answer: fmt.Sprintf(
-		"it may have arrived: Stripe has counted %s, where %s or %s were expected; see whether something else reports to the same meter",
+		"the report may have arrived: Stripe has counted %s, but %s or %s was expected; check whether another system reports to the same meter",
 		counted, before, with)}, nil
 }
 

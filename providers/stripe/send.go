@@ -141,7 +141,7 @@ func (r Report) checkRecord() error {
 		return errFraction
 	}
 	if _, err := strconv.ParseInt(r.Value.String(), 10, 64); err != nil || r.Value.IsNegative() {
-		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's usage records take quantities from 0 to 2^63-1")
+		return metering.Errorf(metering.CodeProviderRefuse, "the quantity must be 0 to 2^63-1, as Stripe's usage records require")
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (r Report) checkEvent() error {
 		return metering.Invalid("report.value", "must have at most %d decimals", maxEventDecimals)
 	case digits(r.Value) > maxEventDigits:
 		return metering.Errorf(metering.CodeProviderRefuse,
-			"report.value must have at most %d digits, as Stripe's meter events do; lower the meter's usage_scale", maxEventDigits)
+			"report.value must have at most %d digits, as Stripe's meter events require; lower the meter's usage_scale", maxEventDigits)
 	}
 	return nil
 }
@@ -168,7 +168,7 @@ func digits(value metering.Decimal) int {
 
 func whole(value metering.Decimal) bool { return value.Equal(billing.Units(value, 0)) }
 
-var errFraction = metering.Invalid("report.value", "must be whole")
+var errFraction = metering.Invalid("report.value", "must be a whole number")
 
 var currencyPattern = regexp.MustCompile(`^[A-Z]{3}$`)
 
@@ -179,18 +179,18 @@ func (r Report) checkInvoiceItem() error {
 	case r.Identifier == "" || len(r.Identifier) > maxIdentifierBytes:
 		return metering.Invalid("report.identifier", "must have 1 to %d bytes", maxIdentifierBytes)
 	case !currencyPattern.MatchString(r.Currency):
-		return metering.Invalid("report.currency", "must be a code of ISO 4217")
+		return metering.Invalid("report.currency", "must be an ISO 4217 currency code")
 	case r.Description == "" || utf8.RuneCountInString(r.Description) > maxDescription:
 		return metering.Invalid("report.description", "must have 1 to %d characters", maxDescription)
 	case !r.Period.Start.Before(r.Period.End):
-		return metering.Invalid("report.period", "must end after it begins")
+		return metering.Invalid("report.period", "must end after its start")
 	case !whole(r.Value):
 		return errFraction
 	case r.Value.IsZero():
 		return metering.Invalid("report.value", "must not be 0: there is nothing to charge")
 	}
 	if _, err := strconv.ParseInt(r.Value.String(), 10, 64); err != nil {
-		return metering.Errorf(metering.CodeProviderRefuse, "Stripe's invoice items take amounts of at most 2^63-1")
+		return metering.Errorf(metering.CodeProviderRefuse, "the amount exceeds 2^63-1, the maximum of a Stripe invoice item")
 	}
 	return nil
 }

@@ -155,7 +155,7 @@ func TestASavedFailureIsRecognisedAndANewKeyEndsIt(t *testing.T) {
 			for range 3 {
 				again, err := b.client.Send(t.Context(), key, r)
 				require.Equal(t, metering.CodeProviderDown, metering.CodeOf(err))
-				require.ErrorContains(t, err, "repeats the 500 that it saved")
+				require.ErrorContains(t, err, "repeated the status 500 that it stored")
 				require.True(t, again.Replayed)
 				require.Equal(t, 500, again.Status)
 			}
@@ -176,15 +176,15 @@ func TestARefusalSaysWhatToDo(t *testing.T) {
 		cause  error
 	}{
 		"not legacy": {func(r *stripe.Report) { r.ItemID = "si_delta_cus_1" }, stripe.UsageRecord,
-			"takes meter events, not usage records", stripe.ErrNotLegacy},
+			"accepts meter events, not usage records", stripe.ErrNotLegacy},
 		"the former period": {func(r *stripe.Report) { r.Timestamp = march }, stripe.UsageRecord,
-			"usage records are taken only while their period runs", stripe.ErrOutsidePeriod},
+			"Stripe accepts usage records only while their period runs", stripe.ErrOutsidePeriod},
 		"the future": {func(r *stripe.Report) { r.Timestamp = noon.Add(time.Hour) }, stripe.UsageRecord,
-			"usage records are taken only while their period runs", stripe.ErrOutsidePeriod},
-		"unknown item":     {func(r *stripe.Report) { r.ItemID = "si_unknown" }, stripe.UsageRecord, "Stripe refused with 404 resource_missing", nil},
-		"unknown customer": {func(r *stripe.Report) { r.Customer = "cus_canary" }, stripe.MeterDelta, "Stripe refused with 400; its log says why", nil},
-		"unknown event":    {func(r *stripe.Report) { r.EventName = "nothing" }, stripe.MeterDelta, "Stripe refused with 400", nil},
-		"36 days ago":      {func(r *stripe.Report) { r.Timestamp = noon.Add(-36 * 24 * time.Hour) }, stripe.MeterDelta, "Stripe refused with 400", nil},
+			"Stripe accepts usage records only while their period runs", stripe.ErrOutsidePeriod},
+		"unknown item":     {func(r *stripe.Report) { r.ItemID = "si_unknown" }, stripe.UsageRecord, "Stripe refused the request: 404 resource_missing", nil},
+		"unknown customer": {func(r *stripe.Report) { r.Customer = "cus_canary" }, stripe.MeterDelta, "Stripe refused the request: 400. Its request log shows the reason", nil},
+		"unknown event":    {func(r *stripe.Report) { r.EventName = "nothing" }, stripe.MeterDelta, "Stripe refused the request: 400", nil},
+		"36 days ago":      {func(r *stripe.Report) { r.Timestamp = noon.Add(-36 * 24 * time.Hour) }, stripe.MeterDelta, "Stripe refused the request: 400", nil},
 	} {
 		b := setup(t)
 		r := report(c.from, 1, whole(5))
@@ -207,7 +207,7 @@ func TestARefusedKeyAsksToBeSavedAgain(t *testing.T) {
 			b.fake.Behave(stripetest.Behaviour{Status: status, Times: 1})
 			answer, err := b.client.Send(t.Context(), key, report(method, 1, whole(5)))
 			require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
-			require.ErrorContains(t, err, "save the key again")
+			require.ErrorContains(t, err, "save another key")
 			require.Equal(t, status, answer.Status)
 			requireSafe(t, err)
 		}
@@ -223,7 +223,7 @@ func TestOneKeyNeverCarriesTwoEntries(t *testing.T) {
 	r.Value = whole(6)
 	_, err = b.client.Send(t.Context(), key, r)
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
-	require.ErrorContains(t, err, "saw this idempotency key with another request")
+	require.ErrorContains(t, err, "already received another request with this idempotency key")
 	requireDecimal(t, "5", b.fake.Quantity("si_legacy_cus_1"))
 }
 
@@ -273,13 +273,13 @@ func TestOnlyAWholeEntryIsSent(t *testing.T) {
 		"13 decimals": {stripe.MeterDelta, func(r *stripe.Report) { r.Value = decimal("0.000000000001").Mul(decimal("0.1")) },
 			metering.CodeInvalid, "report.value must have at most 12 decimals"},
 		"16 digits, some of them decimals": {stripe.MeterLast, func(r *stripe.Report) { r.Value = decimal("-1234567890.123456") },
-			metering.CodeProviderRefuse, "report.value must have at most 15 digits, as Stripe's meter events do; lower the meter's usage_scale"},
-		"a fraction, legacy": {stripe.UsageRecord, func(r *stripe.Report) { r.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be whole"},
+			metering.CodeProviderRefuse, "report.value must have at most 15 digits, as Stripe's meter events require; lower the meter's usage_scale"},
+		"a fraction, legacy": {stripe.UsageRecord, func(r *stripe.Report) { r.Value = decimal("1.000000000001") }, metering.CodeInvalid, "must be a whole number"},
 		"16 digits":          {stripe.MeterDelta, func(r *stripe.Report) { r.Value = decimal("1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
 		"-16 digits":         {stripe.MeterLast, func(r *stripe.Report) { r.Value = decimal("-1000000000000000") }, metering.CodeProviderRefuse, "at most 15 digits"},
-		"negative, legacy":   {stripe.UsageRecord, func(r *stripe.Report) { r.Value = whole(-1) }, metering.CodeProviderRefuse, "quantities from 0"},
+		"negative, legacy":   {stripe.UsageRecord, func(r *stripe.Report) { r.Value = whole(-1) }, metering.CodeProviderRefuse, "quantity must be 0 to"},
 		"20 digits, legacy": {stripe.UsageRecord, func(r *stripe.Report) { r.Value = decimal("99999999999999999").Mul(whole(1000)) },
-			metering.CodeProviderRefuse, "quantities from 0"},
+			metering.CodeProviderRefuse, "quantity must be 0 to"},
 	} {
 		r := report(c.from, 1, whole(5))
 		c.change(&r)
@@ -308,7 +308,7 @@ func TestDecimalsAreForAccountsThatHaveThem(t *testing.T) {
 	in := seed("acct_whole", "sk_test_whole", "cus_1")
 	in.Account.Decimals = false
 	require.NoError(t, b.fake.Seed(in))
-	const problem = "Stripe refused a value with decimals with 400; if it takes whole units of this account, set the meter's usage_scale to 0, else see its log"
+	const problem = "Stripe refused a value with decimals: 400. If the account accepts whole units only, set the meter's usage_scale to 0; otherwise see the request log at Stripe"
 	for n, value := range []string{"0.5", "0.000001", "-1234567.125"} {
 		r := report(stripe.MeterDelta, n, decimal(value))
 		_, err := b.client.Send(t.Context(), key, r)
@@ -321,7 +321,7 @@ func TestDecimalsAreForAccountsThatHaveThem(t *testing.T) {
 	r := report(stripe.MeterDelta, 9, whole(5))
 	r.Timestamp = april.AddDate(1, 0, 0)
 	_, err := b.client.Send(t.Context(), "sk_test_whole", r)
-	require.ErrorContains(t, err, "Stripe refused with 400; its log says why", "what is whole is refused for something else")
+	require.ErrorContains(t, err, "Stripe refused the request: 400. Its request log shows the reason", "what is whole is refused for something else")
 }
 
 func answer(status int, body string) http.HandlerFunc {
@@ -339,15 +339,15 @@ func TestWhatIsNotStripesJSONIsJudgedByItsStatus(t *testing.T) {
 		rule    string
 	}{
 		"a proxy's 502":       {answer(502, "<html>canary</html>"), metering.CodeProviderDown, "Stripe answered 502"},
-		"a proxy's 407":       {answer(407, "<html>canary</html>"), metering.CodeProviderRefuse, "Stripe refused with 407"},
+		"a proxy's 407":       {answer(407, "<html>canary</html>"), metering.CodeProviderRefuse, "Stripe refused the request: 407"},
 		"a page":              {answer(200, "<html>canary</html>"), metering.CodeProviderDown, "could not be read"},
 		"nothing":             {answer(200, ""), metering.CodeProviderDown, "could not be read"},
 		"half an answer":      {answer(200, `{"id":"mbur`), metering.CodeProviderDown, "could not be read"},
 		"a redirect":          {answer(302, "{}"), metering.CodeProviderDown, "could not be read"},
-		"an empty 401":        {answer(401, ""), metering.CodeProviderRefuse, "save the key again"},
-		"an error of no kind": {answer(400, `{"error":{"message":"canary"}}`), metering.CodeProviderRefuse, "Stripe refused with 400; its log says why"},
+		"an empty 401":        {answer(401, ""), metering.CodeProviderRefuse, "save another key"},
+		"an error of no kind": {answer(400, `{"error":{"message":"canary"}}`), metering.CodeProviderRefuse, "Stripe refused the request: 400. Its request log shows the reason"},
 		"odd words": {answer(400, `{"error":{"message":"canary","code":"a canary\n","type":"x y","param":"<canary>"}}`),
-			metering.CodeProviderRefuse, "Stripe refused with 400; its log says why"},
+			metering.CodeProviderRefuse, "Stripe refused the request: 400. Its request log shows the reason"},
 		"endless": {func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 1<<20)); err != nil {

@@ -36,7 +36,7 @@ func TestASigningSecretIsNoKey(t *testing.T) {
 	for _, secret := range []string{"", key, "whsec_", "whsec_canary", "whsec_canary and more", "whsec_" + strings.Repeat("x", 201)} {
 		_, err := p.Validate(t.Context(), providers.Settings{}, providers.Secrets{Call: key, Event: secret})
 		require.Equal(t, metering.CodeInvalid, metering.CodeOf(err), secret)
-		require.ErrorContains(t, err, "body.webhook_secret must be the signing secret of the endpoint")
+		require.ErrorContains(t, err, "body.webhook_secret must be the signing secret of the webhook endpoint")
 		requireSafe(t, err)
 	}
 }

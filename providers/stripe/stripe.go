@@ -152,7 +152,7 @@ func list[T interface{ id() string }](ctx context.Context, c *Client, key, path 
 		}
 		query.Set("starting_after", page.Data[len(page.Data)-1].id())
 	}
-	return nil, metering.Errorf(metering.CodeProviderRefuse, "Stripe lists more than %d objects where a few were expected", maxPages*100)
+	return nil, metering.Errorf(metering.CodeProviderRefuse, "Stripe returned more than %d objects in a list that should be short", maxPages*100)
 }
 
 // query makes URL parameters of names and values in turn.

@@ -63,7 +63,7 @@ func (c *Client) RecordSummary(ctx context.Context, key, itemID string, at time.
 			return s.Total, nil
 		}
 	}
-	return metering.Decimal{}, metering.Errorf(metering.CodeNotFound, "Stripe lists no usage of that period")
+	return metering.Decimal{}, metering.Errorf(metering.CodeNotFound, "Stripe has no usage of the period")
 }
 
 type recordSummary struct {

@@ -102,7 +102,7 @@ func (c *Client) Deliver(ctx context.Context, url string, secrets []string, id s
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
-		return Answer{}, metering.Errorf(metering.CodeProviderRefuse, "the webhook's URL cannot be called; save the provider again")
+		return Answer{}, metering.Errorf(metering.CodeProviderRefuse, "the webhook's URL cannot be called; save the provider with a valid url")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "Odometer")
@@ -139,18 +139,18 @@ func judge(response *http.Response, now time.Time) (Answer, error) {
 		return answer, metering.Errorf(metering.CodeProviderDown, "the webhook answered %d", status)
 	case status >= 300 && status < 400:
 		return answer, metering.Errorf(metering.CodeProviderRefuse,
-			"the webhook answered %d, a redirect, which is never followed; save the address that it points to", status)
+			"the webhook answered %d, a redirect, which Odometer does not follow; save the URL of the target", status)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return answer, metering.Errorf(metering.CodeProviderRefuse,
-			"the webhook answered %d; check that it verifies with the secret that was saved here", status)
+			"the webhook answered %d; check that it verifies signatures with the saved secret", status)
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
 		return answer, metering.Errorf(metering.CodeProviderRefuse,
-			"the webhook answered %d; check that its URL takes POST requests", status)
+			"the webhook answered %d; check that the URL accepts POST requests", status)
 	case status == http.StatusGone:
 		return answer, metering.Errorf(metering.CodeProviderRefuse,
-			"the webhook answered 410: it is gone for good; save another URL")
+			"the webhook answered 410 Gone; save another URL")
 	default:
 		return answer, metering.Errorf(metering.CodeProviderRefuse,
-			"the webhook refused the message with %d; its own log says why; sync again once that is put right", status)
+			"the webhook refused the message with status %d; find the reason in its log, correct it, and sync again", status)
 	}
 }

@@ -81,7 +81,7 @@ func TestAPingIsSignedAndMustBeAnsweredWith2xx(t *testing.T) {
 
 	_, err = provider.Validate(t.Context(), providers.Settings{Address: url, Now: now}, providers.Secrets{Call: strings.Replace(secret, "MDEy", "MDEz", 1)})
 	require.Equal(t, metering.CodeProviderRefuse, metering.CodeOf(err))
-	require.ErrorContains(t, err, "check that it verifies with the secret")
+	require.ErrorContains(t, err, "check that it verifies signatures with the saved secret")
 }
 
 func TestAnAnswerSaysWhetherToTryAgain(t *testing.T) {

@@ -8,7 +8,7 @@ const failure = (code: string, detail: string, ...fields: [location: string, mes
 test("a problem says what an operator does about it, not which call a program makes", () => {
   expect(told(failure("paused", "an operator has paused the customer"))).toContain("Resume it on the screen of its sync");
   expect(told(failure("conflict", "Auto-Sync is off; turn it on with PUT /v1/billing/auto-sync"))).toBe("Auto-Sync is off; turn it on with the switch above");
-  expect(told(failure("conflict", "the provider does not have all of the customer's usage: POST /v1/billing/sync first"))).toContain(": Sync now on the customer's bill first");
+  expect(told(failure("conflict", "the provider has not received all of the customer's usage; call POST /v1/billing/sync first"))).toContain(": Sync now on the customer's bill first");
   expect(told(failure("conflict", "body.billing_provider_id: another customer of the tenant has this one"))).toBe("At the provider: another customer of the tenant has this one");
   expect(told(failure("conflict", "a customer with this external_id exists already"))).toBe("A customer with this external ID exists already");
 });
@@ -20,8 +20,8 @@ test("of a broken rule, the field has its form's name and is said once", () => {
 });
 
 test("why a sync has failed names what the dashboard calls it", () => {
-  expect(inWords("no billing provider is configured; PUT /v1/billing/provider first")).toBe("no billing provider is configured; connect one at Billing, Provider first");
-  expect(inWords("the customer's billing_provider_id names no customer of Stripe's; correct it")).toContain("customer's id at the provider names");
+  expect(inWords("no billing provider is configured; save one with PUT /v1/billing/provider")).toBe("no billing provider is configured; connect one at Billing, Provider first");
+  expect(inWords("Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id")).toContain("customer's id at the provider names");
 });
 
 test("a fault of the dashboard is said to be one", () => {

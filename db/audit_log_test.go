@@ -67,15 +67,15 @@ func TestWhatASuperuserDoesToTheLogIsFound(t *testing.T) {
 		statement string
 		breaks    []string
 	}{
-		"an actor":     {`update audit_log set actor = 'key_2' where id = 3`, []string{"aud_3 was changed, or another entry is in its place"}},
-		"a time":       {`update audit_log set at = at + interval '1 microsecond' where id = 3`, []string{"aud_3 was changed, or another entry is in its place"}},
-		"what changed": {`update audit_log set after = '{"b":1.5,"a":"é"}' where id = 3`, []string{"aud_3 was changed, or another entry is in its place"}},
+		"an actor":     {`update audit_log set actor = 'key_2' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
+		"a time":       {`update audit_log set at = at + interval '1 microsecond' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
+		"what changed": {`update audit_log set after = '{"b":1.5,"a":"é"}' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"}},
 		"from field to field": {
-			`update audit_log set action = action || resource, resource = '' where id = 3`, []string{"aud_3 was changed, or another entry is in its place"},
+			`update audit_log set action = action || resource, resource = '' where id = 3`, []string{"aud_3 was changed, or replaced by another entry"},
 		},
 		"a MAC": {
 			`update audit_log set mac = sha256('') where id = 3`,
-			[]string{"aud_3 was changed, or another entry is in its place", "aud_4 was changed, or another entry is in its place"},
+			[]string{"aud_3 was changed, or replaced by another entry", "aud_4 was changed, or replaced by another entry"},
 		},
 		"an entry is deleted": {`delete from audit_log where id = 3`, []string{"aud_3 is missing"}},
 		"several are deleted": {`delete from audit_log where id in (2, 3, 4)`, []string{"aud_2 to aud_4 are missing"}},
@@ -93,7 +93,7 @@ func TestWhatASuperuserDoesToTheLogIsFound(t *testing.T) {
 		"the head is gone": {`delete from audit_heads where true`, []string{"the head is missing"}},
 		"an entry is added": {
 			`insert into audit_log select tenant_id, 7, at, actor, action, resource, reason, address, request_id, before, after, mac from audit_log where id = 6`,
-			[]string{"aud_7 was changed", "aud_7 and what follows was added by somebody else"},
+			[]string{"aud_7 was changed", "aud_7 and the entries after it were not added by Odometer"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestALogThatIsPutBackIsFoundByAHeadThatWasNoted(t *testing.T) {
 	require.Equal(t, former, verified(t, store, tenant))
 	_, breaks, err := store.AuditLog.Verify(t.Context(), tenant, &noted)
 	require.NoError(t, err)
-	require.Equal(t, []string{"aud_6 is not the entry that was noted: the log was cut off or written anew"}, breaks)
+	require.Equal(t, []string{"aud_6 does not match the expected head: the log was truncated or rewritten"}, breaks)
 	read, err := metering.ParseAuditHead(noted.String())
 	require.NoError(t, err)
 	require.Equal(t, noted, read)

@@ -409,7 +409,7 @@ func TestADeletedProviderLeavesWhatWasOnItsWay(t *testing.T) {
 	b.use("5")
 	unheard := b.next(anew).ID
 	b.lease(unheard)
-	b.requireConflict(b.deleteProvider(), unheard.String()+": being sent")
+	b.requireConflict(b.deleteProvider(), unheard.String()+": these reports are being sent")
 	b.now = b.now.Add(lease + time.Second)
 	require.NoError(t, b.deleteProvider())
 

@@ -132,7 +132,7 @@ func (s Erasures) refuseUnreported(ctx context.Context, tenant metering.TenantID
 	case err != nil:
 		return err
 	case len(page.Customers) > 0 && page.Customers[0] == customer:
-		return metering.Errorf(metering.CodeConflict, "the provider has not received all of the customer's usage; call POST /v1/billing/sync first")
+		return metering.Errorf(metering.CodeConflict, "the provider has not received all of the customer's usage; sync the customer first with POST /v1/billing/sync")
 	}
 	return nil
 }

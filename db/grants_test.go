@@ -70,7 +70,7 @@ func TestMigrateRefusesARoleThatCannotBeGranted(t *testing.T) {
 	store := dbtest.Owner(t, dbtest.Empty(t, dbtest.ServerURL(t)))
 	for role, want := range map[string]string{
 		"nobody_at_all": "names a role that does not exist",
-		"odometer":      "must name another role than the tables' owner",
+		"odometer":      "must not name the tables' owner",
 	} {
 		err := store.Migrate(t.Context(), db.Roles{API: dbtest.Roles.API, Worker: role})
 		var refused *metering.Error

@@ -87,7 +87,7 @@ func TestWithoutAProviderNothingIsPlanned(t *testing.T) {
 	customer := dbtest.Customer(t, store, tenant, "acme")
 	_, err := store.Ledger.Plan(t.Context(), tenant, customer.ID, db.Pass{}, dbtest.Frame, clock.Now())
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
-	require.ErrorContains(t, err, "PUT /v1/billing/provider first")
+	require.ErrorContains(t, err, "save one with PUT /v1/billing/provider")
 	_, err = store.Providers.Active(t.Context(), tenant)
 	require.Equal(t, metering.CodeNoProvider, metering.CodeOf(err))
 }

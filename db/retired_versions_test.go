@@ -109,7 +109,7 @@ func TestAMeterCountsInAFewOtherWaysUntilTheyAreDropped(t *testing.T) {
 	}
 	err = change(10)
 	require.Equal(t, metering.CodeRateLimited, metering.CodeOf(err))
-	require.ErrorContains(t, err, "calls has counted in 10 ways")
+	require.ErrorContains(t, err, "calls has 10 previous versions")
 	zone := "Europe/Zurich"
 	_, _, err = store.Tenants.Update(t.Context(), tenant, metering.Operator, db.TenantChange{Timezone: &zone})
 	require.Equal(t, metering.CodeRateLimited, metering.CodeOf(err))

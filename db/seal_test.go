@@ -34,9 +34,9 @@ func TestASealedSecretOpensForItsTenantAndPurposeOnly(t *testing.T) {
 	require.Equal(t, "whsec_x", string(opened))
 
 	_, err = ring.Open(8, db.ProviderSecret, sealed)
-	require.ErrorContains(t, err, "altered, or sealed for something else")
+	require.ErrorContains(t, err, "changed, or encrypted for another purpose")
 	_, err = ring.Open(7, "another", sealed)
-	require.ErrorContains(t, err, "altered, or sealed for something else")
+	require.ErrorContains(t, err, "changed, or encrypted for another purpose")
 }
 
 func TestAnAlteredSecretDoesNotOpen(t *testing.T) {
@@ -68,7 +68,7 @@ func TestANewKeySealsAndTheOldOneStillOpens(t *testing.T) {
 	resealed, err := both.Seal(7, db.ProviderSecret, opened)
 	require.NoError(t, err)
 	_, err = old.Open(7, db.ProviderSecret, resealed)
-	require.ErrorContains(t, err, "does not hold the key")
+	require.ErrorContains(t, err, "lacks the key")
 }
 
 func TestKeyringErrorsNeverEchoAKey(t *testing.T) {

@@ -67,7 +67,7 @@ test("a refused sign-in says why and keeps what was typed", async () => {
 
 test("who comes back from an issuer too late is told to begin again, in no words of the link", async () => {
   open("/sign-in?problem=over");
-  expect((await screen.findByRole("alert")).textContent).toBe("The sign-in at your company's issuer is over, or was begun in another browser. Begin again.");
+  expect((await screen.findByRole("alert")).textContent).toBe("The sign-in through your company's issuer has expired, or it started in another browser. Start again.");
   router.history.push("/sign-in?problem=call+0900");
   await waitFor(() => expect(screen.queryByRole("alert")).toBeNull());
   expect(document.body.textContent).not.toContain("0900");
@@ -87,7 +87,7 @@ test("a sign-in leads to no other site", async () => {
 test("what failed has a request id and is tried again", async () => {
   answers["GET /v1/customers"] = () => [422, { ...problem(422, "")[1], errors: [{ location: "query.page_token", message: "is not a page token of this query" }] }];
   open("/customers?page=old");
-  expect((await screen.findByRole("alert")).textContent).toContain("The page in the address is of another list");
+  expect((await screen.findByRole("alert")).textContent).toContain("The page in the address belongs to another list");
   expect(screen.getByText("REQUEST7")).toBeTruthy();
   answers["GET /v1/customers"] = () => [200, customers];
   press("Retry");
@@ -97,7 +97,7 @@ test("what failed has a request id and is tried again", async () => {
 test("who lacks the permission is told which, and nothing is asked for", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: [] }];
   open("/customers");
-  await screen.findByRole("heading", { name: "Not for the role viewer" });
+  await screen.findByRole("heading", { name: "The role viewer has no access" });
   expect(screen.getByText("customers:read")).toBeTruthy();
   expect(asked.map(({ name }) => name)).not.toContain("GET /v1/customers");
 });
@@ -158,6 +158,6 @@ test("Ctrl K finds what is behind a tab, and events by their key", async () => {
 
 test("an address that no screen has is answered in the frame", async () => {
   open("/nowhere/at/all");
-  await screen.findByRole("heading", { name: "There is no such screen" });
+  await screen.findByRole("heading", { name: "This screen does not exist" });
   expect(screen.getByRole("navigation", { name: "Screens" })).toBeTruthy();
 });

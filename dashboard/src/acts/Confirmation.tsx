@@ -23,10 +23,10 @@ interface Props {
 export function Confirmation({ of: { token, customers, periods, changes, uncounted, as_of }, needs, leave, confirm }: Props) {
   const { tenant } = useSession();
   return (
-    <Dialog title="Change the bills that run" opened leave={leave}>
+    <Dialog title="Change the running bills" opened leave={leave}>
       <div className={styles.form} role="status">
         <div>
-          <p>It charges {customersOf(customers)} in another way, in billing periods that have begun:</p>
+          <p>The change affects the charges of {customersOf(customers)} in running billing periods:</p>
           <ul>
             {periods.map(({ start, end, customers }) => (
               <li key={start}>
@@ -38,17 +38,17 @@ export function Confirmation({ of: { token, customers, periods, changes, uncount
           {changes.length > 0 ? (
             <>
               <p>
-                Their charges as of <Instant at={as_of} />, now and then:
+                Charges as of <Instant at={as_of} />, before and after the change:
               </p>
               <Changes changes={changes} />
             </>
           ) : (
             <p>
-              As of <Instant at={as_of} /> no charge differs. Usage that follows is charged in the new way.
+              As of <Instant at={as_of} />, no charge changes. Later usage is charged at the new price.
             </p>
           )}
-          {uncounted.length > 0 && <p>Earlier events of meters ({uncounted.join(", ")}) are not counted yet, and not in this.</p>}
-          <p>Closed periods stay as they are.</p>
+          {uncounted.length > 0 && <p>These meters are still counting earlier events, which are not included here: {uncounted.join(", ")}.</p>}
+          <p>Closed periods do not change.</p>
         </div>
         <div className={styles.buttons}>
           <Button variant="default" size="sm" onClick={leave} data-autofocus>

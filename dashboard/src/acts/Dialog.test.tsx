@@ -16,7 +16,7 @@ const dialogs = () => screen.queryAllByRole("dialog").length;
 
 async function makeKey() {
   open("/developers/api-keys");
-  fireEvent.click(await screen.findByRole("button", { name: "Make an API key" }));
+  fireEvent.click(await screen.findByRole("button", { name: "Create an API key" }));
   await screen.findByLabelText("Name");
 }
 
@@ -38,7 +38,7 @@ for (const [way, close] of Object.entries({ Escape: escape, "a click outside": o
     close();
     fireEvent.click(await screen.findByRole("button", { name: "Discard" }));
     await waitFor(() => expect(dialogs()).toBe(0));
-    press("Make an API key");
+    press("Create an API key");
     expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("");
   });
 }
@@ -55,7 +55,7 @@ test("a dialog whose text is as it was before closes without a question", async 
 test("a secret that is shown once closes by its button alone, and asks where it was not copied", async () => {
   await makeKey();
   type("Name", "checkout");
-  press("Make the key");
+  press("Create the key");
   const secret = await screen.findByText("svc_ink_SECRET");
   escape();
   outside();
@@ -79,7 +79,7 @@ test("the button that copies a secret says so where the browser refuses", async 
   Object.defineProperty(navigator, "clipboard", { value: { writeText: written }, configurable: true });
   await makeKey();
   type("Name", "checkout");
-  press("Make the key");
+  press("Create the key");
   await screen.findByText("svc_ink_SECRET");
   written.mockRejectedValueOnce(new Error("not allowed"));
   press("Copy");
@@ -107,7 +107,7 @@ test("leaving a form with typed text asks first, and a saved one does not", asyn
   await waitFor(() => expect(dialogs()).toBe(0));
   expect(router.state.location.pathname).toBe("/meters/-/new");
   expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("calls");
-  press("Make the meter");
+  press("Create the meter");
   await waitFor(() => expect(router.state.location.pathname).toBe("/meters/calls/prices"));
   expect(sent("POST /v1/meters")).toHaveLength(1);
   expect(unload()).toBe(true);

@@ -23,7 +23,7 @@ export function Secret({ title, secret, leave, ...rest }: Props) {
   );
 }
 
-function Shown({ secret, advice = "Keep it in your secret store.", children }: Pick<Props, "advice" | "children"> & { secret: string }) {
+function Shown({ secret, advice = "Store it in your secret store.", children }: Pick<Props, "advice" | "children"> & { secret: string }) {
   const close = useClose();
   return (
     <div className={styles.form}>
@@ -57,7 +57,7 @@ export function Once({ secret, children }: { secret: string; children?: React.Re
       <p className={`mono ${styles.secret}`} data-secret onCopy={() => setTaken(true)}>
         {secret}
       </p>
-      {error && <p role="alert">The browser does not allow this page to copy. Select the text and copy it.</p>}
+      {error && <p role="alert">The browser does not allow this page to copy text. Select the text and copy it.</p>}
       <div className={styles.buttons}>
         <Button variant="default" size="sm" onClick={() => copy(secret)} data-autofocus>
           {copied ? "Copied" : "Copy"}

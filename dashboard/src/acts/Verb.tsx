@@ -16,7 +16,7 @@ interface Props extends Pick<ButtonProps, "variant" | "size" | "fullWidth"> {
 /** A button that does something at the API. */
 export function Verb({ needs, not, type = "button", variant = "default", size = "sm", onClick, label, loading = false, children, ...rest }: Props) {
   const { permissions, member } = useSession();
-  const why = permissions.includes(needs) ? not : `The role ${member?.role} may not: it needs ${needs}`;
+  const why = permissions.includes(needs) ? not : `The role ${member?.role} cannot do this: the permission ${needs} is required`;
   return (
     <Button
       {...rest}

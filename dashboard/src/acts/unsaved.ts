@@ -35,7 +35,7 @@ export function useLoss(element: RefObject<Element | null>, loss: () => Loss | u
   }, [element]);
 }
 
-const typedLoss: Loss = { title: "Discard your changes?", says: "What you typed here is not saved.", stay: "Keep editing", leave: "Discard" };
+const typedLoss: Loss = { title: "Discard your changes?", says: "Your changes are not saved.", stay: "Keep editing", leave: "Discard" };
 
 type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
 

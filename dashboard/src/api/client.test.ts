@@ -15,7 +15,7 @@ test("a fault of the page is not reported as one of the network", async () => {
   const fetch = vi.fn(async () => new Response("{}"));
   vi.stubGlobal("fetch", fetch);
   const error = await failed(set("1,000.50"));
-  expect(told(error)).toBe("The dashboard has a fault here.");
+  expect(told(error)).toBe("The dashboard has an error on this screen.");
   expect(fetch).not.toHaveBeenCalled();
 });
 
@@ -38,7 +38,7 @@ test("a field of a form is marked by any part of it that was refused, in words f
   const error = await failed(set("1"));
   expect(error).toBeInstanceOf(Failure);
   expect(["slug", "group_by", "event_type", "usage_scale", "name", "aggregation"].map((field) => broken(error, field))).toEqual([
-    "may have lower-case letters, digits, - and _ alone, and begins with a letter or a digit",
+    "may contain only lower-case letters, digits, - and _, and must begin with a letter or a digit",
     "may have at most 255 characters",
     "is missing",
     "must be one of 0, 1",

@@ -50,7 +50,7 @@ api.use({
     if (response.status !== 401 || csrfToken === undefined || schemaPath === signIn) return undefined;
     const again = sessionEnded();
     if (schemaPath === session) return undefined;
-    if (request.method !== "GET") throw new Failure("Session ended", "The session had ended, and nothing was changed. Try again.", 401, null, "session_ended");
+    if (request.method !== "GET") throw new Failure("Session ended", "The session has ended, and nothing was changed. Try again.", 401, null, "session_ended");
     await again; // so that the screen stays
     return fetch(request);
   },
@@ -66,13 +66,13 @@ interface Exchange<Body> {
 export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<Body> {
   const { data, error, response } = await exchange.catch((cause: unknown) => {
     if (!(cause instanceof TypeError)) throw cause; // which is how fetch reports that there is no answer
-    throw new Failure("No answer", "The service could not be reached. Look at the connection, then try again.", 0, null, "no_answer");
+    throw new Failure("No answer", "The service could not be reached. Check the connection, then try again.", 0, null, "no_answer");
   });
   if (response.ok) return data as Body; // where nothing is answered, Body is undefined
   const problem = (typeof error === "object" ? error : null) as Partial<Schema<"Problem">> | null;
   throw new Failure(
     problem?.title ?? `Answer ${response.status}`,
-    problem?.detail ?? "The answer says no more.",
+    problem?.detail ?? "The response contains no details.",
     response.status,
     problem?.request_id ?? response.headers.get("X-Request-Id"),
     problem?.code ?? "",

@@ -5,8 +5,8 @@ type Broken = Schema<"FieldProblem">;
 // The messages of the API's JSON schema name its keywords. Each is replaced by words that follow the
 // field's name in a sentence; found is the pattern's first group.
 const rules: [RegExp, (found: string) => string][] = [
-  [/^expected string to match pattern \^\[a-z0-9\]\[a-z0-9_-\]\*\$$/, () => "may have lower-case letters, digits, - and _ alone, and begins with a letter or a digit"],
-  [/^expected string to match pattern /, () => "does not have the form that the API takes"],
+  [/^expected string to match pattern \^\[a-z0-9\]\[a-z0-9_-\]\*\$$/, () => "may contain only lower-case letters, digits, - and _, and must begin with a letter or a digit"],
+  [/^expected string to match pattern /, () => "does not have the required format"],
   [/^expected length >= 1$/, () => "is missing"],
   [/^expected length >= (\d+)$/, (least) => `needs at least ${least} characters`],
   [/^expected length <= (\d+)$/, (most) => `may have at most ${most} characters`],
@@ -17,7 +17,7 @@ const rules: [RegExp, (found: string) => string][] = [
   [/^expected array length >= 1$/, () => "needs at least one entry"],
   [/^expected array length >= (\d+)$/, (least) => `needs at least ${least} entries`],
   [/^expected array length <= (\d+)$/, (most) => `may have at most ${most} entries`],
-  [/^expected array items to be unique$/, () => "has an entry twice"],
+  [/^expected array items to be unique$/, () => "must not contain the same entry twice"],
   [/^expected value to be one of "(.+)"$/, (values) => `must be one of ${values}`],
   [/^expected integer$/, () => "must be a whole number"],
   [/^expected number$/, () => "must be a number"],
@@ -26,7 +26,7 @@ const rules: [RegExp, (found: string) => string][] = [
   [/^expected string to be RFC 3339 date/, () => "must be a day, such as 2026-12-01"],
   [/^expected string to be RFC 5322 email/, () => "must be an e-mail address"],
   [/^expected string to be RFC 3986 uri/, () => "must be an address, such as https://example.com"],
-  [/^unexpected property$/, () => "is not a field that the API knows"],
+  [/^unexpected property$/, () => "is not a known field"],
 ];
 
 const absent = /^expected required property (\S+) to be present$/;

@@ -6,24 +6,24 @@ const failure = (code: string, detail: string, ...fields: [location: string, mes
   new Failure("Title", detail, 409, null, code, fields.map(([location, message]) => ({ location, message })));
 
 test("a problem says what an operator does about it, not which call a program makes", () => {
-  expect(told(failure("paused", "an operator has paused the customer"))).toContain("Resume it on the screen of its sync");
+  expect(told(failure("paused", "an operator has paused the customer"))).toContain("Resume them on the screen of the sync");
   expect(told(failure("conflict", "Auto-Sync is off; turn it on with PUT /v1/billing/auto-sync"))).toBe("Auto-Sync is off; turn it on with the switch above");
-  expect(told(failure("conflict", "the provider has not received all of the customer's usage; call POST /v1/billing/sync first"))).toContain(": Sync now on the customer's bill first");
-  expect(told(failure("conflict", "body.billing_provider_id: another customer of the tenant has this one"))).toBe("At the provider: another customer of the tenant has this one");
+  expect(told(failure("conflict", "the provider has not received all of the customer's usage; sync the customer first with POST /v1/billing/sync"))).toContain("first with Sync now on the customer's bill");
+  expect(told(failure("conflict", "body.billing_provider_id is already assigned to another customer"))).toBe("ID at the provider is already assigned to another customer");
   expect(told(failure("conflict", "a customer with this external_id exists already"))).toBe("A customer with this external ID exists already");
 });
 
 test("of a broken rule, the field has its form's name and is said once", () => {
   expect(told(failure("invalid", "body.grace_hours must be at most 720", ["body.grace_hours", "must be at most 720"]))).toBe("Grace, in hours must be at most 720");
-  expect(told(failure("invalid", "two rules", ["body.slug", "must be short"], ["body.name", "must be long"]))).toBe("Some of it was refused.");
-  expect([fieldName("body.invoice_hold.deadline_hours"), fieldName("body.event_type"), fieldName("body")]).toEqual(["Hold at most, in hours", "Event type", "What was sent"]);
+  expect(told(failure("invalid", "two rules", ["body.slug", "must be short"], ["body.name", "must be long"]))).toBe("The API refused several fields.");
+  expect([fieldName("body.invoice_hold.deadline_hours"), fieldName("body.event_type"), fieldName("body")]).toEqual(["Hold at most, in hours", "Event type", "The request"]);
 });
 
 test("why a sync has failed names what the dashboard calls it", () => {
-  expect(inWords("no billing provider is configured; save one with PUT /v1/billing/provider")).toBe("no billing provider is configured; connect one at Billing, Provider first");
-  expect(inWords("Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id")).toContain("customer's id at the provider names");
+  expect(inWords("no billing provider is configured; save one with PUT /v1/billing/provider")).toBe("no billing provider is configured; save one with the form under Billing, Provider");
+  expect(inWords("Stripe has no customer with the customer's billing_provider_id; correct billing_provider_id")).toContain("correct id at the provider");
 });
 
 test("a fault of the dashboard is said to be one", () => {
-  expect(told(new Error("undefined is no function"))).toBe("The dashboard has a fault here.");
+  expect(told(new Error("undefined is no function"))).toBe("The dashboard has an error on this screen.");
 });

@@ -2,25 +2,25 @@ import { Failure } from "./client";
 
 /** What the operator does about a problem, by its code, where the API's own words are for programs. */
 const byCode: Record<string, string> = {
-  internal: "Something went wrong in the service. Who runs it finds why by the request.",
-  meter_backfilling: "The meter's past is still being counted. Try again in a moment.",
-  no_provider: "No provider is connected. Connect one at Billing, Provider.",
+  internal: "The service has an internal error. Its operator can find the cause with the request ID.",
+  meter_backfilling: "The meter's past events are still being counted. Try again in a moment.",
+  no_provider: "No provider is connected. Connect one under Billing, Provider.",
   overloaded: "The service is busy, and nothing was changed. Try again in a moment.",
-  paused: "Reporting is paused for the customer. Resume it on the screen of its sync first.",
-  rate_limited: "More was asked for than a minute allows. Try again in a moment.",
-  unavailable: "A part of the service does not answer. Try again in a moment.",
+  paused: "The customer's syncs are paused. Resume them on the screen of the sync first.",
+  rate_limited: "The rate limit of requests per minute is reached. Try again in a moment.",
+  unavailable: "A part of the service does not respond. Try again in a moment.",
 };
 
 /** What the dashboard calls the API's calls that a problem may tell its reader to make. */
 const calls: Record<string, string> = {
   "PUT /v1/billing/auto-sync": "the switch above",
-  "PUT /v1/billing/provider": "connect one at Billing, Provider",
+  "PUT /v1/billing/provider": "the form under Billing, Provider",
   "POST /v1/billing/sync": "Sync now on the customer's bill",
 };
 
 /** What forms call fields whose names say something else. */
 const fieldNames: Record<string, string> = {
-  billing_provider_id: "At the provider",
+  billing_provider_id: "ID at the provider",
   client_id: "Client ID",
   confirm: "The external ID",
   current: "Current password",
@@ -38,7 +38,7 @@ const fieldNames: Record<string, string> = {
 export function fieldName(location: string): string {
   const name = location.replace(/^(body|query|path|header)\b\.?/, "").replace(/\[\d+\]$/, "");
   const last = name.split(".").at(-1) ?? "";
-  const words = (fieldNames[last] ?? last.replaceAll("_", " ")) || "What was sent";
+  const words = (fieldNames[last] ?? last.replaceAll("_", " ")) || "The request";
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
@@ -53,13 +53,13 @@ export function inWords(text: string): string {
 
 /** What went wrong, for who reads the dashboard. */
 export function told(error: Error): string {
-  if (!(error instanceof Failure)) return "The dashboard has a fault here.";
+  if (!(error instanceof Failure)) return "The dashboard has an error on this screen.";
   const known = byCode[error.code];
   if (known !== undefined) return known;
   const [field] = error.fields;
-  if (field?.location === "query.page_token") return "The page in the address is of another list. Begin at the first one.";
+  if (field?.location === "query.page_token") return "The page in the address belongs to another list. Start at the first page.";
   if (field && error.fields.length === 1) return `${fieldName(field.location)} ${field.message}`;
-  if (field) return "Some of it was refused.";
+  if (field) return "The API refused several fields.";
   const words = inWords(error.detail);
   return words.charAt(0).toUpperCase() + words.slice(1);
 }

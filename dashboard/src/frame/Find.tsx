@@ -51,7 +51,7 @@ function Search({ leave }: { leave: () => void }) {
       <TextInput
         data-autofocus
         aria-label="Find"
-        placeholder="A customer, meter, sync, event's key, screen"
+        placeholder="Customer, meter, sync, idempotency key or screen"
         role="combobox"
         aria-expanded
         aria-controls={list}
@@ -79,7 +79,7 @@ function Search({ leave }: { leave: () => void }) {
         ))}
       </ul>
       <p className="muted small" role="status">
-        {data.length === 0 && !isFetching && text !== "" ? "Nothing has this name or id" : ""}
+        {data.length === 0 && !isFetching && text !== "" ? "Nothing has this name or ID" : ""}
       </p>
     </>
   );

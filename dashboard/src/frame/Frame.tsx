@@ -32,7 +32,7 @@ export function Frame() {
         <Find />
         <Navigation />
         <div className={styles.foot}>
-          <span className="muted small" title={`Times are those of ${tenant.timezone}`}>
+          <span className="muted small" title={`Times are in ${tenant.timezone}`}>
             {[...new Set([tenant.timezone, offset(tenant.timezone, new Date())])].join(" · ")}
           </span>
           <UserMenu />

@@ -37,7 +37,7 @@ function Choice({ leave }: { leave: () => void }) {
     event.preventDefault();
     if (!attempt.isPending) attempt.mutate(undefined);
   };
-  if (tenants?.length === 0) return <p role="status">With this password, {member?.email} is a member of {tenant.name} alone.</p>;
+  if (tenants?.length === 0) return <p role="status">No other tenant accepts this password for {member?.email}.</p>;
   if (tenants) {
     return (
       <>
@@ -50,7 +50,7 @@ function Choice({ leave }: { leave: () => void }) {
     <form className={acts.form} onSubmit={sent}>
       <PasswordInput
         label="Your password"
-        description={`Of ${member?.email}. Tenants in which you have another one need a sign-in of their own`}
+        description={`The password of ${member?.email}. To switch to a tenant where you have another password, sign in there`}
         autoComplete="current-password"
         required
         withAsterisk={false}

@@ -26,7 +26,7 @@ test("a session that ends while a form is saved keeps what was typed, and the sa
   who = undefined;
   press("Save the meter");
   await screen.findByRole("heading", { name: "Your session has ended" });
-  expect(screen.getByText("The session had ended, and nothing was changed. Try again.")).toBeTruthy();
+  expect(screen.getByText("The session has ended, and nothing was changed. Try again.")).toBeTruthy();
   answers["POST /v1/auth/login"] = (body) => {
     if (JSON.parse(body).password !== "a password") return problem(401, "the e-mail or password is wrong");
     who = { ...session, permissions: ["meters:read", "meters:write"], csrf_token: "another" };
@@ -67,7 +67,7 @@ test("another member's session does not take over what was typed", async () => {
   await screen.findByRole("heading", { name: "Your session has ended" });
   who = { ...session, tenant: { ...tenant, id: "ten_2", name: "Other" }, member: { ...member, id: "member_9", email: "bea@example.com" } };
   fireEvent.focus(window);
-  await screen.findByRole("link", { name: "Go on as bea@example.com" });
+  await screen.findByRole("link", { name: "Continue as bea@example.com" });
   expect(screen.getByRole("heading", { name: "Your session has ended" })).toBeTruthy();
 });
 

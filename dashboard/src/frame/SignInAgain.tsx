@@ -71,14 +71,14 @@ function Again() {
   if (other) {
     return (
       <p>
-        In this browser {other.member?.email} has signed in to {other.tenant.name}. <a href="/">Go on as {other.member?.email}</a>
+        In this browser {other.member?.email} has signed in to {other.tenant.name}. <a href="/">Continue as {other.member?.email}</a>
       </p>
     );
   }
   return (
     <form className={acts.form} onSubmit={submit}>
       <p>
-        Sign in to {tenant.name} again as {member?.email} and you are back on this screen. What you typed is still there.
+        Sign in to {tenant.name} again as {member?.email} to return to this screen. Your entries are kept.
       </p>
       {member?.has_password ? (
         <PasswordInput
@@ -94,7 +94,7 @@ function Again() {
       ) : (
         <p>
           <a href={`/v1/auth/oidc/${encodeURIComponent(tenant.id)}/login`} target="_blank" rel="noreferrer" data-autofocus>
-            Sign in at your company's issuer
+            Sign in through your company's issuer
           </a>{" "}
           in another tab, then come back to this one.
         </p>

@@ -11,7 +11,7 @@ import { useLeave } from "./useLeave";
 const schemes: [MantineColorScheme, string][] = [
   ["light", "Light"],
   ["dark", "Dark"],
-  ["auto", "As the system has it"],
+  ["auto", "System setting"],
 ];
 
 /** Who has signed in, how the screens look to them, and the way out. */

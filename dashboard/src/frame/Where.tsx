@@ -11,7 +11,7 @@ interface Props {
 /** The way to a screen, from what it is a part of. */
 export function Where({ parts, here }: Props) {
   return (
-    <nav aria-label="Where this is">
+    <nav aria-label="You are here">
       <ol className={`muted small ${styles.where}`}>
         {[...parts, here].map((part, index) => (
           <li key={index}>{part}</li>

@@ -13,7 +13,7 @@ export const screens = [
 export const further = [
   ["/start", "First steps"],
   ["/meters/-/plans", "Plans"],
-  ["/meters/-/new", "Make a meter"],
+  ["/meters/-/new", "Create a meter"],
   ["/events/rejected", "Rejected events"],
   ["/events/conflicts", "Event conflicts"],
   ["/billing/syncs", "Syncs"],

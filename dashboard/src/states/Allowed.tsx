@@ -8,9 +8,9 @@ export function Allowed({ to, children }: { to: string; children: ReactNode }) {
   if (permissions.includes(to)) return children;
   return (
     <div className={styles.state}>
-      <h2>Not for the role {member?.role}</h2>
+      <h2>The role {member?.role} has no access</h2>
       <p>
-        This needs the permission <span className="mono">{to}</span>. The owner can give you a role that has it.
+        This screen needs the permission <span className="mono">{to}</span>. The owner can give you a role with this permission.
       </p>
     </div>
   );

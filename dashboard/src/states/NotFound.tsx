@@ -5,7 +5,7 @@ import { Head } from "../frame/Head";
 export function NotFound() {
   return (
     <>
-      <Head title="There is no such screen">A part of the address may be missing.</Head>
+      <Head title="This screen does not exist">The address may be incomplete.</Head>
       <p>
         <Link to="/overview">Overview</Link>
       </p>

@@ -59,7 +59,7 @@ test("what the API takes as an amount is known before it is sent", () => {
 });
 
 test("a number that can be read in two ways is not guessed", () => {
-  const plain = "Write 1000.50: no thousands separators, a point for decimals";
+  const plain = "Must be a number such as 1000.50, without thousands separators";
   expect(["1,000.50", "12,50", "1.000,50", "1 000", "1\u00a0000.5", "1'000", "1_000", "$5", "1e3", ".5", "5.", "+5", "007", "٣", "abc"].map(wrongAmount)).toEqual(Array(15).fill(plain));
   expect(["-1", "−0.5"].map(wrongAmount)).toEqual(["Must be 0 or more", "Must be 0 or more"]);
   expect(["", "0", "0.02", "1000.50", "123456789012345678901234567890.000000000001"].map(wrongAmount)).toEqual(Array(5).fill(undefined));
@@ -67,5 +67,5 @@ test("a number that can be read in two ways is not guessed", () => {
 
 test("a whole number is digits alone", () => {
   expect(["0", "72"].map(wrongWhole)).toEqual([undefined, undefined]);
-  expect(["", "1.5", "-1", "1e3", "1,000", "12345678901"].map(wrongWhole)).toEqual(Array(6).fill("Write a whole number, such as 72, in digits alone"));
+  expect(["", "1.5", "-1", "1e3", "1,000", "12345678901"].map(wrongWhole)).toEqual(Array(6).fill("Must be a whole number such as 72"));
 });

@@ -91,12 +91,12 @@ export function isAmount(text: string): boolean {
 export function wrongAmount(text: string): string | undefined {
   if (text === "" || isAmount(text)) return undefined;
   if (/^[-−]\d/.test(text)) return "Must be 0 or more";
-  return "Write 1000.50: no thousands separators, a point for decimals";
+  return "Must be a number such as 1000.50, without thousands separators";
 }
 
 /** Returns how to write a whole number, if a text is none that the API takes. */
 export function wrongWhole(text: string): string | undefined {
-  return /^\d{1,10}$/.test(text) ? undefined : "Write a whole number, such as 72, in digits alone";
+  return /^\d{1,10}$/.test(text) ? undefined : "Must be a whole number such as 72";
 }
 
 /** How far along a line from 0 to the largest of them each is, from 0 to 1: for drawing, never for showing. */

@@ -10,8 +10,8 @@ import (
 func (w walk) billing(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/billing/provider"), see("No provider is connected"), w.judged("provider-stripe"),
-		choose("Provider", "Webhook: an address of yours"), fill("Address", w.receiver),
-		press("Make a secret"), see("It is shown only once"), w.judged("provider-secret"), kept, miss("It is shown only once"),
+		choose("Provider", "Webhook: your own URL"), fill("Address", w.receiver),
+		press("Create a secret"), see("It is shown only once"), w.judged("provider-secret"), kept, miss("It is shown only once"),
 		press("Connect the webhook"), see("Disconnect"),
 		w.to("/billing/auto-sync"), press("Sync automatically"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
 		w.to("/customers"), press("Customer 00"), see("Usage"), press("Bill"), press("Sync now"), see("answered."), settled, w.judged("bill-synced"), press("This sync"), see("Sync of Customer 00"), see("succeeded"), see("accepted"),

@@ -40,14 +40,14 @@ func (w walk) customers(ctx context.Context) error {
 		w.to("/overview"), press("Find"), see("screen"), fill("Find", "customer-00"), see("Customer 00"), w.judged("find"), press("Customer 00"), see("Point at the chart"),
 		w.to(usage), choose("Range", "Last 90 days"), choose("Windows", "By hour"), see("Show all 2"), press("Show all 2"), miss("Show all 2"), settled, w.judged("usage-hours"),
 		choose("Windows", "By week"), fewRows, settled, w.judged("usage-weeks"),
-		choose("Windows", "By month"), choose("Range", "Days of your choice"), see("Point at the chart"), press("Download CSV"), settled, w.judged("usage-months"),
+		choose("Windows", "By month"), choose("Range", "Custom range"), see("Point at the chart"), press("Download CSV"), settled, w.judged("usage-months"),
 		w.to(usage+usageOfHours()), w.pointing,
 		w.to(of+"/bill"), press("api-calls"), see("250.5 × 0.02"), w.here("working", "main tbody td"),
-		w.to(of+"/bill"), w.lastPeriod, see("Came late"), press("api-calls"), w.here("bill-closed", "main tbody td"),
+		w.to(of+"/bill"), w.lastPeriod, see("Late usage"), press("api-calls"), w.here("bill-closed", "main tbody td"),
 		press("Statement to print"), see("Statement of usage"), see("It is not an invoice"), w.here("statement", "main tbody td"),
 		w.to(of+"/details"), fill("Name", "Contoso"), fill("At the provider", "cus_contoso"), fill("Metadata", `{"tier": 1.50}`), press("Save the customer"), see("Contoso"),
-		choose("Charged by", "Pro"), press("Assign the plan"), see("pro from"),
-		press("Archive"), see("Lists no longer show it"), press("Archive"), see("Archived"), press("Unarchive"), see("Lists show it again"), press("Unarchive"), miss("Archived"),
+		choose("Assigned plan", "Pro"), press("Assign the plan"), see("pro from"),
+		press("Archive"), see("Lists no longer show the"), press("Archive"), see("Archived"), press("Unarchive"), see("Lists show the customer again"), press("Unarchive"), miss("Archived"),
 		w.to("/customers"), fill("Search customers", "customer-29"), miss("customer-28"), press("Customer 29"), press("Details"), press("Erase"), see("gone for good"), fill("Reason", "asked by the person"), press("Erase"), miss("gone for good"),
 	)
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 // to a webhook.
 func (w walk) developers(ctx context.Context) error {
 	for _, kind := range []struct{ name, thing, submit string }{
-		{"api-keys", "an API key", "Make the key"},
-		{"hmac-secrets", "an HMAC secret", "Make the secret"},
+		{"api-keys", "an API key", "Create the key"},
+		{"hmac-secrets", "an HMAC secret", "Create the secret"},
 	} {
 		err := do(ctx,
 			w.to("/developers/"+kind.name),
-			press("Make "+kind.thing), fill("Name", "checkout"), choose("Expires", "In 90 days"), w.judged(kind.name+"-make"), press(kind.submit),
+			press("Create "+kind.thing), fill("Name", "checkout"), choose("Expires", "In 90 days"), w.judged(kind.name+"-make"), press(kind.submit),
 			see("It is shown only once"), w.judged(kind.name+"-made"), kept, see("checkout"),
-			press("Rotate"), see("Another"), w.judged(kind.name+"-rotate"), press("Rotate"),
+			press("Rotate"), see("A new "), w.judged(kind.name+"-rotate"), press("Rotate"),
 			see("It is shown only once"), kept, see("replaced"),
-			press("Revoke"), see("answered with 401"), press("Revoke"), miss("answered with 401"),
-			press("Revoke"), see("answered with 401"), press("Revoke"), miss("replaced"), press("Show"), see("revoked"),
+			press("Revoke"), see("get 401"), press("Revoke"), miss("get 401"),
+			press("Revoke"), see("get 401"), press("Revoke"), miss("replaced"), press("Show"), see("revoked"),
 		)
 		if err != nil {
 			return fmt.Errorf("%s: %w", kind.name, err)
@@ -27,12 +27,12 @@ func (w walk) developers(ctx context.Context) error {
 	}
 	err := do(ctx,
 		w.to("/developers/webhooks"),
-		press("Make a webhook"), fill("URL", "http://127.0.0.1:9/messages"), fill("Description", "the incident channel"), press("billing.discrepancy"),
-		w.judged("webhook-make"), press("Make the webhook"), see("It is shown only once"), kept,
+		press("Create a webhook"), fill("URL", "http://127.0.0.1:9/messages"), fill("Description", "the incident channel"), press("billing.discrepancy"),
+		w.judged("webhook-make"), press("Create the webhook"), see("It is shown only once"), kept,
 		press("the incident channel"), see("No messages yet"),
 		press("Send a test message"), press("webhook.test"), see(`"webhook_id"`), press("Redeliver"),
 		press("Edit"), fill("Description", "the channel for incidents"), press("Save the webhook"), see("the channel for incidents"),
-		press("Rotate"), choose("The old one ends", "In an hour"), press("Rotate"), see("It is shown only once"), kept, see("the one before it"),
+		press("Rotate"), choose("The old one expires", "In an hour"), press("Rotate"), see("It is shown only once"), kept, see("the one before it"),
 		press("Disable"), see("given up"), press("Disable"), see("disabled"), press("Enable"), see("enabled"),
 	)
 	if err != nil {

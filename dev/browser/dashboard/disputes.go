@@ -16,9 +16,9 @@ import (
 func (w walk) disputes(ctx context.Context, mark string) error {
 	customer := "old-price-" + mark
 	err := do(ctx,
-		w.to("/meters"), press("Make a meter"), fill("Name", "Seats "+mark), fill("Slug", "seats-"+mark), fill("Event type", "seat_"+mark), press("Make the meter"), see("Details"),
+		w.to("/meters"), press("Create a meter"), fill("Name", "Seats "+mark), fill("Slug", "seats-"+mark), fill("Event type", "seat_"+mark), press("Create the meter"), see("Details"),
 		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), press("Set the price"),
-		see("in billing periods that have begun"), w.refused("/v1/meters/seats-"+mark+"/pricing"), press("Change the bills"), see("charged now"),
+		see("in running billing periods"), w.refused("/v1/meters/seats-"+mark+"/pricing"), press("Change the bills"), see("charged now"),
 		w.to("/settings/tenant"), fill("Grace, in hours", "0"), press("Hold invoices"), see("Draft invoices with usage are held"), press("Save the settings"), miss("Draft invoices with usage are held"),
 	)
 	if err != nil {
@@ -57,7 +57,7 @@ func (w walk) disputes(ctx context.Context, mark string) error {
 
 // released is led from the overview to the invoice, and has it made final.
 func (w walk) released(ctx context.Context, invoice string) error {
-	err := do(ctx, w.reread("/billing/holds", "disagrees"), w.to("/overview"), see(invoice), press("Woodgrove Bank"), see("Held invoices"), see("What was found"))
+	err := do(ctx, w.reread("/billing/holds", "disagrees"), w.to("/overview"), see(invoice), press("Woodgrove Bank"), see("Held invoices"), see("Finding"))
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (w walk) released(ctx context.Context, invoice string) error {
 			return err
 		}
 	}
-	return do(ctx, w.to(hold), press("Release"), see("as it stands"), fill("Reason", "the old price holds until the end of the year"), w.judged("hold-release"), press("Release"), miss("as it stands"),
+	return do(ctx, w.to(hold), press("Release"), see("collects it unchanged"), fill("Reason", "the old price holds until the end of the year"), w.judged("hold-release"), press("Release"), miss("collects it unchanged"),
 		w.reread(hold, "until the end of the year by"), see("released"), w.judged("hold-released"))
 }
 
@@ -84,7 +84,7 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 	err := do(ctx,
 		w.reread("/billing/holds?state=released", invoice), w.voided(invoice),
 		w.to("/billing/auto-sync"), press("Sync automatically"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
-		press("Run now"), see("beside the schedule"), press("Run now"), miss("beside the schedule"),
+		press("Run now"), see("in addition to the schedule"), press("Run now"), miss("in addition to the schedule"),
 		w.reread("/billing/reconciliation?state=waived", "seats-"+mark), press("seats-"+mark), see(invoice), see("void"),
 	)
 	if err != nil {

@@ -6,11 +6,11 @@ import "context"
 // dismisses a conflict.
 func (w walk) events(ctx context.Context) error {
 	err := do(ctx,
-		w.to("/events"), see("read every 2 seconds"), see("customer-00"),
+		w.to("/events"), see("refreshed every 2 seconds"), see("customer-00"),
 		fill("Idempotency key", "none-has-this"), press("Search"), see("No event has this key"), w.judged("events-none"),
 		fill("Idempotency key", "a"), press("Search"), see("customer-00"), press("call"), see("Properties"), see("api-calls"), w.judged("event"),
 		fill("Customer", "nobody"), press("Search"), see("There is no customer nobody"), w.refused("/v1/events"), w.to("/events"),
-		press("Pause"), see("paused"), press("Go on"), see("read every 2 seconds"),
+		press("Pause"), see("paused"), press("Resume"), see("refreshed every 2 seconds"),
 		onPhone, press("Search events"), fill("Idempotency key", "a"), press("Search"), see("customer-00"), w.judged("events-phone"), w.to("/events"),
 		press("call"), press("Address of this event"), see("Properties"),
 	)
@@ -33,7 +33,7 @@ func (w walk) events(ctx context.Context) error {
 		}
 	}
 	return do(ctx,
-		w.to("/events/conflicts"), see("customer-01"), press("Find it"), see("customer-00"), press("Dismiss"), see("stays uncounted"), fill("Reason, for the audit log", "sent again"), w.judged("conflict-dismiss"),
+		w.to("/events/conflicts"), see("customer-01"), press("Find it"), see("customer-00"), press("Dismiss"), see("is not counted"), fill("Reason, for the audit log", "sent again"), w.judged("conflict-dismiss"),
 		press("Dismiss"), see("No event reuses a key"),
 	)
 }

@@ -11,10 +11,10 @@ import (
 func (w walk) meters(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/meters"),
-		press("Make a meter"), fill("Name", "Storage"), fill("Slug", "storage"), fill("Event type", "stored"), w.judged("meter-make"), press("Make the meter"), see("Storage"),
+		press("Create a meter"), fill("Name", "Storage"), fill("Slug", "storage"), fill("Event type", "stored"), w.judged("meter-make"), press("Create the meter"), see("Storage"),
 		see("Details"), press("Prices"), see("Set the first price"), fill("Base price", "10"), fill("Included units", "100"), fill("Overage rate", "0.05"),
 		press("Preview the running bills"), see("the bills that run"), w.judged("price-set"), press("Set the price"),
-		see("in billing periods that have begun"), w.refused("/v1/meters/storage/pricing"), w.judged("price-confirmed"), press("Change the bills"), see("charged now"),
+		see("in running billing periods"), w.refused("/v1/meters/storage/pricing"), w.judged("price-confirmed"), press("Change the bills"), see("charged now"),
 	)
 	if err != nil {
 		return fmt.Errorf("make: %w", err)
@@ -22,14 +22,14 @@ func (w walk) meters(ctx context.Context) error {
 	today := time.Now().UTC().Format(time.DateOnly)
 	err = do(ctx,
 		w.to("/meters/storage/prices"), fill("Base price", "12"), press("Set the price"), see("scheduled"),
-		press("Withdraw"), see("It does not begin"), w.judged("price-withdraw"), press("Withdraw"), miss("scheduled"),
-		w.to("/meters/api-calls/prices"), fill("Base price", "26"), choose("Holds", "From a day on"), set("Day", monthOf(today)), press("Set the price"),
-		see("in billing periods that have begun"), w.refused("/v1/meters/api-calls/pricing"), press("Change the bills"), miss("in billing periods that have begun"), see("26.00"),
+		press("Withdraw"), see("The version does not take effect"), w.judged("price-withdraw"), press("Withdraw"), miss("scheduled"),
+		w.to("/meters/api-calls/prices"), fill("Base price", "26"), choose("Applies", "From a day on"), set("Day", monthOf(today)), press("Set the price"),
+		see("in running billing periods"), w.refused("/v1/meters/api-calls/pricing"), press("Change the bills"), miss("in running billing periods"), see("26.00"),
 		w.to("/meters/storage/details"), fill("Name", "Storage space"), press("Save the meter"), see("Storage space"),
-		press("Archive"), see("counts no event"), w.judged("meter-archive"), press("Archive"),
-		see("in billing periods that have begun"), w.refused("/v1/meters/storage/archive"), press("Change the bills"), see("archived"),
-		press("Unarchive"), see("It counts again"), press("Unarchive"),
-		see("in billing periods that have begun"), w.refused("/v1/meters/storage/unarchive"), press("Change the bills"), see("counting"),
+		press("Archive"), see("counts no further events"), w.judged("meter-archive"), press("Archive"),
+		see("in running billing periods"), w.refused("/v1/meters/storage/archive"), press("Change the bills"), see("archived"),
+		press("Unarchive"), see("The meter counts again"), press("Unarchive"),
+		see("in running billing periods"), w.refused("/v1/meters/storage/unarchive"), press("Change the bills"), see("counting"),
 	)
 	if err != nil {
 		return fmt.Errorf("change: %w", err)

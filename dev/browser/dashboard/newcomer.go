@@ -25,21 +25,21 @@ func (w walk) newcomer(ctx context.Context, mark string) error {
 	if err := w.subscribe(ctx, stripeCustomer, price); err != nil {
 		return err
 	}
-	begin := []act{w.to("/overview"), see("This is the way to the first bill"), w.judged("overview-empty")}
+	begin := []act{w.to("/overview"), see("These steps lead to the first bill"), w.judged("overview-empty")}
 	priced := press("Set the price")
 	if w.inUse {
 		begin = []act{w.to("/overview"), see("Needs attention")}
 		priced = func(ctx context.Context) error {
-			return do(ctx, press("Set the price"), see("in billing periods that have begun"), w.refused("/v1/meters/calls-"+mark+"/pricing"), press("Change the bills"))
+			return do(ctx, press("Set the price"), see("in running billing periods"), w.refused("/v1/meters/calls-"+mark+"/pricing"), press("Change the bills"))
 		}
 	}
 	if err := do(ctx, begin...); err != nil {
 		return err
 	}
 	err := do(ctx,
-		press("Meters"), press("Make a meter"), fill("Name", "Calls "+mark), fill("Slug", "calls-"+mark), fill("Event type", "call_"+mark), press("Make the meter"), see("Details"),
+		press("Meters"), press("Create a meter"), fill("Name", "Calls "+mark), fill("Slug", "calls-"+mark), fill("Event type", "call_"+mark), press("Create the meter"), see("Details"),
 		press("Prices"), see("Set the first price"), fill("Overage rate", "0.02"), priced, see("charged now"),
-		press("Developers"), press("Make an API key"), fill("Name", "my application"), press("Make the key"), see("It is shown only once"),
+		press("Developers"), press("Create an API key"), fill("Name", "my application"), press("Create the key"), see("It is shown only once"),
 		w.send(fmt.Sprintf(`{"customer_id":%q,"event_type":"call_%s","value":1250,"idempotency_key":%q}`, customer, mark, mark)), kept,
 		press("Customers"), press(customer), press("calls-"+mark), see("1,250"), settled, w.judged("newcomer-usage"),
 		press("Billing"), press("Provider"), see("Provider"), w.connectStripe(mark), w.judged("newcomer-provider"),
@@ -89,7 +89,7 @@ func (w walk) followToTemporal(ctx context.Context, runs string) error {
 func (w walk) use(customer, eventType, value string) act {
 	event := fmt.Sprintf(`{"customer_id":%q,"event_type":%q,"value":%s}`, customer, eventType, value)
 	return func(ctx context.Context) error {
-		return do(ctx, w.to("/developers/api-keys"), press("Make an API key"), fill("Name", "used once"), press("Make the key"), see("It is shown only once"),
+		return do(ctx, w.to("/developers/api-keys"), press("Create an API key"), fill("Name", "used once"), press("Create the key"), see("It is shown only once"),
 			w.send(event), kept, miss("It is shown only once"))
 	}
 }

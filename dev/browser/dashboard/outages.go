@@ -26,7 +26,7 @@ func (w walk) outages(ctx context.Context, mark string) error {
 		press("Pause"), fill("Reason", "Stripe does not"), syncAnswered, holds("Reason", "Stripe does not"), press("Back"), see("is not saved"), press("Discard"), miss("is not saved"), w.here("sync-waiting", "main dl"),
 		w.to("/billing/syncs"), press(customer),
 		press("Pause"), see("until it is resumed"), fill("Reason", "Stripe is asked"), w.judged("sync-pause"), press("Pause"), see("Stripe is asked by"), w.here("sync-paused", "main dl"),
-		press("Resume"), see("from where it stopped"), fill("Reason", "Stripe has answered"), press("Resume"), miss("from where it stopped"), miss("Stripe is asked by"),
+		press("Resume"), see("that are still to be sent"), fill("Reason", "Stripe has answered"), press("Resume"), miss("that are still to be sent"), miss("Stripe is asked by"),
 		press("Retry"), see("is sent now"), fill("Reason", "Stripe has answered"), press("Retry"), miss("is sent now"),
 		press("Cancel"), see("The sync ends as failed"), fill("Reason", "it is begun anew"), w.judged("sync-cancel"), press("Cancel the sync"), miss("The sync ends as failed"), see("What to do"), w.here("sync-cancelled", "main dl"),
 		w.behave(`{"times":0}`), press("Sync again"), see("succeeded"),
@@ -59,7 +59,7 @@ func (w walk) doubts(ctx context.Context, mark string, sync act) error {
 		err = do(ctx,
 			w.to("/billing/provider"), press("Disconnect"), see("no longer billed"), press("Disconnect"), see("No provider is connected"),
 			w.reread(bill, "in doubt"), w.here(name+"-in-doubt", "tfoot td"),
-			press(doubt.verb), see(doubt.warns), fill("How you know", "the list at Stripe"), w.judged(name), press(doubt.verb), miss(doubt.warns), miss("in doubt"), see(doubt.state),
+			press(doubt.verb), see(doubt.warns), fill("Evidence", "the list at Stripe"), w.judged(name), press(doubt.verb), miss(doubt.warns), miss("in doubt"), see(doubt.state),
 			w.behave(`{"times":0}`), w.to("/billing/provider"), w.connectStripe(mark),
 		)
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 func (w walk) plans(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/meters"), press("Plans"), see("Pro"),
-		press("Make a plan"), fill("Name", "Growth"), fill("Slug", "growth"), w.judged("plan-make"), press("Make the plan"), see("the meter's own"),
+		press("Create a plan"), fill("Name", "Growth"), fill("Slug", "growth"), w.judged("plan-make"), press("Create the plan"), see("the meter's own"),
 		press("api-calls"), see("Set the first price"), fill("Base price", "100"), fill("Overage rate", "0.01"),
 		press("Preview the running bills"), see("the bills that run"), press("Set the price"), see("charged now"),
 	)
@@ -26,7 +26,7 @@ func (w walk) plans(ctx context.Context) error {
 		}
 	}
 	return do(ctx,
-		w.to("/meters/-/plans/growth/prices/api-calls"), fill("Base price", "90"), press("Set the price"), see("scheduled"), press("Withdraw"), see("It does not begin"), press("Withdraw"), miss("scheduled"),
+		w.to("/meters/-/plans/growth/prices/api-calls"), fill("Base price", "90"), press("Set the price"), see("scheduled"), press("Withdraw"), see("The version does not take effect"), press("Withdraw"), miss("scheduled"),
 		w.to("/meters/-/plans/growth/prices"), press("Archive"), see("cannot be assigned to more customers"), press("Archive"), see("archived"),
 		press("Unarchive"), see("assigned to customers again"), press("Unarchive"), see("offered"),
 	)

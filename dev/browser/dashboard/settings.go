@@ -15,10 +15,10 @@ func (w walk) settings(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/settings"), see("Invitations"),
 		press("Invite a member"), fill("E-mail", "bea@example.com"), fill("Name", "Bea"), choose("Role", "billing: reads; changes prices and what is billed"),
-		w.judged("member-invite"), press("Make the invitation"), see("/invitation#"), w.judged("member-invited"), kept, see("bea@example.com"),
+		w.judged("member-invite"), press("Create the invitation"), see("/invitation#"), w.judged("member-invited"), kept, see("bea@example.com"),
 		press("Renew"), see("no longer valid"), press("Renew"), see("/invitation#"), kept, miss("/invitation#"),
-		press("Ada"), see("everything, members and settings too"), press("Edit"), fill("Name", "Ada Byron"), w.judged("member-edit"), press("Save the member"), see("Ada Byron"),
-		press("Reset the password"), see("another password"), press("Reset the password"), see("/invitation#"), read("[data-secret]", &reset), kept, miss("/invitation#"),
+		press("Ada"), see("everything, including members and settings"), press("Edit"), fill("Name", "Ada Byron"), w.judged("member-edit"), press("Save the member"), see("Ada Byron"),
+		press("Reset the password"), see("a new password"), press("Reset the password"), see("/invitation#"), read("[data-secret]", &reset), kept, miss("/invitation#"),
 	)
 	if err != nil {
 		return fmt.Errorf("members: %w", err)
@@ -37,10 +37,10 @@ func (w walk) settings(ctx context.Context) error {
 	}
 	err = do(ctx,
 		w.to("/settings/members"), press("Revoke the invitation of bea@example.com"), see("no longer be accepted"), press("Revoke"), miss("bea@example.com"),
-		press("Revoke"), see("no longer be accepted"), press("Revoke"), see("None waits"),
+		press("Revoke"), see("no longer be accepted"), press("Revoke"), see("No invitation is pending"),
 		w.to("/settings/tenant"), fill("Name", "Walked"), fill("Grace, in hours", "96"), press("Strict"),
 		see("close 96 hours after their end"), see("are rejected"), w.judged("tenant-changed"), press("Save the settings"), miss("close 96 hours"), see("Walked"),
-		press("Strict"), press("Save the settings"), miss("makes its customer"),
+		press("Strict"), press("Save the settings"), miss("creates its customer"),
 		w.to("/settings/single-sign-on"), fill("Issuer", w.issuer), fill("Client ID", "odometer"), fill("Client secret", "hush"), press("Save the issuer"), see("with a client secret"),
 	)
 	if err != nil {
@@ -57,7 +57,7 @@ func (w walk) settings(ctx context.Context) error {
 	}
 	err = do(ctx,
 		w.to("/settings/single-sign-on"), press("Delete the issuer"), see("can no longer sign in at"), press("Delete the issuer"), miss("can no longer sign in at"), miss("with a client secret"),
-		w.to("/settings/audit-log"), fill("Action", "tenant."), press("Show"), see("tenant.update"), press("tenant.update"), see("By the request"),
+		w.to("/settings/audit-log"), fill("Action", "tenant."), press("Show"), see("tenant.update"), press("tenant.update"), see("IP address"),
 	)
 	if err != nil {
 		return fmt.Errorf("audit log: %w", err)
@@ -75,7 +75,7 @@ func (w walk) settings(ctx context.Context) error {
 			return err
 		}
 	}
-	err = do(ctx, w.to("/settings/you"), onPhone, press("Settings"), see("API reference"), w.judged("navigation"), press("Meters"), see("Make a meter"), miss("API reference"))
+	err = do(ctx, w.to("/settings/you"), onPhone, press("Settings"), see("API reference"), w.judged("navigation"), press("Meters"), see("Create a meter"), miss("API reference"))
 	if err != nil {
 		return fmt.Errorf("on a phone: %w", err)
 	}

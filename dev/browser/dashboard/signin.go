@@ -18,7 +18,7 @@ func (w walk) others(ctx context.Context) error {
 	}
 	for i, name := range []string{"Vera", "Olga"} {
 		email := strings.ToLower(name) + "@example.com"
-		err := do(ctx, w.to("/settings/members"), press("Invite a member"), fill("E-mail", email), fill("Name", name), press("Make the invitation"), see("/invitation#"),
+		err := do(ctx, w.to("/settings/members"), press("Invite a member"), fill("E-mail", email), fill("Name", name), press("Create the invitation"), see("/invitation#"),
 			read("[data-secret]", &links[i]), kept, see(email))
 		if err != nil {
 			return fmt.Errorf("invite %s: %w", name, err)
@@ -34,9 +34,9 @@ func (w walk) others(ctx context.Context) error {
 		return fmt.Errorf("at the issuer: %w", err)
 	}
 	return do(ctx, w.signIn,
-		w.to("/settings/members"), press("Vera"), press("Remove"), see("Stay valid"), w.judged("member-remove"), press("Remove"), miss("vera@example.com"),
+		w.to("/settings/members"), press("Vera"), press("Remove"), see("Keep them valid"), w.judged("member-remove"), press("Remove"), miss("vera@example.com"),
 		w.to("/settings/single-sign-on"), press("Delete the issuer"), see("can no longer sign in at"), press("Delete the issuer"), miss("can no longer sign in at"),
-		w.to("/settings/members"), press("Olga"), press("Make owner"), see("There is one owner"), w.judged("member-make-owner"), press("Make owner"), miss("There is one owner"),
+		w.to("/settings/members"), press("Olga"), press("Make owner"), see("A tenant has one owner"), w.judged("member-make-owner"), press("Make owner"), miss("A tenant has one owner"),
 	)
 }
 
@@ -79,7 +79,7 @@ func (w walk) vera(ctx context.Context, link string) error {
 			return err
 		}
 	}
-	return do(ctx, w.to("/sign-in"), press("Forgotten the password"), see("can send you a link"), fill("E-mail", "vera@example.com"), press("Ask for a link"), see("It is asked for"))
+	return do(ctx, w.to("/sign-in"), press("Forgot your password?"), see("can send you a link"), fill("E-mail", "vera@example.com"), press("Request a link"), see("Link requested"))
 }
 
 const navigation = `nav a[href="/overview"]` // of who has signed in
@@ -87,9 +87,9 @@ const navigation = `nav a[href="/overview"]` // of who has signed in
 // olga accepts at the issuer, signs in there once more, and then comes back too late, and finds no way there.
 func (w walk) olga(ctx context.Context, link, tenant string) error {
 	return do(ctx, w.to(link), press("Accept at"), arrive(navigation), see("Olga"), w.signOut,
-		w.to("/sign-in"), press("Sign in at your company's issuer"), fill("Tenant", tenant), press("Go on"), arrive("p strong"), see("signs its members in at"), w.judged("issuer-page"), press("Continue to"), arrive(navigation), see("Olga"), w.signOut,
-		w.leave("/v1/auth/oidc/callback?state=bookmarked"), arrive(`input[name="password"]`), see("Begin again"), w.judged("issuer-over"),
-		w.leave("/v1/auth/oidc/ten_0/login"), see("You are not signed in"), w.refused("/v1/auth/oidc/ten_0/login"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in at an issuer"))
+		w.to("/sign-in"), press("Sign in through your company's issuer"), fill("Tenant", tenant), press("Continue"), arrive("p strong"), see("signs its members in at"), w.judged("issuer-page"), press("Continue to"), arrive(navigation), see("Olga"), w.signOut,
+		w.leave("/v1/auth/oidc/callback?state=bookmarked"), arrive(`input[name="password"]`), see("Start again"), w.judged("issuer-over"),
+		w.leave("/v1/auth/oidc/ten_0/login"), see("You are not signed in"), w.refused("/v1/auth/oidc/ten_0/login"), w.judged("issuer-refused"), press("Begin again"), arrive(`input[maxlength="32"]`), see("Sign in through an issuer"))
 }
 
 // leave opens an address of the API's, as from a bookmark.

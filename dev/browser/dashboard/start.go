@@ -7,7 +7,7 @@ import "context"
 func (w walk) start(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/developers/api-keys"), press("First steps"), see("Connect a provider"),
-		press("Make a key"), see("It is shown only once"), w.send(`{"customer_id":"first","event_type":"begun","idempotency_key":"first"}`), see("The newest is of the type"),
+		press("Create a key"), see("It is shown only once"), w.send(`{"customer_id":"first","event_type":"begun","idempotency_key":"first"}`), see("The newest event has the type"),
 	)
 	if err != nil {
 		return err

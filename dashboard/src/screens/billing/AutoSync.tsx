@@ -51,7 +51,7 @@ function Standing({ settings }: { settings: Schema<"AutoSync"> }) {
           the next run <Ago at={next} />
         </span>
       )}
-      {settings.enabled && !settings.applied_at && <span className="muted">the schedule follows as soon as Temporal answers</span>}
+      {settings.enabled && !settings.applied_at && <span className="muted">the schedule is updated as soon as Temporal responds</span>}
     </p>
   );
 }
@@ -68,19 +68,19 @@ function Settings({ settings }: { settings: Schema<"AutoSync"> }) {
         <Switch label="Sync automatically" checked={enabled} onChange={(event) => setEnabled(event.currentTarget.checked)} />
         <TextInput
           label="Schedule"
-          description={`hourly, daily, a duration such as 15m, or a cron expression of five fields; in ${tenant.timezone}, but for durations`}
+          description={`hourly, daily, a duration such as 15m, or a cron expression of five fields; all except durations are in ${tenant.timezone}`}
           value={schedule}
           error={broken(save.error, "schedule")}
           onChange={(event) => setSchedule(event.currentTarget.value)}
         />
-        <Switch label="Pause for now" checked={paused} onChange={(event) => setPaused(event.currentTarget.checked)} />
+        <Switch label="Pause the schedule" checked={paused} onChange={(event) => setPaused(event.currentTarget.checked)} />
       </Form>
     </div>
   );
 }
 
 const columns = [
-  { title: "Begun" },
+  { title: "Started" },
   { title: "State" },
   { title: "Customers", number: true },
   { title: "Reports sent", number: true },
@@ -90,14 +90,14 @@ const columns = [
 ];
 
 const runStates: Record<"running" | "succeeded" | "failed", Told> = {
-  running: ["waiting", "running", "It syncs the customers with unreported usage."],
-  succeeded: ["good", "succeeded", "It has synced all of them. A customer whose sync failed has a failed sync of its own."],
-  failed: ["bad", "failed", "It ended early, or an operator ended it. The next run syncs the remaining customers."],
+  running: ["waiting", "running", "The run syncs the customers with unreported usage."],
+  succeeded: ["good", "succeeded", "The run is complete. Customers whose sync failed have a failed sync in the list of syncs."],
+  failed: ["bad", "failed", "The run failed, or an operator ended it. The next run syncs the remaining customers."],
 };
 
 function LastRun({ run: { started_at, status, outcome, workflow_id } }: { run: Schema<"AutoSyncRun"> }) {
   const { workflows_url: workflows } = useSession();
-  const [means, state, says] = status && status !== "requested" ? runStates[status] : (["off", "unknown", "Temporal has no state for it."] as const);
+  const [means, state, says] = status && status !== "requested" ? runStates[status] : (["off", "unknown", "Temporal does not report a state for the run."] as const);
   const counts: [number | undefined, string][] = [
     [outcome?.customers, "customers"],
     [outcome?.reports, "reports"],
@@ -146,12 +146,12 @@ function Runs({ settings }: { settings: Schema<"AutoSync"> }) {
               ))}
             </ul>
           ) : (
-            <span className="muted">none is planned</span>
+            <span className="muted">no run is planned</span>
           )}
         </dd>
       </dl>
       {settings.last_runs.length > 0 ? (
-        <Table caption="The last runs" columns={columns}>
+        <Table caption="Latest runs" columns={columns}>
           <tbody>
             {settings.last_runs.map((run) => (
               <LastRun key={run.workflow_id} run={run} />
@@ -159,11 +159,11 @@ function Runs({ settings }: { settings: Schema<"AutoSync"> }) {
           </tbody>
         </Table>
       ) : (
-        <p className="muted">None has begun yet.</p>
+        <p className="muted">No run has started yet.</p>
       )}
       <div className={styles.after}>
         <Confirm verb="Run now" thing="Auto-Sync" needs="billing:write" not={settings.enabled ? undefined : "Auto-Sync is off"} act={trigger}>
-          Every customer with usage that is not reported is synced now, beside the schedule.
+          Every customer with unreported usage is synced now, in addition to the schedule.
         </Confirm>
       </div>
     </>

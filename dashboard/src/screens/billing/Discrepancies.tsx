@@ -13,9 +13,9 @@ const columns = [
   { title: "Meter" },
   { title: "Customer" },
   { title: "Day, in UTC" },
-  { title: "Totals say", number: true },
-  { title: "Events say", number: true },
-  { title: "Events in them", number: true },
+  { title: "Usage in totals", number: true },
+  { title: "Usage in events", number: true },
+  { title: "Events counted", number: true },
   { title: "Found", number: true },
 ];
 
@@ -35,7 +35,7 @@ function Row({ found }: { found: Schema<"UsageDiscrepancy"> }) {
       <td className={cell.main}>
         <Identifier>{found.meter_slug}</Identifier>
       </td>
-      <td>{found.customer_external_id === null ? "all together" : found.customer_name || found.customer_external_id}</td>
+      <td>{found.customer_external_id === null ? "all customers" : found.customer_name || found.customer_external_id}</td>
       <td className="number">{found.day}</td>
       <td className={cell.number} data-title="totals">
         <Quantity value={found.total} />
@@ -43,7 +43,7 @@ function Row({ found }: { found: Schema<"UsageDiscrepancy"> }) {
       <td className={cell.number} data-title="events">
         <Quantity value={found.events} />
       </td>
-      <td className={cell.number} data-title="events in them">
+      <td className={cell.number} data-title="events counted">
         <Quantity value={String(found.total_count)} /> <span className="muted">of</span> <Quantity value={String(found.event_count)} />
       </td>
       <td className={cell.number}>
@@ -56,7 +56,7 @@ function Row({ found }: { found: Schema<"UsageDiscrepancy"> }) {
 function None() {
   return (
     <Empty title="Totals and events agree">
-      <p>Once a day the totals by which customers are billed are compared with their events. Where they differ, which is a fault of the service, a line is here: tell its operator.</p>
+      <p>Once a day, the service compares the billed totals with the stored events. A difference is a fault of the service and is listed here: report it to the operator of the service.</p>
     </Empty>
   );
 }

@@ -22,11 +22,11 @@ import { holdStates } from "./states";
 
 type Hold = Schema<"InvoiceHold">;
 
-const columns = [{ title: "Invoice" }, { title: "Customer" }, { title: "State" }, { title: "Period" }, { title: "Made final by the provider", number: true }];
+const columns = [{ title: "Invoice" }, { title: "Customer" }, { title: "State" }, { title: "Period" }, { title: "Finalized automatically", number: true }];
 
 const states = [
   ["", "All invoices"],
-  ["disagrees", "Those that disagree"],
+  ["disagrees", "Invoices that differ"],
   ["held", "Held"],
   ["releasing", "Being released"],
   ["released", "Released"],
@@ -93,7 +93,7 @@ function Row({ hold, open }: { hold: Hold; open: boolean }) {
   );
 }
 
-const reasonColumns = [{ title: "What was found" }, { title: "Ours", number: true }, { title: "Theirs", number: true }];
+const reasonColumns = [{ title: "Finding" }, { title: "Odometer", number: true }, { title: "Provider", number: true }];
 
 function Opened({ hold }: { hold: Hold }) {
   const release = useAct((reason: string) => answer(api.POST("/v1/billing/holds/{id}/release", { params: { path: { id: hold.id } }, body: { reason } })), {
@@ -102,7 +102,7 @@ function Opened({ hold }: { hold: Hold }) {
   return (
     <div className={styles.opened}>
       {hold.reasons.length > 0 ? (
-        <Table caption="Why the invoice waits" columns={reasonColumns}>
+        <Table caption="Findings for this invoice" columns={reasonColumns}>
           <tbody>
             {hold.reasons.map((reason, index) => (
               <tr key={index}>
@@ -118,7 +118,7 @@ function Opened({ hold }: { hold: Hold }) {
           </tbody>
         </Table>
       ) : (
-        <p className="muted">Nothing was found that disagrees.</p>
+        <p className="muted">The invoice and the reported usage do not differ.</p>
       )}
       <dl className={styles.facts}>
         <dt>Customer</dt>
@@ -129,7 +129,7 @@ function Opened({ hold }: { hold: Hold }) {
           <Workflows of={hold.customer_id} />
         </dd>
         <dt>Compared</dt>
-        <dd>{hold.looked_at ? <Ago at={hold.looked_at} /> : <span className="muted">not before the summaries of the provider are due</span>}</dd>
+        <dd>{hold.looked_at ? <Ago at={hold.looked_at} /> : <span className="muted">waits for the provider's usage summaries</span>}</dd>
         {hold.note && (
           <>
             <dt>Released</dt>
@@ -146,7 +146,7 @@ function Opened({ hold }: { hold: Hold }) {
       {hold.actions.includes("release") && (
         <div className={styles.verbs}>
           <Confirm verb="Release" thing={hold.invoice_id} needs="billing:write" act={release} asks="Reason, for the audit log">
-            The provider makes the invoice final and collects it as it stands. What it lacks or bills too much is on the reconciliation afterwards.
+            The provider finalizes the invoice and collects it unchanged. The reconciliation then shows any difference.
           </Confirm>
         </div>
       )}
@@ -158,7 +158,7 @@ function NoHolds({ filtered }: { filtered: boolean }) {
   if (filtered) return <Empty title="No invoice is in this state">{null}</Empty>;
   return (
     <Empty title="No invoice is held">
-      <p>With the tenant's setting invoice hold, an invoice waits here until its amounts were compared with the counted usage. An invoice that disagrees needs a decision.</p>
+      <p>If the tenant's setting Hold invoices is on, each draft invoice waits here until it is compared with the reported usage. An invoice that differs needs a decision.</p>
     </Empty>
   );
 }

@@ -41,7 +41,7 @@ export function Provider() {
   const endpoint = providers.find((one) => one.type === chosen);
   return (
     <>
-      {saved ? <Connected saved={saved} /> : <p className="muted">No provider is connected: usage is counted and not billed.</p>}
+      {saved ? <Connected saved={saved} /> : <p className="muted">No provider is connected. Usage is counted, but not billed.</p>}
       <h2 className={styles.section}>{saved ? "Change it" : "Connect a provider"}</h2>
       <div className={styles.narrow}>
         <NativeSelect
@@ -50,7 +50,7 @@ export function Provider() {
           onChange={(event) => setType(event.currentTarget.value as Settings["type"])}
           data={[
             { value: "stripe", label: "Stripe" },
-            { value: "webhook", label: "Webhook: an address of yours" },
+            { value: "webhook", label: "Webhook: your own URL" },
           ]}
         />
         {chosen === "stripe" ? <Stripe key="stripe" saved={same} endpoint={endpoint} /> : <Webhook key="webhook" saved={same} />}
@@ -78,7 +78,7 @@ function Connected({ saved }: { saved: Saved }) {
         )}
         {saved.url && (
           <>
-            <dt>Statements go to</dt>
+            <dt>Statements are sent to</dt>
             <dd>
               <Identifier>{saved.url}</Identifier>
             </dd>
@@ -96,7 +96,7 @@ function Connected({ saved }: { saved: Saved }) {
         )}
         {saved.webhook_secret_last_four && (
           <>
-            <dt>Its messages</dt>
+            <dt>Messages from Stripe</dt>
             <dd>
               signed with the secret that ends in <span className="mono">{saved.webhook_secret_last_four}</span>
             </dd>
@@ -104,7 +104,7 @@ function Connected({ saved }: { saved: Saved }) {
         )}
       </dl>
       <Confirm verb="Disconnect" thing={saved.type} needs="billing:write" act={remove} danger>
-        Usage is still counted, and no longer billed. It is refused while a report is being sent, a closed period is not billed in full, or an invoice is held.
+        Usage is still counted, but no longer billed. Disconnecting is refused while a report is being sent, a closed period is not billed in full, or an invoice is held.
       </Confirm>
     </>
   );
@@ -114,11 +114,11 @@ function Connected({ saved }: { saved: Saved }) {
 function Endpoint({ endpoint }: { endpoint: Schema<"Connectable"> }) {
   return (
     <div className={styles.endpoint}>
-      <p>At Stripe, under Developers, Webhooks, add an endpoint with this address:</p>
+      <p>In Stripe, under Developers, Webhooks, add an endpoint with this URL:</p>
       <Identifier>{endpoint.webhook_url ?? ""}</Identifier>
-      <p>that is sent these events:</p>
+      <p>Select these events for it:</p>
       <p className="mono">{endpoint.webhook_events?.join(", ")}</p>
-      <p>Then Stripe shows its signing secret.</p>
+      <p>Stripe then shows the signing secret of the endpoint.</p>
     </div>
   );
 }
@@ -163,7 +163,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
     <Form act={save} needs="billing:write" submit={saved ? "Save Stripe" : "Connect Stripe"} onSubmit={submit}>
       <PasswordInput
         label="Secret key"
-        description={saved ? `Empty keeps the one that ends in ${saved.secret_last_four}` : "A secret or restricted API key of the account. It is tried before it is saved"}
+        description={saved ? `Leave empty to keep the secret that ends in ${saved.secret_last_four}` : "A secret or restricted API key of the account. Odometer checks it before saving"}
         required={!saved}
         withAsterisk={false}
         autoComplete="off"
@@ -177,7 +177,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
         label="Signing secret of the endpoint"
         description={
           saved?.webhook_secret_last_four
-            ? `Empty keeps the one that ends in ${saved.webhook_secret_last_four}`
+            ? `Leave empty to keep the secret that ends in ${saved.webhook_secret_last_four}`
             : "Begins with whsec_"
         }
         required={!saved}
@@ -194,14 +194,14 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
         error={broken(save.error, "bills")}
         onChange={(event) => setBills(event.currentTarget.value as typeof bills)}
         data={[
-          { value: "quantities", label: "Quantities: Stripe's metered prices charge them" },
-          { value: "amounts", label: "Amounts: charged by the prices here" },
+          { value: "quantities", label: "Quantities: Stripe charges them at its metered prices" },
+          { value: "amounts", label: "Amounts: Odometer charges them at its own prices" },
         ]}
       />
       {bills === "quantities" ? (
         <Textarea
           label="Prices of meters"
-          description="A line for each meter whose price does not have its slug as lookup key: the slug, then the price"
+          description="One line for each meter that is not the lookup key of its price: the meter's slug, a space, the price's id"
           placeholder="api-calls price_1PQ2…"
           autosize
           minRows={2}
@@ -213,7 +213,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
         <>
           <TextInput
             label="Product"
-            description="That lines of invoices name"
+            description="The product of the invoice lines"
             value={product}
             error={broken(save.error, "product")}
             onChange={(event) => setProduct(event.currentTarget.value)}
@@ -225,7 +225,7 @@ function Stripe({ saved, endpoint }: { saved: Saved | null; endpoint: Schema<"Co
             onChange={(event) => setCollection(event.currentTarget.value as typeof collection)}
             data={[
               { value: "charge_automatically", label: "Charged to the customer's payment method" },
-              { value: "send_invoice", label: "Sent, to be paid within days" },
+              { value: "send_invoice", label: "Sent to the customer, due after a number of days" },
             ]}
           />
           {collection === "send_invoice" && (
@@ -256,8 +256,8 @@ function Webhook({ saved }: { saved: Saved | null }) {
   return (
     <Form act={save} needs="billing:write" submit={saved ? "Save the webhook" : "Connect the webhook"} onSubmit={submit}>
       <TextInput
-        label="Address"
-        description="Gets signed statements (Standard Webhooks). A signed ping is sent first, and has to be answered with 2xx"
+        label="URL"
+        description="Receives signed statements (Standard Webhooks). Odometer first sends a signed ping, which must be answered with a 2xx status"
         type="url"
         required
         withAsterisk={false}
@@ -268,7 +268,7 @@ function Webhook({ saved }: { saved: Saved | null }) {
       />
       <PasswordInput
         label="Signing secret"
-        description={saved ? `Empty keeps the one that ends in ${saved.secret_last_four}` : "The receiver needs it before the ping. Make one here, give it to the receiver, then connect"}
+        description={saved ? `Leave empty to keep the secret that ends in ${saved.secret_last_four}` : "The receiver needs the secret before the ping. Create a secret here, configure it in the receiver, then connect"}
         autoComplete="off"
         visibilityToggleButtonProps={{ "aria-label": "Show the signing secret", tabIndex: 0 }}
         value={secret}
@@ -277,7 +277,7 @@ function Webhook({ saved }: { saved: Saved | null }) {
       />
       <div>
         <Verb needs="billing:write" variant="default" size="xs" loading={make.isPending} onClick={() => make.mutate()}>
-          Make a secret
+          Create a secret
         </Verb>
       </div>
       <Refused error={make.error} />

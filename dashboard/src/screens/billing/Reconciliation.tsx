@@ -28,15 +28,15 @@ const columns = [
   { title: "Customer" },
   { title: "Period" },
   { title: "State" },
-  { title: "Ours", number: true },
-  { title: "Counted there", number: true },
+  { title: "Odometer", number: true },
+  { title: "Counted by the provider", number: true },
   { title: "Invoiced", number: true },
 ];
 
 const states = [
   ["", "All lines"],
   ["disputed", "Disputed"],
-  ["open", "Invoice awaited"],
+  ["open", "Waiting for the invoice"],
   ["carried", "Billed next"],
   ["agreed", "Agreed"],
   ["waived", "Waived"],
@@ -126,7 +126,7 @@ function Opened({ line }: { line: Line }) {
   return (
     <div className={styles.opened}>
       {line.invoices.length > 0 && (
-        <Table caption="Invoices of the provider's period" columns={invoiceColumns}>
+        <Table caption="Provider's invoices of the period" columns={invoiceColumns}>
           <tbody>
             {line.invoices.map((invoice) => (
               <tr key={invoice.id}>
@@ -153,7 +153,7 @@ function Opened({ line }: { line: Line }) {
             <dd>{line.reason}</dd>
           </>
         )}
-        <dt>Accepted there</dt>
+        <dt>Accepted by the provider</dt>
         <dd>
           <Units line={line} value={line.accepted_quantity} />
         </dd>
@@ -189,17 +189,17 @@ function Opened({ line }: { line: Line }) {
       <div className={styles.verbs}>
         {line.actions.includes("rebill") && (
           <Confirm {...common} verb="Rebill" act={rebill}>
-            {more ? "The difference is carried into the customer's next period, also where that lowers its bill." : "What the invoices lack is billed with the customer's next period."}
+            {more ? "The customer's next period bills the difference, even if this lowers its bill." : "The customer's next period bills the amount that the invoices lack."}
           </Confirm>
         )}
         {line.actions.includes("waive") && (
           <Confirm {...common} verb="Waive" act={waive} danger>
-            {more ? "The invoices stay as they are, and nothing is carried into a later period." : "What the invoices lack is never billed. The customer keeps it."}
+            {more ? "The invoices do not change, and no later period bills the difference." : "The amount that the invoices lack is never billed."}
           </Confirm>
         )}
         {line.actions.includes("write_off") && (
           <Confirm {...common} verb="Write off" act={writeOff} danger>
-            What the invoices lack counts as lost, and is never billed.
+            The amount that the invoices lack is recorded as a loss and never billed.
           </Confirm>
         )}
       </div>
@@ -211,7 +211,7 @@ function NoLines({ filtered }: { filtered: boolean }) {
   if (filtered) return <Empty title="No line is in this state">{null}</Empty>;
   return (
     <Empty title="Nothing to reconcile yet">
-      <p>When a billing period closes, a line is here for each meter: what was counted, what the provider has counted of it, and what its final invoices bill.</p>
+      <p>When a billing period closes, each meter gets a line here: the usage in Odometer, the usage that the provider has counted, and the usage that its final invoices bill.</p>
     </Empty>
   );
 }

@@ -5,7 +5,7 @@ import { holdStates, periodStates, reconciliationStates, reportStates, syncState
 
 const kinds: [string, Record<string, Told>][] = [
   ["Syncs", syncStates],
-  ["Reports, of which a sync sends some", reportStates],
+  ["Reports that a sync sends", reportStates],
   ["Billing periods", periodStates],
   ["Held invoices", holdStates],
   ["Reconciliation", reconciliationStates],

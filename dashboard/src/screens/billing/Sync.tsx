@@ -153,20 +153,20 @@ function Steering({ run }: { run: SyncRun }) {
     <>
       {!run.paused && (
         <Confirm {...common} verb="Retry" act={retry}>
-          The report that waits for its next attempt is sent now.
+          The waiting report is sent now.
         </Confirm>
       )}
       {run.paused ? (
         <Confirm key="resume" {...common} verb="Resume" act={resume}>
-          What waits is reported again, from where it stopped.
+          The sync continues with the reports that are still to be sent.
         </Confirm>
       ) : (
         <Confirm key="pause" {...common} verb="Pause" act={pause}>
-          Nothing of this customer is reported until it is resumed. Usage is still counted.
+          No usage of this customer is reported until the customer is resumed. Usage is still counted.
         </Confirm>
       )}
       <Confirm {...common} verb="Cancel" act={cancel} danger>
-        The sync ends as failed. What was accepted stays reported; the next sync reports the rest.
+        The sync ends as failed. Accepted reports stay accepted; the next sync reports the remaining usage.
       </Confirm>
     </>
   );
@@ -179,7 +179,7 @@ function Lines({ lines }: { lines: Schema<"SyncLine">[] }) {
   return (
     <section>
       <h2 className={styles.section}>Reported</h2>
-      <Table caption="What was reported, line by line" columns={lineColumns}>
+      <Table caption="Reported lines" columns={lineColumns}>
         <tbody>
           {lines.map((line, index) => {
             const [means, state, says] = reportStates[line.state];
@@ -212,8 +212,8 @@ function Lines({ lines }: { lines: Schema<"SyncLine">[] }) {
 function Excluded({ excluded }: { excluded: Schema<"ExcludedMeter">[] }) {
   return (
     <section>
-      <h2 className={styles.section}>Left out</h2>
-      <Table caption="Meters that were left out" columns={[{ title: "Meter" }, { title: "Why" }]}>
+      <h2 className={styles.section}>Excluded</h2>
+      <Table caption="Excluded meters" columns={[{ title: "Meter" }, { title: "Why" }]}>
         <tbody>
           {excluded.map((meter) => (
             <tr key={meter.meter_id}>

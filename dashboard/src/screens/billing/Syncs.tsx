@@ -14,7 +14,7 @@ import { cell } from "../../values/Table";
 import styles from "./billing.module.css";
 import { syncState, triggers } from "./states";
 
-const columns = (of: string) => [{ title: of }, { title: "State" }, { title: "Because" }, { title: "What happened" }, { title: "Requested", number: true }];
+const columns = (of: string) => [{ title: of }, { title: "State" }, { title: "Trigger" }, { title: "Result" }, { title: "Requested", number: true }];
 
 const statuses = [
   ["", "All syncs"],
@@ -75,7 +75,7 @@ function Row({ run, alone }: { run: SyncRun; alone: boolean }) {
 
 function NoSyncs({ status }: { status: string | undefined }) {
   return (
-    <Empty title={status ? `No sync is ${status}` : "Nothing was synced yet"}>
+    <Empty title={status ? `No sync is ${status}` : "No sync yet"}>
       <p>
         A sync reports a customer's usage to the provider. <Link to="/billing/auto-sync">Auto-Sync</Link> requests syncs automatically; a customer's bill has a button for one.
       </p>

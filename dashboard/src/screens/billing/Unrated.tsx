@@ -19,9 +19,9 @@ const reasons: Record<Schema<"UnratedUsage">["reason"], string> = {
   no_price: "The meter has no price",
   no_provider: "No billing provider is connected",
   no_provider_link: "The customer is not linked to the provider",
-  no_subscription_item: "The provider takes no usage of the meter",
+  no_subscription_item: "The provider accepts no usage of the meter",
   before_subscription: "Outside the customer's subscription",
-  closed_unbilled: "Closed before a provider had accepted it",
+  closed_unbilled: "The period closed before a provider accepted the usage",
 };
 
 /** The usage that nothing will bill, in running periods and in closed ones. */
@@ -30,8 +30,8 @@ export function Unrated() {
   return (
     <>
       <p className="muted">
-        Usage of this month and the two before that nothing will bill: in periods that run or wait to be closed, in closed periods that no provider has billed, and before a customer's first period. The
-        estimate is the charge at the price in force.
+        Usage of this month and the two months before that nothing will bill. It lies in open periods, in closed periods that no provider has billed, or before a customer's first period. The
+        estimate is the charge at the current price.
       </p>
       {!page && <Totals />}
       <List what="The unrated usage" columns={columns} query={useQuery(unrated(page))} page={page} empty={<None />} rows={5}>
@@ -103,7 +103,7 @@ function Estimate({ value, currency }: { value: string | null; currency: string 
 function None() {
   return (
     <Empty title="All usage is billed">
-      <p>Usage that no price, provider or subscription covers is listed here, with the money that it would be charged.</p>
+      <p>Usage that no price, provider or subscription covers is listed here with its estimated charge.</p>
     </Empty>
   );
 }

@@ -39,7 +39,7 @@ test("a sync that has failed is asked for again, and the new one is shown", asyn
 test("the way to a sync ends with its id", async () => {
   answers["GET /v1/billing/syncs/old"] = () => [200, run("old", { status: "succeeded" })];
   open("/billing/syncs/old");
-  const way = within(await screen.findByRole("navigation", { name: "Where this is" }));
+  const way = within(await screen.findByRole("navigation", { name: "You are here" }));
   expect(way.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual(["Billing", "Syncs", "old"]);
 });
 
@@ -60,7 +60,7 @@ test("what became of Auto-Sync's runs is shown, as far as Temporal says it", asy
     },
   ];
   open("/billing/auto-sync");
-  const rows = within(await screen.findByRole("table", { name: "The last runs" })).getAllByRole("row").slice(1);
+  const rows = within(await screen.findByRole("table", { name: "Latest runs" })).getAllByRole("row").slice(1);
   const said = rows.map((row) => within(row).getAllByRole("cell").slice(1, 6).map(({ textContent }) => textContent));
   expect(said).toEqual([
     ["running", "", "", "", ""],

@@ -9,7 +9,7 @@ test("a mapping is read as it was written", () => {
 
 test("a line that is not a slug and a price is named, and so is a meter's second price", () => {
   expect(["", "api-calls price_1\n\nstorage: price_2"].map(wrongMapping)).toEqual([undefined, undefined]);
-  expect(wrongMapping("api-calls price_1\nnope")).toBe("“nope”: write the meter's slug, a space and the price, and nothing else on the line");
+  expect(wrongMapping("api-calls price_1\nnope")).toBe("“nope”: write only the meter's slug, a space and the price's id on each line");
   expect(wrongMapping("api-calls price_1 price_2")).toContain("“api-calls price_1 price_2”");
-  expect(wrongMapping("calls price_1\ncalls price_2")).toBe("“calls” is there twice");
+  expect(wrongMapping("calls price_1\ncalls price_2")).toBe("“calls” is listed twice");
 });

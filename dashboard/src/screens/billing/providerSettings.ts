@@ -21,8 +21,8 @@ export function mappingOf(written: string): Record<string, string> {
 export function wrongMapping(written: string): string | undefined {
   const lines = linesOf(written);
   const wrong = lines.find((parts) => parts.length !== 2);
-  if (wrong) return `“${wrong.join(" ")}”: write the meter's slug, a space and the price, and nothing else on the line`;
+  if (wrong) return `“${wrong.join(" ")}”: write only the meter's slug, a space and the price's id on each line`;
   const names = lines.map(([name]) => name);
   const again = names.find((name, index) => names.indexOf(name) < index);
-  return again && `“${again}” is there twice`;
+  return again && `“${again}” is listed twice`;
 }

@@ -8,47 +8,47 @@ export type Told = readonly [means: Meaning, word: string, says: string];
 // Every state of billing in one place: lists, tooltips and the screen of states read it here.
 
 export const syncStates: Record<SyncRun["status"] | "paused", Told> = {
-  requested: ["waiting", "requested", "It is written down, and its run begins in a moment."],
-  running: ["waiting", "running", "Usage is read, reported and looked up at the provider. Failed steps are retried automatically."],
-  paused: ["off", "paused", "An operator has paused the customer: nothing is reported until it is resumed."],
-  succeeded: ["good", "succeeded", "The provider has what there was to report, or there was nothing new."],
-  failed: ["bad", "failed", "It ended without reporting everything. Its error says what to do; then sync again."],
+  requested: ["waiting", "requested", "The sync is recorded, and its run starts in a moment."],
+  running: ["waiting", "running", "The run reads the usage, reports it and checks the provider's counts. Failed steps are retried automatically."],
+  paused: ["off", "paused", "An operator has paused the customer. No usage is reported until the customer is resumed."],
+  succeeded: ["good", "succeeded", "The provider has accepted all reports, or there was nothing new to report."],
+  failed: ["bad", "failed", "The sync ended before everything was reported. Fix the cause in its error, then sync again."],
 };
 
 export const reportStates: Record<Schema<"SyncLine">["state"], Told> = {
-  planned: ["waiting", "written down", "It was never sent."],
-  sending: ["waiting", "being sent", "It may have arrived: the worker waits for the answer."],
-  in_doubt: ["bad", "in doubt", "It is unknown whether it arrived. It counts as billed until an invoice, or an operator who has checked at the provider, says otherwise."],
-  accepted: ["good", "accepted", "The provider has answered that it has it."],
-  counted: ["good", "counted", "It was seen in what the provider has counted."],
-  rejected: ["bad", "rejected", "The provider does not have it. The next sync reports what it held."],
+  planned: ["waiting", "planned", "The report was not sent yet."],
+  sending: ["waiting", "being sent", "The report may have arrived. The worker waits for the provider's answer."],
+  in_doubt: ["bad", "unknown outcome", "It is unknown whether the report arrived. It counts as billed until an invoice shows the contrary, or an operator checks at the provider and resolves it."],
+  accepted: ["good", "accepted", "The provider has confirmed the report."],
+  counted: ["good", "counted", "The provider's counts include the report."],
+  rejected: ["bad", "rejected", "The provider does not have the report. The next sync reports its usage again."],
 };
 
 export const holdStates: Record<Schema<"InvoiceHold">["state"], Told> = {
-  planned: ["waiting", "being held", "The provider has not taken the hold yet."],
-  held: ["waiting", "held", "It waits until what was reported is counted and compared."],
-  disagrees: ["bad", "disagrees", "What it bills differs from what was counted. It is held until it agrees, an operator releases it, or its deadline passes."],
-  releasing: ["waiting", "being released", "The provider is told to make it final."],
-  released: ["good", "released", "It was told to become final, and is."],
-  expired: ["bad", "deadline passed", "It became final at its deadline, whatever it bills."],
-  finalized: ["off", "finalized at the provider", "It was finalized outside Odometer."],
-  theirs: ["off", "decided at the provider", "A user decides on the draft at the provider, so Odometer leaves it alone."],
-  refused: ["bad", "not held", "The provider has refused the hold."],
+  planned: ["waiting", "being held", "The provider has not confirmed the hold yet."],
+  held: ["waiting", "held", "The invoice waits until the reported usage is counted and compared with it."],
+  disagrees: ["bad", "disagrees", "The invoice differs from the reported usage. It is held until it matches, an operator releases it, or its deadline passes."],
+  releasing: ["waiting", "being released", "Odometer asks the provider to finalize the invoice."],
+  released: ["good", "released", "The provider has finalized the invoice after its release."],
+  expired: ["bad", "deadline passed", "The invoice became final at its deadline without a release."],
+  finalized: ["off", "finalized at the provider", "A user or another system finalized the invoice at the provider."],
+  theirs: ["off", "decided at the provider", "The draft was changed at the provider, so Odometer no longer acts on it."],
+  refused: ["bad", "not held", "The provider refused the hold. The invoice becomes final as usual."],
 };
 
 export const reconciliationStates: Record<Schema<"Reconciliation">["state"], Told> = {
-  open: ["waiting", "invoice awaited", "The last invoice of the period is not final yet."],
-  agreed: ["good", "agreed", "The final invoices bill what was used."],
-  carried: ["waiting", "billed next", "They lack something, which a later period bills."],
-  waived: ["off", "waived", "They lack something because an invoice was voided; it is billed only if an operator decides so."],
-  disputed: ["bad", "disputed", "They bill more than was used, or at another price. An operator has to decide."],
-  written_off: ["off", "written off", "What they lack was given up."],
+  open: ["waiting", "waiting for the invoice", "The last invoice of the period is not final yet."],
+  agreed: ["good", "agreed", "The final invoices bill exactly the usage."],
+  carried: ["waiting", "billed next", "The final invoices bill less than the usage. A later period bills the difference."],
+  waived: ["off", "waived", "The final invoices bill less than the usage because an invoice was voided. The difference is billed only if an operator decides to rebill it."],
+  disputed: ["bad", "disputed", "The final invoices bill more than the usage, or at another price. An operator must decide."],
+  written_off: ["off", "written off", "The difference is recorded as a loss and never billed."],
 };
 
 export const periodStates: Record<Schema<"BillingPeriod">["state"], Told> = {
-  open: ["good", "open", "It runs: usage and charges go on."],
-  in_grace: ["waiting", "over, and takes usage until it closes", "Usage that comes late still counts in it."],
-  closed: ["off", "closed", "It never changes again: what comes late is an adjustment of a later one."],
+  open: ["good", "open", "The period is running: usage and charges can still grow."],
+  in_grace: ["waiting", "in grace", "The period is over but not closed. Late usage still counts in it."],
+  closed: ["off", "closed", "The period's totals no longer change. Late usage becomes an adjustment of a later period."],
 };
 
 /** Of a sync: one that is paused is nothing else. */

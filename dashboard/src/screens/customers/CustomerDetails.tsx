@@ -36,7 +36,7 @@ export function CustomerDetails() {
   return (
     <div className={styles.split}>
       <div>
-        {customer.erased_at ? <p className="muted">What was personal is erased: only ids and numbers are left.</p> : <Edit key={customer.id} customer={customer} metadata={metadata} />}
+        {customer.erased_at ? <p className="muted">The customer's personal data is erased. Only ids and numbers remain.</p> : <Edit key={customer.id} customer={customer} metadata={metadata} />}
         <CustomerPlan customer={customer.external_id} />
       </div>
       <div>
@@ -61,20 +61,20 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
     changes: [["customer"], ["customers"], ["preview", customer.external_id]],
   });
   const wrong = "wrong" in typed ? typed.wrong : undefined;
-  const not = wrong ?? (Object.keys(body).length === 0 ? "Nothing is changed" : undefined);
+  const not = wrong ?? (Object.keys(body).length === 0 ? "Nothing was changed" : undefined);
   return (
     <Form act={save} needs="customers:write" submit="Save the customer" not={not} onSubmit={() => save.mutate()}>
       <TextInput label="Name" value={name} error={broken(save.error, "name")} onChange={(event) => setName(event.currentTarget.value)} />
       <TextInput
         label="At the provider"
-        description="The customer's id there, such as cus_NffrFeUfNV2Hib. Without it, nothing is billed at a provider with invoices."
+        description="The id of the customer at the provider, such as cus_NffrFeUfNV2Hib. Without it, a provider with invoices bills nothing."
         value={linked}
         error={broken(save.error, "billing_provider_id")}
         onChange={(event) => setLinked(event.currentTarget.value.trim())}
       />
       <Textarea
         label="Metadata"
-        description="A JSON object of your own"
+        description="Any JSON object"
         autosize
         minRows={3}
         maxRows={16}
@@ -90,15 +90,15 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
 
 /** Where the provider charges another price than ours, which is what is billed. */
 function Differences({ of: { differences, reason } }: { of: Schema<"PriceComparison"> }) {
-  if (reason) return <p className="muted small">Prices are not compared with the provider's: {reason}</p>;
+  if (reason) return <p className="muted small">The prices were not compared with the provider's prices: {reason}</p>;
   if (differences.length === 0) return null;
   return (
     <div role="status" className={styles.differs}>
-      <p>The provider charges other prices, and bills by them:</p>
+      <p>The provider bills these meters at other prices:</p>
       <ul>
         {differences.map((one) => (
           <li key={one.meter_id}>
-            {one.meter_slug}: here {one.our_price}, there {one.their_price}
+            {one.meter_slug}: {one.our_price} in Odometer, {one.their_price} at the provider
           </li>
         ))}
       </ul>
@@ -117,7 +117,7 @@ function Facts({ customer }: { customer: Customer }) {
       <dd>
         <Identifier>{customer.external_id}</Identifier>
       </dd>
-      <dt>Made</dt>
+      <dt>Created</dt>
       <dd>
         <Instant at={customer.created_at} />
       </dd>
@@ -156,15 +156,15 @@ function Leaving({ customer: { external_id, archived_at } }: { customer: Custome
     <div className={styles.leaving}>
       {archived_at ? (
         <Confirm key="unarchive" verb="Unarchive" thing={thing} needs="customers:write" act={unarchive}>
-          Lists show it again.
+          Lists show the customer again.
         </Confirm>
       ) : (
         <Confirm key="archive" verb="Archive" thing={thing} needs="customers:write" act={archive} danger>
-          Lists no longer show it. Its usage is still counted and billed, and its next event unarchives it.
+          Lists no longer show the customer. Its usage is still counted and billed, and its next event unarchives it.
         </Confirm>
       )}
       <Confirm verb="Erase" thing={thing} needs="customers:erase" act={erase} asks="Reason, for the audit log" danger>
-        Its external ID, name, metadata and what its events say are gone for good, everywhere. Totals, bills and reports stay. It takes no more events. It is refused while something of it is not billed.
+        The customer's external ID, name, metadata and event contents are deleted permanently. Totals, bills and reports stay. Later events of the customer are rejected. Erasing is refused while the customer has unbilled usage.
       </Confirm>
     </div>
   );

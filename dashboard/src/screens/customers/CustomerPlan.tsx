@@ -43,10 +43,10 @@ export function CustomerPlan({ customer }: { customer: string }) {
   return (
     <section className={styles.plan}>
       <h2>Plan</h2>
-      <Form act={save} needs="pricing:write" submit="Assign the plan" not={chosen === (latest?.plan ?? "") ? "Nothing is changed" : undefined} onSubmit={(confirm) => save.mutate(confirm)}>
+      <Form act={save} needs="pricing:write" submit="Assign the plan" not={chosen === (latest?.plan ?? "") ? "Nothing was changed" : undefined} onSubmit={(confirm) => save.mutate(confirm)}>
         <NativeSelect
-          label="Charged by"
-          description="Another plan holds from the customer's next billing period on"
+          label="Assigned plan"
+          description="A change takes effect with the customer's next billing period"
           value={chosen}
           data={[...options, ...archived]}
           error={broken(save.error, "plan")}
@@ -54,7 +54,7 @@ export function CustomerPlan({ customer }: { customer: string }) {
         />
         {latest && latest.plan !== data.assigned.plan && (
           <p className="muted">
-            This period is charged by {data.assigned.plan ?? "the meters' own prices"}; {latest.plan ?? "the meters' own prices"} from {written(latest.effective_from, tenant.timezone, "minute")}.
+            This period uses {data.assigned.plan ?? "the meters' own prices"}; {latest.plan ?? "the meters' own prices"} from {written(latest.effective_from, tenant.timezone, "minute")}.
           </p>
         )}
       </Form>

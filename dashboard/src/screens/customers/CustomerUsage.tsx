@@ -44,7 +44,7 @@ function Ranges() {
       {range === "days" && (
         <>
           <Day name="from" label="From" />
-          <Day name="to" label="To, this day too" />
+          <Day name="to" label="To, inclusive" />
         </>
       )}
       <Filter
@@ -93,8 +93,8 @@ function Meters({ customer }: { customer: string }) {
   if (error) return <Failed what="The usage" error={error} retry={() => void refetch()} />;
   if (data?.length === 0) {
     return (
-      <Empty title="Nothing is metered yet">
-        <p>Usage is here as soon as there is a meter for the events that come.</p>
+      <Empty title="No usage yet">
+        <p>Usage appears here as soon as a meter counts the customer's events.</p>
         <FirstEvent customer={customer} />
       </Empty>
     );

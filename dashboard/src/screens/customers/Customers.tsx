@@ -99,7 +99,7 @@ function NoMatch({ search }: { search: string }) {
 function NoCustomers() {
   return (
     <Empty title="No customers yet">
-      <p>A customer is made by the first event that names it.</p>
+      <p>The first event that names a customer creates it.</p>
       <FirstEvent customer="acme" />
     </Empty>
   );

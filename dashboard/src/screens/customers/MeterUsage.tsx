@@ -46,8 +46,8 @@ export function MeterUsage({ customer, meter, by, range }: Props) {
           </Button>
         )}
       </div>
-      {data?.has_more && <p className="muted small">Only the first 50,000 windows of all groups are drawn, listed and in the file. The total is of all.</p>}
-      {data?.groups.length === 0 && <p className="muted">Nothing was used in this time.</p>}
+      {data?.has_more && <p className="muted small">The chart, the list and the file contain only the first 50,000 windows of all groups. The total includes all windows.</p>}
+      {data?.groups.length === 0 && <p className="muted">No usage in this time range.</p>}
       {(!data || data.groups.length > 0) && <Windows data={data} drawn={drawn} former={former} meter={meter} />}
     </section>
   );
@@ -59,7 +59,7 @@ function useFormer(customer: string, meter: string, data: Schema<"UsageResult"> 
   const one = data !== undefined && drawn?.series.length === 1 && drawn.starts.length > 0;
   const before = one ? formerRange(drawn.starts, data.granularity, ofPeriod, timezone) : {};
   const { data: used } = useQuery({ ...usage(customer, meter, data?.granularity ?? "day", before), enabled: one });
-  const name = ofPeriod ? "the period before" : "the time before";
+  const name = ofPeriod ? "the previous period" : "the previous time range";
   return useMemo(() => (one && used ? formerLine(used, data.granularity, drawn.starts.length, timezone, name) : undefined), [one, used, data, drawn, timezone, name]);
 }
 

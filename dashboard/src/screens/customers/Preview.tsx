@@ -27,12 +27,12 @@ export function Preview({ customer }: { customer: string }) {
   if (data?.length === 0) {
     return (
       <Empty title="Nothing is billed yet">
-        <p>A line is here for each meter, with what its usage comes to at its price.</p>
+        <p>Each meter gets a line here with its usage and its charge.</p>
       </Empty>
     );
   }
   return (
-    <Table caption="What this period comes to so far" columns={columns} busy={!data}>
+    <Table caption="Charges of this period so far" columns={columns} busy={!data}>
       {data ? (
         <>
           <tbody>
@@ -46,7 +46,7 @@ export function Preview({ customer }: { customer: string }) {
                 <td colSpan={3}>
                   Total so far
                   {decimals(amount) > minorDigits(currency) && ", before lines are rounded"}
-                  {data.some(({ excluded }) => excluded) && ", without what is not reported"}
+                  {data.some(({ excluded }) => excluded) && ", without unreported usage"}
                 </td>
                 <td className={cell.number}>
                   <Amount value={amount} currency={currency} />

@@ -35,7 +35,7 @@ export function Reports({ period }: { period: string }) {
     <section>
       <h2 className={styles.section}>Reports to the provider</h2>
       {reports?.data.length === 0 ? (
-        <p className="muted">Nothing of this period was reported yet.</p>
+        <p className="muted">No usage of this period was reported yet.</p>
       ) : (
         <Table caption="Reports to the provider" columns={columns} busy={!reports}>
           {reports ? (
@@ -89,14 +89,14 @@ function Resolve({ report: { report_id: id, number } }: { report: Report }) {
   const changes = [["statement"], ["syncs"], ["preview"]];
   const accepted = useAct(act("accepted"), { changes });
   const rejected = useAct(act("rejected"), { changes });
-  const common = { needs: "billing:write", thing: `report ${number}`, asks: "How you know, for the audit log" };
+  const common = { needs: "billing:write", thing: `report ${number}`, asks: "Evidence, for the audit log" };
   return (
     <div className={styles.resolve}>
       <Confirm {...common} verb="Accept" act={accepted}>
-        The provider has it: it counts as billed, and is not sent again.
+        The provider has the report. It counts as billed and is not sent again.
       </Confirm>
       <Confirm {...common} verb="Reject" act={rejected} danger>
-        The provider has not got it: the next sync reports again what it held. If the provider has it after all, the customer is billed twice.
+        The provider does not have the report. The next sync reports its usage again. If the provider does have it, the customer is billed twice.
       </Confirm>
     </div>
   );

@@ -66,7 +66,7 @@ function Printed() {
           </>
         )}
       </dl>
-      {data && data.state !== "closed" && <p className={styles.open}>The period is not closed: usage may still be added.</p>}
+      {data && data.state !== "closed" && <p className={styles.open}>The period is not closed. Usage can still be added.</p>}
       <Lines of={data} opened={() => "always"} />
       <p className={`muted small ${styles.note}`}>Usage and charges before tax and discounts. It is not an invoice.</p>
     </article>

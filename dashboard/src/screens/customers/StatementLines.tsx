@@ -12,7 +12,7 @@ import { cell, Table } from "../../values/Table";
 import styles from "./CustomerBill.module.css";
 import { Working } from "./Working";
 
-const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Came late", number: true }, { title: "Amount", number: true }];
+const columns = [{ title: "Meter" }, { title: "Usage", number: true }, { title: "Late usage", number: true }, { title: "Amount", number: true }];
 
 /** What a period comes to, as its statement says; each line opens to its working. */
 export function StatementLines({ period }: { period: string }) {
@@ -31,7 +31,7 @@ interface Props {
 /** The lines, adjustments and totals of a statement. */
 export function Lines({ of, opened }: Props) {
   return (
-    <Table caption="What the period comes to" columns={columns} busy={!of}>
+    <Table caption="Charges of the period" columns={columns} busy={!of}>
       {of ? (
         <>
           <tbody>
@@ -50,7 +50,7 @@ export function Lines({ of, opened }: Props) {
                   {adjustments !== "0" && (
                     <span className="muted">
                       {" "}
-                      of which adjustments are <Amount value={adjustments} currency={currency} />
+                      including adjustments of <Amount value={adjustments} currency={currency} />
                     </span>
                   )}
                 </td>
@@ -97,7 +97,7 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
             <Working steps={line.steps} />
             {line.late_usage !== "0" && line.late_steps.length > 0 && (
               <>
-                <p className={`muted small ${styles.later}`}>What came after the period was closed, and is billed with a later one</p>
+                <p className={`muted small ${styles.later}`}>Usage that arrived after the period was closed and is billed with a later period</p>
                 <Working steps={line.late_steps} />
               </>
             )}

@@ -15,7 +15,7 @@ export function Explained({ customer, meter }: { customer: string; meter: string
     queryKey: ["explain", customer, meter],
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/explain", { params: { query: { customer, meter } }, signal })),
   });
-  if (error) return <Failed what="The working" error={error} retry={() => void refetch()} />;
+  if (error) return <Failed what="The calculation" error={error} retry={() => void refetch()} />;
   if (data) return <Working steps={data.steps} />;
   return (
     <div className={styles.working} aria-busy>

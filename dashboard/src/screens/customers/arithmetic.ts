@@ -5,7 +5,7 @@ type Step = Schema<"Step">;
 
 /**
  * The working of a charge as one would write it on paper, part by part:
- * "1,250 used", "1,000 included, 250 beyond", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00".
+ * "1,250 used", "1,000 included, 250 overage", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00".
  * Nothing for a working of another kind, such as a provider's own price; its
  * steps say all of it.
  */
@@ -25,7 +25,7 @@ export function arithmetic(steps: Step[]): string[] {
   const money = (step: Step) => grouped(step.amount, minorDigits(step.unit));
   const units = (step: Step) => grouped(step.amount);
   const parts = [`${units(usage)} used`];
-  if (included.amount !== "0") parts.push(`${units(included)} included, ${units(overage)} beyond`);
+  if (included.amount !== "0") parts.push(`${units(included)} included, ${units(overage)} overage`);
   parts.push(`${units(overage)} × ${units(rate)} = ${money(overageCharge)}`);
   if (base.amount !== "0") parts.push(`+ base ${money(base)} = ${money(exact)}`);
   if (charge.amount !== exact.amount) parts.push(`rounded ${money(charge)}`);

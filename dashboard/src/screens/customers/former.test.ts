@@ -22,7 +22,7 @@ test("groups are added up, and a day that the month before had not is none", () 
     { group_key: { model: "b" }, subtotal: "4", windows: [used("2026-02-02T00:00:00Z", "4")] },
   ];
   const former = { groups, period: { start: "2026-02-01T00:00:00Z", end: "2026-03-01T00:00:00Z" } } as never;
-  const { values } = formerLine(former, "day", 31, "UTC", "the period before");
+  const { values } = formerLine(former, "day", 31, "UTC", "the previous period");
   expect(values.slice(0, 3)).toEqual(["1.5", "6.25", "0"]);
   expect(values.slice(27)).toEqual(["0", null, null, null]);
 });

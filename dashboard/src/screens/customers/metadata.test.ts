@@ -11,6 +11,6 @@ test("a number keeps every digit", () => {
 
 test("nothing is an empty object, and what is none is refused", () => {
   expect(metadataOf(" ")).toEqual({ metadata: {} });
-  for (const text of ["[1]", "1", "null", '"x"']) expect(metadataOf(text)).toEqual({ wrong: "It has to be a JSON object" });
-  expect(metadataOf("{")).toEqual({ wrong: "It is not JSON" });
+  for (const text of ["[1]", "1", "null", '"x"']) expect(metadataOf(text)).toEqual({ wrong: "Must be a JSON object" });
+  expect(metadataOf("{")).toEqual({ wrong: "Must be valid JSON" });
 });

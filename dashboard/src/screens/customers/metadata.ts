@@ -11,8 +11,8 @@ export function metadataOf(text: string): { metadata: Record<string, unknown> } 
   try {
     typed = parse(text.trim() || "{}");
   } catch {
-    return { wrong: "It is not JSON" };
+    return { wrong: "Must be valid JSON" };
   }
-  if (typeof typed !== "object" || typed === null || Object.getPrototypeOf(typed) !== Object.prototype) return { wrong: "It has to be a JSON object" };
+  if (typeof typed !== "object" || typed === null || Object.getPrototypeOf(typed) !== Object.prototype) return { wrong: "Must be a JSON object" };
   return { metadata: typed as Record<string, unknown> };
 }

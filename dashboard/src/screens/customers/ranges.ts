@@ -14,7 +14,7 @@ export const ranges = [
   ["30", "Last 30 days"],
   ["90", "Last 90 days"],
   ["365", "Last 365 days"],
-  ["days", "Days of your choice"],
+  ["days", "Custom range"],
 ] as const;
 
 /** The first and the last of the days of one's choice; where none is chosen yet, the last thirty. */

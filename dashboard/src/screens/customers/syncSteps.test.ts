@@ -6,8 +6,8 @@ const run = (of: object) => ({ status: "running", error: "", lines: [], ...of })
 const line = (report_id: string, state: string) => ({ report_id, state });
 
 test("a sync says what it waits for", () => {
-  expect(step(run({ status: "requested" }))).toBe("It is written down, and begins in a moment.");
-  expect(step(run({}))).toBe("Usage is read, and what to report is planned.");
+  expect(step(run({ status: "requested" }))).toBe("The sync is recorded and starts in a moment.");
+  expect(step(run({}))).toBe("The run reads the usage and plans the reports.");
   expect(step(run({ last_error: "the provider did not answer" }))).toBe("the provider did not answer");
   expect(step(run({ pause: { reason: "the receiver is being moved" } }))).toBe("Paused: the receiver is being moved");
 });

@@ -12,7 +12,7 @@ export function step({ status, error, last_error, pause, lines }: SyncRun): stri
   if (reports.length === 0) {
     if (over({ status })) return "There was nothing new to report.";
     if (last_error) return inWords(last_error);
-    return status === "requested" ? "It is written down, and begins in a moment." : "Usage is read, and what to report is planned.";
+    return status === "requested" ? "The sync is recorded and starts in a moment." : "The run reads the usage and plans the reports.";
   }
   const count = `${reports.filter((state) => answered.includes(state)).length} of ${reports.length} ${reports.length === 1 ? "report" : "reports"} answered`;
   return last_error ? `${count}. The last attempt: ${inWords(last_error)}` : `${count}.`;

@@ -4,7 +4,7 @@ import { Credentials, type Kind } from "./Credentials";
 const keys: Kind = {
   name: "API keys",
   thing: "key",
-  sentence: "A program sends one with each request.",
+  sentence: "Programs send an API key with each request.",
   queryKey: ["api-keys"],
   list: (page, signal) => answer(api.GET("/v1/api-keys", { params: { query: { ...(page && { page_token: page }) } }, signal })),
   create: async ({ signatures: _, ...body }) => (await answer(api.POST("/v1/api-keys", { body }))).key,

@@ -71,11 +71,11 @@ function Made({ of, done }: Parts) {
     { title: "Name" },
     { title: "Scope" },
     ...(of.signs ? [{ title: "Signatures" }] : []),
-    { title: "Made" },
+    { title: "Created" },
     { title: "Last used" },
     { title: "Expires" },
     { title: "State" },
-    { title: "What can be done", unseen: true },
+    { title: "Actions", unseen: true },
   ];
   return (
     <>
@@ -85,7 +85,7 @@ function Made({ of, done }: Parts) {
       {over > 0 && (
         <p className={styles.over}>
           <Link to="." search={({ ended: _, ...search }) => (shown ? search : { ...search, ended: "shown" })}>
-            {shown ? "Hide those that ended" : `Show ${over} that ended`}
+            {shown ? "Hide revoked and expired" : `Show ${over} revoked or expired`}
           </Link>
         </p>
       )}
@@ -96,7 +96,7 @@ function Made({ of, done }: Parts) {
 function None({ of }: { of: Kind }) {
   return (
     <Empty title={`No ${of.name} yet`}>
-      <p>Make one for each program, so that each can be revoked alone.</p>
+      <p>Create one for each program, so that you can revoke each separately.</p>
     </Empty>
   );
 }
@@ -125,7 +125,7 @@ function Row({ of, done, credential, now }: Parts & { credential: Credential; no
         <p className="muted small">{scopes[credential.scope]}</p>
       </td>
       {of.signs && <td data-title="Signatures">{credential.signatures === "v2" ? "v2" : "v1 and v2"}</td>}
-      <td data-title="Made">
+      <td data-title="Created">
         <Ago at={credential.created_at} />
         <p className="muted small">
           by <Actor is={credential.created_by} />
@@ -178,17 +178,17 @@ function Create({ of, done }: Parts) {
     setName("");
     create.reset();
   };
-  const what = `Make ${of.thing === "key" ? "an API key" : "an HMAC secret"}`;
+  const what = `Create ${of.thing === "key" ? "an API key" : "an HMAC secret"}`;
   return (
     <>
       <Verb needs={needs} variant="filled" onClick={() => setOpened(true)}>
         {what}
       </Verb>
       <Dialog title={what} opened={opened} leave={leave}>
-        <Form act={create} needs={needs} submit={`Make the ${of.thing}`} leave={leave} onSubmit={() => create.mutate()}>
+        <Form act={create} needs={needs} submit={`Create the ${of.thing}`} leave={leave} onSubmit={() => create.mutate()}>
           <TextInput
             label="Name"
-            description="What it is for, as the program's name"
+            description="Its purpose, such as the name of the program"
             required
             withAsterisk={false}
             maxLength={255}
@@ -207,12 +207,12 @@ function Create({ of, done }: Parts) {
           {of.signs && (
             <NativeSelect
               label="Signatures"
-              description="v1 does not cover where a request goes"
+              description="A v1 signature does not cover the URL of the request"
               value={signatures}
               error={broken(create.error, "signatures")}
               onChange={(event) => setSignatures(event.currentTarget.value as typeof signatures)}
               data={[
-                { value: "v2", label: "v2 alone" },
+                { value: "v2", label: "v2 only" },
                 { value: "v1_and_v2", label: "v1 and v2" },
               ]}
             />
@@ -238,12 +238,12 @@ function Rotate({ of, done, credential }: Parts & { credential: Credential }) {
       verb="Rotate"
       thing={`${of.thing} …${credential.last_four}`}
       needs={needs}
-      not={credential.successor_id === null ? undefined : "It is replaced already"}
+      not={credential.successor_id === null ? undefined : "It was already replaced"}
       act={rotate}
     >
       <div className={styles.parts}>
-        <p>Another {of.thing} of the same name, scope and expiry is made and shown. Once the old one ends, what still sends it is answered with 401.</p>
-        <NativeSelect label="The old one ends" value={overlap} error={broken(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
+        <p>A new {of.thing} with the same name, scope and expiry is created and shown. After the old one expires, requests that use it get 401.</p>
+        <NativeSelect label="The old one expires" value={overlap} error={broken(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
       </div>
     </Confirm>
   );
@@ -254,7 +254,7 @@ function Revoke({ of, credential }: { of: Kind; credential: Credential }) {
   return (
     <Confirm verb="Revoke" thing={`${of.thing} …${credential.last_four}`} needs={needs} act={revoke} danger>
       <p>
-        What uses {credential.name} is answered with 401 from then on, and it cannot be made valid again.{" "}
+        Requests that use {credential.name} get 401 from now on. This cannot be undone.{" "}
         {credential.last_used_at ? (
           <>
             It was last used <Ago at={credential.last_used_at} />.

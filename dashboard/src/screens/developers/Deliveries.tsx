@@ -18,13 +18,13 @@ import { State, type Meaning } from "../../values/State";
 import { cell } from "../../values/Table";
 import styles from "./Webhook.module.css";
 
-const columns = [{ title: "Message" }, { title: "State" }, { title: "Attempts", number: true }, { title: "Next attempt" }, { title: "Of", number: true }];
+const columns = [{ title: "Message" }, { title: "State" }, { title: "Attempts", number: true }, { title: "Next attempt" }, { title: "Time", number: true }];
 
 type Status = Schema<"Delivery">["status"];
 const meanings: Record<Status, Meaning> = { pending: "waiting", delivered: "good", failed: "bad" };
 
 const states = [
-  ["", "In every state"],
+  ["", "All states"],
   ["pending", "pending"],
   ["delivered", "delivered"],
   ["failed", "failed"],
@@ -58,7 +58,7 @@ export function Deliveries({ webhook }: { webhook: string }) {
 function None({ status }: { status: string | undefined }) {
   return (
     <Empty title={status ? `No delivery is ${status}` : "No messages yet"}>
-      <p className="muted">Those of the last 30 days are here.</p>
+      <p className="muted">The messages of the last 30 days are listed here.</p>
     </Empty>
   );
 }
@@ -138,7 +138,7 @@ function Message({ webhook, delivery }: Props) {
 }
 
 function Attempts({ made, status }: { made: Schema<"Attempt">[]; status: Status }) {
-  if (made.length === 0) return <p className="muted">{status === "pending" ? "It was not sent yet." : "It was given up before it was sent."}</p>;
+  if (made.length === 0) return <p className="muted">{status === "pending" ? "The message was not sent yet." : "The delivery was cancelled before the message was sent."}</p>;
   return (
     <ol className={styles.attempts} aria-label="Attempts">
       {made.map(({ at, status, problem, took_ms }) => (

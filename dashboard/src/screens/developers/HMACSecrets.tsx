@@ -4,7 +4,7 @@ import { Credentials, type Kind } from "./Credentials";
 const secrets: Kind = {
   name: "HMAC secrets",
   thing: "secret",
-  sentence: "A program signs its requests with one, which stays with it. Two may be valid at a time.",
+  sentence: "Programs sign their requests with an HMAC secret, which is never sent. Two can be valid at a time.",
   queryKey: ["hmac-secrets"],
   signs: true,
   list: (page, signal) => answer(api.GET("/v1/hmac-secrets", { params: { query: { ...(page && { page_token: page }) } }, signal })),

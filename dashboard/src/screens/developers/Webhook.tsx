@@ -99,7 +99,7 @@ function Signed({ webhook: { secret_last_four, former_secret_until } }: { webhoo
       <span className="mono">…{secret_last_four}</span>
       {former_secret_until && (
         <span className="muted">
-          , and the one before it, which ends <Ago at={former_secret_until} />
+          , and the previous secret, which expires <Ago at={former_secret_until} />
         </span>
       )}
     </>
@@ -114,7 +114,7 @@ function Test({ webhook: { id, enabled } }: Props) {
   const test = useAct(() => answer(api.POST("/v1/webhooks/{id}/test", { params: { path: { id } } })), { changes: [["deliveries", id]] });
   return (
     <>
-      <Verb needs={needs} not={enabled ? undefined : "It is disabled"} size="xs" loading={test.isPending} onClick={() => test.mutate()}>
+      <Verb needs={needs} not={enabled ? undefined : "The webhook is disabled"} size="xs" loading={test.isPending} onClick={() => test.mutate()}>
         Send a test message
       </Verb>
       <Refused error={test.error} />
@@ -155,11 +155,11 @@ function Rotate({ webhook: { id, secret_last_four } }: Props) {
     <>
       <Confirm verb="Rotate" thing={`secret …${secret_last_four}`} needs={needs} act={rotate}>
         <div className={styles.parts}>
-          <p>Another secret is made and shown. Until the old one ends, messages are signed with both.</p>
-          <NativeSelect label="The old one ends" value={overlap} error={broken(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
+          <p>A new secret is created and shown. Until the old one expires, messages are signed with both.</p>
+          <NativeSelect label="The old one expires" value={overlap} error={broken(rotate.error, "overlap_seconds")} onChange={(event) => setOverlap(event.currentTarget.value)} data={overlaps} />
         </div>
       </Confirm>
-      <Secret title="What the webhook's messages are signed with" secret={secret} leave={() => setSecret(undefined)} />
+      <Secret title="The webhook's signing secret" secret={secret} leave={() => setSecret(undefined)} />
     </>
   );
 }
@@ -172,7 +172,7 @@ function Enabled({ webhook: { id, enabled } }: Props) {
   if (enabled) {
     return (
       <Confirm verb="Disable" thing={`webhook ${id}`} needs={needs} act={disable} danger>
-        <p>What waits for it is given up, and nothing is kept for it until it is enabled.</p>
+        <p>Waiting messages are not delivered, and no messages are stored for the webhook until it is enabled.</p>
       </Confirm>
     );
   }
@@ -193,7 +193,7 @@ function Delete({ webhook: { id, url } }: Props) {
   });
   return (
     <Confirm verb="Delete" thing={`webhook ${id}`} needs={needs} act={remove} danger>
-      <p>{url} is sent nothing any longer, and what is known of its deliveries is gone.</p>
+      <p>No more messages are sent to {url}, and its delivery history is deleted.</p>
     </Confirm>
   );
 }

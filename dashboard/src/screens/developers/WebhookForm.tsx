@@ -12,8 +12,8 @@ export const eventTypes: Record<Body["event_types"][number], string> = {
   "billing.synced": "All of a customer's usage is reported",
   "billing.sync_failed": "A sync has failed and needs attention",
   "billing.period_closed": "A period's totals are final",
-  "billing.discrepancy": "A provider's invoices, or a held one, differ from what was reported",
-  "usage.discrepancy": "The daily audit found totals and events to disagree",
+  "billing.discrepancy": "A provider's invoices or a held invoice differ from the reported usage",
+  "usage.discrepancy": "The daily audit found a difference between totals and events",
   "member.invited": "An invitation link is ready to be sent",
   "member.reset_asked": "A password reset was requested for a member, possibly by someone else",
 };

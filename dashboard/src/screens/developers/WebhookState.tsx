@@ -3,8 +3,8 @@ import { State } from "../../values/State";
 
 const because = {
   tenant: "disabled",
-  gone: "disabled: it has answered 410",
-  failing: "disabled: it has taken nothing for five days",
+  gone: "disabled: the receiver answered 410 Gone",
+  failing: "disabled: no delivery succeeded for five days",
 };
 
 /** Whether a webhook is sent messages, and takes them. */

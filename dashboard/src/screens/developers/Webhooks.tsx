@@ -23,7 +23,7 @@ export function Webhooks() {
   return (
     <>
       <Head part title="Webhooks" action={<Create />}>
-        A URL of yours is sent a message when something happens.
+        Odometer sends a message to your URL when an event happens.
       </Head>
       <Allowed to="webhooks:read">
         <Made />
@@ -60,7 +60,7 @@ function Made() {
 function None() {
   return (
     <Empty title="No webhooks yet">
-      <p>Make one to receive, for example, a message when a sync fails.</p>
+      <p>Create a webhook to receive, for example, a message when a sync fails.</p>
     </Empty>
   );
 }
@@ -82,13 +82,13 @@ function Create() {
   return (
     <>
       <Verb needs="webhooks:write" variant="filled" onClick={() => setOpened(true)}>
-        Make a webhook
+        Create a webhook
       </Verb>
-      <Dialog title="Make a webhook" opened={opened} leave={leave}>
-        <WebhookForm act={create} submit="Make the webhook" leave={leave} onSubmit={(body) => create.mutate(body)} />
+      <Dialog title="Create a webhook" opened={opened} leave={leave}>
+        <WebhookForm act={create} submit="Create the webhook" leave={leave} onSubmit={(body) => create.mutate(body)} />
       </Dialog>
-      <Secret title="What the webhook's messages are signed with" secret={secret} leave={() => setSecret(undefined)}>
-        The receiver verifies the messages with it.
+      <Secret title="The webhook's signing secret" secret={secret} leave={() => setSecret(undefined)}>
+        The receiver needs it to verify the messages.
       </Secret>
     </>
   );

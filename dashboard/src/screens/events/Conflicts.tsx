@@ -23,7 +23,7 @@ const columns = [{ title: "Idempotency key" }, { title: "State" }, { title: "Cus
 export function Conflicts() {
   return (
     <>
-      <Head title="Events">Those that reuse the idempotency key of another event. They are accepted and not counted: send one again with a key of its own, or dismiss it.</Head>
+      <Head title="Events">Events that reuse the idempotency key of another event. They are accepted but not counted. Send such an event again with a new key, or dismiss it.</Head>
       <EventTabs />
       <Allowed to="events:read">
         <Listed />
@@ -57,7 +57,7 @@ function Pair({ conflict }: { conflict: Schema<"EventConflict"> }) {
         <td>
           Not counted{" "}
           <Confirm verb="Dismiss" thing={key} needs="billing:write" act={dismiss} asks="Reason, for the audit log">
-            The event leaves this list, and its usage stays uncounted. To count it, send it again with another key first.
+            The event is removed from this list, and its usage is not counted. To count it, first send it again with a new key.
           </Confirm>
         </td>
         <Content event={conflict} />
@@ -80,7 +80,7 @@ function Pair({ conflict }: { conflict: Schema<"EventConflict"> }) {
             {error ? (
               <Failed what="The event that was stored" error={error} retry={() => void refetch()} />
             ) : stored === null ? (
-              "The event is not kept any longer."
+              "The event is no longer stored."
             ) : (
               <Button variant="default" size="compact-sm" loading={searched} aria-label={`Find it: the event that was stored under ${key}`} onClick={() => setSearched(true)}>
                 Find it

@@ -42,14 +42,14 @@ export function Details({ event, alone }: { event: Schema<"StoredEvent">; alone?
       <dd>
         <Instant at={event.timestamp} /> <span className="muted mono">{event.timestamp}</span>
       </dd>
-      <dt>Came</dt>
+      <dt>Received</dt>
       <dd>
         <Instant at={event.ingested_at} /> <span className="muted mono">{event.ingested_at}</span>
       </dd>
       <dt>Counted by</dt>
       <dd>
         {event.counted_by.length === 0 ? (
-          "No meter whose past is counted is of its event type."
+          "No meter has counted events of this type."
         ) : (
           <ul>
             {event.counted_by.map((counter) => (
@@ -71,7 +71,7 @@ export function Details({ event, alone }: { event: Schema<"StoredEvent">; alone?
 
 function Period({ counter: { period, late } }: { counter: Schema<"EventCounter"> }) {
   const { tenant } = useSession();
-  if (!period) return <span className="muted">, in a billing period that is stored with its first sync</span>;
+  if (!period) return <span className="muted">, in a billing period that does not exist yet: the next sync creates it</span>;
   const written = range(period.start, period.end, tenant.timezone);
-  return <>{late ? `, late for the period ${written}, which was closed: billed as an adjustment` : `, in the period ${written}`}</>;
+  return <>{late ? `, after the period ${written} was closed: billed as an adjustment` : `, in the period ${written}`}</>;
 }

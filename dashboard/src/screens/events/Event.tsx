@@ -39,9 +39,9 @@ function Found() {
   if (data) return <Details event={data} alone />;
   if (data === undefined && whole) return <LoadingText />;
   return (
-    <Empty title="There is no such event here">
+    <Empty title="The event was not found">
       <p>
-        The address may have lost a part: it says whose the event is and when it was. <Link to="/events">Events</Link>
+        The address may be incomplete. It must contain the event's customer and time. <Link to="/events">Events</Link>
       </p>
     </Empty>
   );

@@ -47,7 +47,7 @@ test("a search that has found nothing yet says how far back it is, and goes on",
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   answers["GET /v1/events"] = () => [200, { data: [], has_more: true, next_page_token: "further", searched_until: "2026-11-22T10:00:00Z" }];
   open("/events");
-  await screen.findByRole("heading", { name: "None so far" });
+  await screen.findByRole("heading", { name: "No matching event so far" });
   type("Event type", "rare");
   type("From", "2026-01-01T09:30");
   press("Search");
@@ -68,7 +68,7 @@ test("an event says which meters have counted it, and in which period", async ()
   open("/events?event=a");
   await screen.findByText("Properties");
   expect(screen.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual([
-    "calls, late for the period 1 – 30 Nov 2026, which was closed: billed as an adjustment",
+    "calls, after the period 1 – 30 Nov 2026 was closed: billed as an adjustment",
     "all-calls, in the period 1 – 30 Nov 2026",
   ]);
 });
@@ -89,8 +89,8 @@ test("a search that finds nothing names the time that it searched, and offers mo
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   lists();
   open("/events?type=rare");
-  await screen.findByRole("heading", { name: "No such event in the last 24 hours" });
+  await screen.findByRole("heading", { name: "No matching event in the last 24 hours" });
   fireEvent.click(screen.getByRole("link", { name: "30 days" }));
-  await screen.findByRole("heading", { name: "No such event in this time" });
+  await screen.findByRole("heading", { name: "No matching event in this time range" });
   expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("start")).not.toBeNull();
 });

@@ -29,7 +29,7 @@ type StoredEvent = Schema<"StoredEvent">;
 export function Events() {
   return (
     <>
-      <Head title="Events">Accepted events, newest first. Without dates: those of the last 24 hours, or all with a key.</Head>
+      <Head title="Events">Accepted events, newest first. Without dates, the list covers the last 24 hours; with an idempotency key, it covers all events.</Head>
       <EventTabs />
       <Allowed to="events:read">
         <Found />
@@ -64,7 +64,7 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
   if (query.error instanceof Failure && query.error.status === 404) {
     return (
       <Empty title={`There is no customer ${search.customer}`}>
-        <p className="muted">A customer is made by the first event that names it.</p>
+        <p className="muted">The first event that names a customer creates it.</p>
       </Empty>
     );
   }
@@ -97,9 +97,9 @@ function Tail({ live, fresh, show }: { live: boolean; fresh: number; show: () =>
   const { paused } = useSearch({ from: "/frame/events" });
   return (
     <p className={styles.tail}>
-      <State is={live ? "good" : "off"}>{live ? "read every 2 seconds" : "paused"}</State>
+      <State is={live ? "good" : "off"}>{live ? "refreshed every 2 seconds" : "paused"}</State>
       <Link to="/events" search={({ paused: _, ...search }) => (paused ? search : { ...search, paused: "yes" })} replace resetScroll={false}>
-        {live ? "Pause" : "Go on"}
+        {live ? "Pause" : "Resume"}
       </Link>
       {fresh > 0 && (
         <Button variant="default" size="compact-sm" onClick={show}>
@@ -146,9 +146,9 @@ function None({ searched }: { searched: string | null }) {
   const { customer, type, key, from, until } = useSearch({ from: "/frame/events" });
   if (searched) {
     return (
-      <Empty title="None so far">
+      <Empty title="No matching event so far">
         <p className="muted">
-          Searched back to <Instant at={searched} />. There may be some before.
+          Searched back to <Instant at={searched} />. Earlier events may match.
         </p>
       </Empty>
     );
@@ -158,7 +158,7 @@ function None({ searched }: { searched: string | null }) {
   }
   return (
     <Empty title="No events in the last 24 hours">
-      <p>They are here within two seconds of being sent.</p>
+      <p>Events appear here within two seconds after they are sent.</p>
       <FirstEvent customer="acme" />
     </Empty>
   );
@@ -170,7 +170,7 @@ function NoMatch() {
   const { key, from, until } = useSearch({ from: "/frame/events" });
   if (from || until) {
     return (
-      <Empty title="No such event in this time">
+      <Empty title="No matching event in this time range">
         <p className="muted">Rejected events are not stored.</p>
       </Empty>
     );
@@ -178,13 +178,13 @@ function NoMatch() {
   if (key) {
     return (
       <Empty title="No event has this key">
-        <p className="muted">All events that are kept were searched. Rejected events are not stored.</p>
+        <p className="muted">All stored events were searched. Rejected events are not stored.</p>
       </Empty>
     );
   }
   const today = day(new Date(), tenant.timezone);
   return (
-    <Empty title="No such event in the last 24 hours">
+    <Empty title="No matching event in the last 24 hours">
       <p>
         Search the last{" "}
         <Link to="/events" search={(search) => ({ ...search, from: nextDay(today, -30) })}>

@@ -12,7 +12,7 @@ test("rejected events are told with their reasons, of as many days as the addres
   answers["GET /v1/events/counts"] = () => [200, counts];
   open("/events/rejected?days=7");
   await screen.findByText("timestamp_too_old");
-  expect(screen.getByText(/^timestamp is more than five years back/)).toBeTruthy();
+  expect(screen.getByText(/^timestamp is more than five years in the past/)).toBeTruthy();
   expect(screen.getByText("rejected, 20 % of all")).toBeTruthy();
   expect(screen.getByText("timestamp_too_old 2").closest("tr")?.textContent).toContain("Mon 23 Nov");
   const query = new URL(asked.find(({ name }) => name === "GET /v1/events/counts")!.url).searchParams;
@@ -30,7 +30,7 @@ test("an event's address finds it by whose it is and when it was", async () => {
   const query = new URL(asked.find(({ name }) => name === "GET /v1/events")!.url).searchParams;
   expect([query.get("customer"), query.get("start"), query.get("end")]).toEqual(["acme", "2026-11-23T10:00:00.123456Z", "2026-11-23T10:00:00.124Z"]);
   router.history.push("/events/e1");
-  await waitFor(() => screen.getByRole("heading", { name: "There is no such event here" }));
+  await waitFor(() => screen.getByRole("heading", { name: "The event was not found" }));
 });
 
 test("a conflict stands above the event that was stored under its key, and is dismissed", async () => {

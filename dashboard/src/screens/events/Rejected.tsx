@@ -21,7 +21,7 @@ import { reason } from "./reasons";
 export function Rejected() {
   return (
     <>
-      <Head title="Events">Those that broke a rule. They are not stored; the answer to each request named them.</Head>
+      <Head title="Events">Events that broke a rule. They are not stored; the response to each request listed them.</Head>
       <EventTabs />
       <Allowed to="events:read">
         <Counted />
@@ -57,8 +57,8 @@ function Counted() {
         )}
       </div>
       {data?.rejected === 0 ? (
-        <Empty title="None was rejected">
-          <p className="muted">An event that breaks a rule is counted here within five seconds, with the rule.</p>
+        <Empty title="No event was rejected">
+          <p className="muted">An event that breaks a rule is counted here within five seconds.</p>
         </Empty>
       ) : (
         <>
@@ -93,7 +93,7 @@ function Times({ windows, byHour }: { windows: Schema<"CountedWindow">[]; byHour
   return (
     <>
       <h2 className={styles.section}>{byHour ? "By hour" : "By day"}</h2>
-      <Table caption="Rejected events by when they came" columns={byTime}>
+      <Table caption="Rejected events over time" columns={byTime}>
         <tbody>
           {windows.map(({ start, rejections, rejected, accepted }) => (
             <tr key={start}>

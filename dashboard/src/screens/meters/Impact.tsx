@@ -15,15 +15,15 @@ export function Impact({ of, body }: { of: Priced; body: Schema<"SetPricing"> })
     <div role="status">
       {changes.length > 0 ? (
         <>
-          <p>Of the bills that run, as of now, it changes:</p>
+          <p>The price changes these running bills as of now:</p>
           <Changes changes={changes} />
         </>
       ) : (
         <>
-          <p>As of now no charge of the bills that run differs.</p>
+          <p>The price changes no charge of the running bills as of now.</p>
           {if_in_force.length > 0 && (
             <>
-              <p>Had it been in force at their start:</p>
+              <p>If the price had applied since the start of their periods:</p>
               <Changes changes={if_in_force} />
             </>
           )}

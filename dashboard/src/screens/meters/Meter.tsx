@@ -43,7 +43,7 @@ function One() {
       <Head where={[<Link to="/meters">Meters</Link>]} here={params.meter} title={data?.name || params.meter} action={data && <Archive meter={data} />}>
         {data ? (
           <>
-            <MeterState meter={data} /> · Of events of type <span className="mono">{data.event_type}</span>, {counting(data)}
+            <MeterState meter={data} /> · Events of type <span className="mono">{data.event_type}</span>, {counting(data)}
           </>
         ) : (
           <LoadingText />
@@ -63,14 +63,14 @@ function Archive({ meter: { slug, archived_at, status } }: { meter: Schema<"Mete
   if (archived_at) {
     return (
       <Confirm key="unarchive" verb="Unarchive" thing={`meter ${slug}`} needs="meters:write" act={unarchive}>
-        It counts again, what came meanwhile too.
+        The meter counts again, including the events that arrived while it was archived.
       </Confirm>
     );
   }
-  const not = status === "backfilling" ? "Its past is being counted" : undefined;
+  const not = status === "backfilling" ? "Its past events are being counted" : undefined;
   return (
     <Confirm key="archive" verb="Archive" thing={`meter ${slug}`} needs="meters:write" not={not} act={archive} danger>
-      Lists leave it out, and it counts no event that comes from now on. What it has counted stays, and is billed. It can be unarchived, and then counts what came meanwhile.
+      Lists no longer show the meter, and it counts no further events. Usage that it has counted stays and is billed. If you unarchive it, it also counts the events that arrived in the meantime.
     </Confirm>
   );
 }

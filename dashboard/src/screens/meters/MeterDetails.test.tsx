@@ -13,7 +13,7 @@ function details(more: object) {
 test("a meter says how many days of its past are counted", async () => {
   details({ status: "backfilling", backfill: { counted_days: 3, days: 14 } });
   await screen.findByText("backfilling, 3 of 14 days");
-  screen.getByText(/3 of 14 days are done/);
+  screen.getByText(/3 of 14 days are complete/);
 });
 
 test("what is changed of a meter is sent, and nothing else; what it will do is said before", async () => {
@@ -22,7 +22,7 @@ test("what is changed of a meter is sent, and nothing else; what it will do is s
   press("Save the meter");
   expect(asked.some(({ name }) => name.startsWith("PATCH"))).toBe(false);
   type("Group by", "model\n\n region ");
-  screen.getByText(/All events are counted anew: the sum of their values, by model, region/);
+  screen.getByText(/All events are counted again: the sum of their values, by model, region/);
   answers["PATCH /v1/meters/calls"] = () => [200, { ...meter, group_by: ["model", "region"], status: "backfilling", backfill: { counted_days: 0, days: 14 }, current: { aggregation: "sum", group_by: [] } }];
   answers["GET /v1/meters/calls"] = answers["PATCH /v1/meters/calls"];
   press("Save the meter");
@@ -41,7 +41,7 @@ test("a way of counting that changes running bills is saved once somebody has se
     return [status, { ...refused, code: "confirmation_required", confirmation: { token: "token-1", customers: 2, periods: [period], changes: [], uncounted: [], as_of: "2026-11-12T09:30:00Z" } }];
   };
   press("Save the meter");
-  await screen.findByText("Change the bills that run");
+  await screen.findByText("Change the running bills");
   answers["GET /v1/meters/calls"] = () => [200, { ...meter, aggregation: "count" }];
   press("Change the bills");
   await waitFor(() => expect(sent("PATCH /v1/meters/calls").at(-1)).toEqual({ aggregation: "count", group_by: [], confirm: "token-1" }));

@@ -39,7 +39,7 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
       <dd>
         <Identifier>{meter.event_type}</Identifier>
       </dd>
-      <dt>Made</dt>
+      <dt>Created</dt>
       <dd>
         <Instant at={meter.created_at} />
       </dd>
@@ -55,7 +55,7 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
         <>
           <dt>Counts from</dt>
           <dd>
-            <Instant at={meter.counted_from} />. Earlier events were not kept.
+            <Instant at={meter.counted_from} />. Earlier events were no longer stored.
           </dd>
         </>
       )}
@@ -84,14 +84,14 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
     changes: [["meters"], ["meter", meter.slug]],
     done: (saved) => setTyped(typedOf(saved)),
   });
-  const not = Object.keys(body).length === 0 ? "Nothing is changed" : undefined;
+  const not = Object.keys(body).length === 0 ? "Nothing was changed" : undefined;
   return (
     <Form act={save} needs="meters:write" submit="Save the meter" not={not} onSubmit={(confirm) => save.mutate(confirm)}>
       <MeterFields typed={typed} error={save.error} change={(part) => setTyped({ ...typed, ...part })} />
       <div role="status">
         {meter.status === "backfilling" && <Backfill meter={meter} />}
-        {counts && <p>All events are counted anew: {counting(next)}. Until that is done, usage answers and is billed as now.</p>}
-        {reports && <p>What is reported of open periods changes. Nothing is counted anew.</p>}
+        {counts && <p>All events are counted again: {counting(next)}. Until that is complete, usage is shown and billed as before.</p>}
+        {reports && <p>The reported usage of open periods changes. Events are not counted again.</p>}
       </div>
     </Form>
   );
@@ -101,7 +101,7 @@ function Backfill({ meter }: { meter: Schema<"Meter"> }) {
   return (
     <p className={styles.waiting}>
       Earlier events are being counted in this way
-      {meter.backfill && `: ${meter.backfill.counted_days} of ${meter.backfill.days} days are done`}. {meter.current ? `Until that is done, usage is ${counting(meter.current)}.` : "Until that is done, its usage is not shown and not billed."}
+      {meter.backfill && `: ${meter.backfill.counted_days} of ${meter.backfill.days} days are complete`}. {meter.current ? `Until that is complete, usage is ${counting(meter.current)}.` : "Until that is complete, the meter's usage is neither shown nor billed."}
     </p>
   );
 }

@@ -36,7 +36,7 @@ export function MeterFields({ typed, error, change }: Props) {
       />
       <Textarea
         label="Group by"
-        description="Event properties by which usage is kept apart, one a line, at most five"
+        description="Event properties by which usage is grouped, one per line, at most five"
         autosize
         minRows={2}
         value={typed.groupBy}
@@ -45,7 +45,7 @@ export function MeterFields({ typed, error, change }: Props) {
       />
       <NativeSelect
         label="Reported as"
-        description="For a provider that adds up units. What is charged here is exact all the same"
+        description="For a provider that charges units. Odometer's own charges are always exact"
         data={scales}
         value={String(typed.scale)}
         error={broken(error, "usage_scale")}

@@ -21,13 +21,13 @@ export function Meters() {
   const navigate = useNavigate();
   const make = (
     <Verb needs="meters:write" variant="filled" onClick={() => void navigate({ to: "/meters/-/new" })}>
-      Make a meter
+      Create a meter
     </Verb>
   );
   return (
     <>
       <Head title="Meters" action={make}>
-        Each counts the events of one type. <Link to="/meters/-/plans">Plans</Link> charge some customers other prices.
+        Each meter counts the events of one type. <Link to="/meters/-/plans">Plans</Link> set other prices for some customers.
       </Head>
       <Allowed to="meters:read">
         <All />
@@ -66,7 +66,7 @@ function All() {
       </List>
       <p className="small">
         <Link to="/meters" search={archived ? {} : { archived: "yes" }}>
-          {archived ? "Leave out archived meters" : "Show archived meters too"}
+          {archived ? "Hide archived meters" : "Show archived meters"}
         </Link>
       </p>
     </>
@@ -85,8 +85,8 @@ function Price({ meter }: { meter: string }) {
 function None() {
   return (
     <Empty title="No meters yet">
-      <p>A meter counts the events of one type, those that came before it too. Its usage is what customers are billed for.</p>
-      <Link to="/meters/-/new">Make a meter</Link>
+      <p>A meter counts the events of one type, including earlier events. Customers are billed for its usage.</p>
+      <Link to="/meters/-/new">Create a meter</Link>
     </Empty>
   );
 }

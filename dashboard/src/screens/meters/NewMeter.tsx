@@ -13,8 +13,8 @@ import styles from "./Meters.module.css";
 export function NewMeter() {
   return (
     <>
-      <Head where={[<Link to="/meters">Meters</Link>]} title="Make a meter">
-        It counts the events that have come already, too.
+      <Head where={[<Link to="/meters">Meters</Link>]} title="Create a meter">
+        The meter also counts events that have already arrived.
       </Head>
       <Allowed to="meters:write">
         <Fields />
@@ -40,7 +40,7 @@ function Fields() {
   );
   return (
     <div className={styles.form}>
-      <Form act={make} needs="meters:write" submit="Make the meter" onSubmit={() => make.mutate()}>
+      <Form act={make} needs="meters:write" submit="Create the meter" onSubmit={() => make.mutate()}>
         <TextInput
           label="Slug"
           description="Its name in the API and on bills. It cannot be changed later"

@@ -21,11 +21,11 @@ test("a price is previewed before it is set, and anew when it is changed", async
   await priced();
   type("Overage rate", "0.1234567890123456789");
   press("Preview the running bills");
-  expect((await screen.findByText("Of the bills that run, as of now, it changes:")).parentElement?.textContent).toContain("30.00 CHF → 40.00 CHF, 2 customers");
+  expect((await screen.findByText("The price changes these running bills as of now:")).parentElement?.textContent).toContain("30.00 CHF → 40.00 CHF, 2 customers");
   expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"base_price":25,"included_units":1000,"overage_rate":0.1234567890123456789,"currency":"CHF"}']);
   expect(sent("PUT /v1/meters/calls/pricing")).toEqual([]);
   type("Overage rate", "0.03");
-  expect(screen.queryByText("Of the bills that run, as of now, it changes:")).toBeNull();
+  expect(screen.queryByText("The price changes these running bills as of now:")).toBeNull();
 });
 
 const confirmation = {
@@ -47,19 +47,19 @@ function confirmedWith(...tokens: string[]) {
   };
 }
 
-const dialog = "Change the bills that run";
+const dialog = "Change the running bills";
 
 test("a price that charges periods that have begun is set once somebody has seen what it changes", async () => {
   await priced();
   confirmedWith("token-1", "token-2");
-  type("Holds", "day");
+  type("Applies", "day");
   type("Day", "2026-11-01");
   press("Set the price");
   await screen.findByText(dialog);
-  screen.getByText("It charges 19 customers in another way, in billing periods that have begun:");
+  screen.getByText("The change affects the charges of 19 customers in running billing periods:");
   expect(screen.getByText(/1 – 30 Nov 2026/).textContent).toBe("1 – 30 Nov 2026, 19 customers");
-  expect(screen.getByText(/Their charges as of/).parentElement?.textContent).toContain("0.00 CHF → 931.00 CHF, 19 customers");
-  screen.getByText("Earlier events of meters (mtr_7) are not counted yet, and not in this.");
+  expect(screen.getByText(/Charges as of/).parentElement?.textContent).toContain("0.00 CHF → 931.00 CHF, 19 customers");
+  screen.getByText("These meters are still counting earlier events, which are not included here: mtr_7.");
   expect(screen.queryByRole("alert")).toBeNull();
 
   press("Back");
@@ -84,7 +84,7 @@ for (const written of ["1,000.50", "12,50"]) {
     await priced();
     type("Base price", written);
     press("Set the price");
-    await screen.findByText("Write 1000.50: no thousands separators, a point for decimals");
+    await screen.findByText("Must be a number such as 1000.50, without thousands separators");
     const field = screen.getByLabelText<HTMLInputElement>("Base price");
     expect(field.getAttribute("aria-invalid")).toBe("true");
     expect(document.activeElement).toBe(field);
@@ -92,7 +92,7 @@ for (const written of ["1,000.50", "12,50"]) {
     expect(asked.some(({ body }) => body !== "")).toBe(false);
     expect(screen.queryByText(/could not be reached/)).toBeNull();
     type("Base price", "1000.50");
-    expect(screen.queryByText(/no thousands separators/)).toBeNull();
+    expect(screen.queryByText(/without thousands separators/)).toBeNull();
     answers["PUT /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [price] }];
     press("Set the price");
     await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing")).toHaveLength(1));

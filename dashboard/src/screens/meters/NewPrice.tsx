@@ -59,9 +59,9 @@ export function NewPrice({ of, former, first }: Props) {
     <section aria-labelledby="set" className={styles.set}>
       <h2 id="set">{first ? "Set the first price" : "Set another price"}</h2>
       <Form act={set} needs="pricing:write" submit="Set the price" onSubmit={(confirm) => set.mutate(confirm)}>
-        {field("Base price", "base", "base_price", "A billing period, whatever the usage")}
-        {field("Included units", "included", "included_units", "Covered by the base price")}
-        {field("Overage rate", "rate", "overage_rate", "For each unit beyond those")}
+        {field("Base price", "base", "base_price", "For each billing period, independent of usage")}
+        {field("Included units", "included", "included_units", "Included in the base price")}
+        {field("Overage rate", "rate", "overage_rate", "For each unit above the included units")}
         <TextInput
           label="Currency"
           maxLength={3}
@@ -71,10 +71,10 @@ export function NewPrice({ of, former, first }: Props) {
           onChange={(event) => change({ currency: event.currentTarget.value.toUpperCase().trim() })}
         />
         {first ? (
-          <p className="muted">It holds from the beginning, for billing periods that have begun too.</p>
+          <p className="muted">The first price applies from the beginning, including running billing periods.</p>
         ) : (
           <NativeSelect
-            label="Holds"
+            label="Applies"
             data={[
               { value: "next", label: "From the next calendar month on" },
               { value: "day", label: "From a day on" },
@@ -97,7 +97,7 @@ export function NewPrice({ of, former, first }: Props) {
           />
         )}
         <WorkedCharge terms={typed} />
-        <Verb needs="pricing:write" not={dayless ? "Choose a day first" : unreadable ? "A field does not hold a number" : undefined} onClick={() => preview(true)}>
+        <Verb needs="pricing:write" not={dayless ? "Choose a day first" : unreadable ? "A field is not a number" : undefined} onClick={() => preview(true)}>
           Preview the running bills
         </Verb>
         {previewed && <Impact of={of} body={bodyOf(typed, tenant.timezone)} />}

@@ -24,7 +24,7 @@ export function Prices({ of }: { of: Priced }) {
         <h2 id="versions">Versions</h2>
         {data?.versions.length === 0 ? (
           <Empty title="No price yet">
-            <p>The first one holds from the beginning, for the billing periods that run too.</p>
+            <p>The first price applies from the beginning, including running billing periods.</p>
           </Empty>
         ) : (
           <Versions of={of} pricing={data} />
@@ -40,13 +40,13 @@ function Current({ price, plan }: { price: Schema<"Price"> | undefined; plan: st
   return <PriceText price={price} />;
 }
 
-/** A price in a line: 25.00 USD a period, 1,000 units included, then 0.02 USD a unit. */
+/** A price in a line: 25.00 USD per period, 1,000 units included, then 0.02 USD a unit. */
 export function PriceText({ price: { base_price, included_units, overage_rate, currency } }: { price: Schema<"Price"> }) {
   return (
     <>
       {base_price !== "0" && (
         <>
-          <Amount value={base_price} currency={currency} /> a period,{" "}
+          <Amount value={base_price} currency={currency} /> per period,{" "}
         </>
       )}
       {included_units !== "0" && (
@@ -64,7 +64,7 @@ const columns = [
   { title: "From" },
   { title: "Base price", number: true },
   { title: "Included", number: true },
-  { title: "Beyond, a unit", number: true },
+  { title: "Overage, per unit", number: true },
   { title: "State" },
 ];
 
@@ -116,7 +116,7 @@ function Withdraw({ of, price }: { of: Priced; price: Schema<"Price"> }) {
   const withdraw = useAct<string>(() => withdrawPrice(of, price.version), { changes: [["pricing"]] });
   return (
     <Confirm verb="Withdraw" thing={`version ${price.version}`} needs="pricing:write" act={withdraw} danger>
-      It does not begin {price.effective_from && <Instant at={price.effective_from} />}. The version before it goes on. Nothing that was charged changes.
+      The version does not take effect{price.effective_from && <> at <Instant at={price.effective_from} /></>}. The previous version stays in force. Past charges do not change.
     </Confirm>
   );
 }

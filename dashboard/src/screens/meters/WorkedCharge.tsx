@@ -25,7 +25,7 @@ export function WorkedCharge({ terms }: { terms: Terms }) {
             <span className="muted">{terms.currency}</span>
           </>
         ) : (
-          <span className="muted">The charge is here once all of these are numbers, such as 0.02.</span>
+          <span className="muted">The charge appears here once all fields are numbers, such as 0.02.</span>
         )}
       </p>
     </div>

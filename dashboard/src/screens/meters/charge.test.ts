@@ -11,7 +11,7 @@ test("a charge by hand", () => {
   expect(total(charge(price, "999.5"))).toBe("25");
   expect(total(charge({ ...price, rate: "0.0005" }, "1045"))).toBe("25.02");
   expect(total(charge({ ...price, currency: "JPY", rate: "0.5" }, "1001"))).toBe("26");
-  expect(arithmetic(charge(price, "1250"))).toEqual(["1,250 used", "1,000 included, 250 beyond", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00"]);
+  expect(arithmetic(charge(price, "1250"))).toEqual(["1,250 used", "1,000 included, 250 overage", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00"]);
 });
 
 /** Numbers that are the same in each run. */

@@ -14,14 +14,14 @@ import { cell, Table } from "../../values/Table";
 import { grouped, kinds, type Group } from "./attention";
 import styles from "./Overview.module.css";
 
-const columns = [{ title: "What" }, { title: "State" }, { title: "Amount", number: true }, { title: "Since", number: true }];
+const columns = [{ title: "Item" }, { title: "State" }, { title: "Amount", number: true }, { title: "Since", number: true }];
 
 /** What goes on only when somebody acts, by cause, the most urgent first. */
 export function Attention() {
   const { data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery(attention);
   const [newest] = data?.pages ?? [];
   const items = data?.pages.flatMap(({ data }) => data) ?? [];
-  if (error && !data) return <Failed what="What needs attention" error={error} retry={() => void refetch()} />;
+  if (error && !data) return <Failed what="The list of items that need attention" error={error} retry={() => void refetch()} />;
   if (newest?.total_items === 0) return <p className="muted">Nothing needs attention.</p>;
   return (
     <>

@@ -64,6 +64,6 @@ export function compared(meter: Schema<"MeterDaily">, start: string, timezone: s
   return {
     starts: of(days).map((one) => startOfDay(one, timezone)),
     series: [{ name: `last ${days} days`, values: values(of(days)) }],
-    former: { name: `the ${days} before`, values: values(of(0)) },
+    former: { name: `the ${days} days before`, values: values(of(0)) },
   };
 }

@@ -11,11 +11,11 @@ import { cell, Table } from "../../values/Table";
 import styles from "./Overview.module.css";
 
 const days = 30;
-const columns = [{ title: "Events" }, { title: "Today", number: true }, { title: `Last ${days} days`, number: true }, { title: "Of all", number: true }, { title: "Trend", number: true }];
+const columns = [{ title: "Events" }, { title: "Today", number: true }, { title: `Last ${days} days`, number: true }, { title: "Share", number: true }, { title: "Trend", number: true }];
 const outcomes: [Outcome, string][] = [
   ["accepted", "Accepted"],
-  ["duplicates", "Repeated, of the accepted"],
-  ["conflicts", "Under a key of another event, of the repeated"],
+  ["duplicates", "Accepted events that were repeats"],
+  ["conflicts", "Repeats with the key of another event"],
   ["rejected", "Rejected"],
 ];
 
@@ -23,12 +23,12 @@ const outcomes: [Outcome, string][] = [
 export function EventCounts() {
   const { tenant } = useSession();
   const { data, error, refetch } = useQuery(eventCounts(days, tenant.timezone));
-  if (error) return <Failed what="What became of events" error={error} retry={() => void refetch()} />;
+  if (error) return <Failed what="The event statistics" error={error} retry={() => void refetch()} />;
   const each = data && byDay(data, days, tenant.timezone, new Date());
   const today = day(new Date(), tenant.timezone);
   return (
     <section aria-label="Events" className={styles.events}>
-      <Table caption="Events by what became of them" columns={columns} busy={!data}>
+      <Table caption="Events by outcome" columns={columns} busy={!data}>
         {data && each ? (
           <tbody>
             {outcomes.map(([outcome, name]) => (

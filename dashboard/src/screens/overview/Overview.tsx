@@ -45,7 +45,7 @@ function Beginning() {
   if (begun !== false) return null;
   return (
     <section aria-label="First steps">
-      <p className="muted">Nothing is used yet. This is the way to the first bill.</p>
+      <p className="muted">There is no usage yet. These steps lead to the first bill.</p>
       <FirstSteps />
     </section>
   );
@@ -66,7 +66,7 @@ function Revenue() {
     staleTime: 60_000,
   });
   if (error) return <Failed what="The revenue" error={error} retry={() => void refetch()} />;
-  if (data?.data.length === 0) return <p className="muted">No meter has a price yet: usage is counted, and comes to nothing.</p>;
+  if (data?.data.length === 0) return <p className="muted">No meter has a price yet. Usage is counted, but not charged.</p>;
   return (
     <section aria-label="Revenue">
       <Table caption="Revenue by month and currency" columns={columns} busy={!data}>

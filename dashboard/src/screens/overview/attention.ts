@@ -18,7 +18,7 @@ export const kinds: Record<Kind, { title: string; means: Extract<Meaning, "bad" 
   unrated_usage: { title: "Not billed", means: "bad", link: () => ({ to: "/billing/unrated" }) },
   event_conflict: { title: "Not counted", means: "bad", link: () => ({ to: "/events/conflicts" }) },
   webhook_disabled: { title: "Webhook disabled", means: "bad", link: ({ id }) => ({ to: "/developers/webhooks/$webhook", params: { webhook: id } }) },
-  webhook_failing: { title: "Webhook fails", means: "bad", link: ({ id }) => ({ to: "/developers/webhooks/$webhook", params: { webhook: id } }) },
+  webhook_failing: { title: "Webhook failing", means: "bad", link: ({ id }) => ({ to: "/developers/webhooks/$webhook", params: { webhook: id } }) },
   sync_delayed: { title: "Sync delayed", means: "waiting", link: ({ id }) => ({ to: "/billing/syncs/$sync", params: { sync: id } }) },
   backfill_stuck: { title: "Backfill stuck", means: "waiting", link: ({ reference }) => ({ to: "/meters/$meter/details", params: { meter: reference } }) },
 };

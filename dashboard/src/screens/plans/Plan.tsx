@@ -37,7 +37,7 @@ function One() {
       <Head where={[<Link to="/meters">Meters</Link>, <Link to="/meters/-/plans">Plans</Link>]} here={params.plan} title={data?.name || params.plan} action={data && <Archive plan={data} />}>
         {data ? (
           <>
-            <PlanState plan={data} /> · <Identifier>{data.slug}</Identifier> · <Link to="/customers">Customers</Link> get it in their details.
+            <PlanState plan={data} /> · <Identifier>{data.slug}</Identifier> · <Link to="/customers">Customers</Link> get the plan on their details screen.
           </>
         ) : (
           <LoadingText />
@@ -55,13 +55,13 @@ function Archive({ plan: { slug, archived_at } }: { plan: Schema<"Plan"> }) {
   if (archived_at) {
     return (
       <Confirm key="unarchive" verb="Unarchive" thing={`plan ${slug}`} needs="pricing:write" act={unarchive}>
-        It can be assigned to customers again.
+        The plan can be assigned to customers again.
       </Confirm>
     );
   }
   return (
     <Confirm key="archive" verb="Archive" thing={`plan ${slug}`} needs="pricing:write" act={archive} danger>
-      Lists no longer show it, and it cannot be assigned to more customers. Customers who have it keep it and are charged by it. It can be unarchived.
+      Lists no longer show the plan, and it cannot be assigned to more customers. Customers who have the plan keep it and are charged its prices. It can be unarchived.
     </Confirm>
   );
 }

@@ -38,14 +38,14 @@ function Price({ plan, meter }: { plan: string; meter: string }) {
   if (!data) return <LoadingText />;
   const found = data.find(({ meter_slug }) => meter_slug === meter);
   if (found?.current) return <PriceText price={found.current} />;
-  return <span className="muted">{found ? "the meter's own until the plan's begins" : "the meter's own"}</span>;
+  return <span className="muted">{found ? "the meter's own price until the plan's price takes effect" : "the meter's own"}</span>;
 }
 
 function None() {
   return (
     <Empty title="No meters yet">
-      <p>A plan has a price for each meter whose own price it replaces.</p>
-      <Link to="/meters/-/new">Make a meter</Link>
+      <p>A plan can have a price for each meter. It replaces the meter's own price.</p>
+      <Link to="/meters/-/new">Create a meter</Link>
     </Empty>
   );
 }

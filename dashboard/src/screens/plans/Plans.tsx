@@ -22,7 +22,7 @@ export function Plans() {
   return (
     <>
       <Head where={[<Link to="/meters">Meters</Link>]} title="Plans" action={<Make />}>
-        Prices that hold, for the customers who have the plan, instead of the meters' own.
+        A plan's prices replace the meters' own prices for the customers who have the plan.
       </Head>
       <Allowed to="pricing:read">
         <All />
@@ -31,7 +31,7 @@ export function Plans() {
   );
 }
 
-const columns = [{ title: "Plan" }, { title: "Slug" }, { title: "Made", number: true }, { title: "State" }];
+const columns = [{ title: "Plan" }, { title: "Slug" }, { title: "Created", number: true }, { title: "State" }];
 
 function All() {
   const { archived, page } = useSearch({ from: "/frame/meters/-/plans" });
@@ -60,7 +60,7 @@ function All() {
       </List>
       <p className="small">
         <Link to="/meters/-/plans" search={archived ? {} : { archived: "yes" }}>
-          {archived ? "Leave out archived plans" : "Show archived plans too"}
+          {archived ? "Hide archived plans" : "Show archived plans"}
         </Link>
       </p>
     </>
@@ -70,7 +70,7 @@ function All() {
 function None() {
   return (
     <Empty title="No plans yet">
-      <p>Without a plan a customer is charged the meters' own prices.</p>
+      <p>A customer without a plan is charged the meters' own prices.</p>
     </Empty>
   );
 }
@@ -92,10 +92,10 @@ function Make() {
   return (
     <>
       <Verb needs="pricing:write" variant="filled" onClick={() => setOpened(true)}>
-        Make a plan
+        Create a plan
       </Verb>
-      <Dialog title="Make a plan" opened={opened} leave={leave}>
-        <Form act={make} needs="pricing:write" submit="Make the plan" leave={leave} onSubmit={() => make.mutate()}>
+      <Dialog title="Create a plan" opened={opened} leave={leave}>
+        <Form act={make} needs="pricing:write" submit="Create the plan" leave={leave} onSubmit={() => make.mutate()}>
           <TextInput label="Name" autoComplete="off" maxLength={255} value={name} error={broken(make.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
           <TextInput
             label="Slug"

@@ -23,7 +23,7 @@ export function AuditLog() {
   return (
     <>
       <Head part title="Audit log">
-        Who changed what, when and from what to what; who was refused, and who has exported events.
+        All changes with their actor, time, and values before and after. Also refused requests and exports of events.
       </Head>
       <Allowed to="api_keys:manage">
         <Filters />
@@ -36,9 +36,9 @@ export function AuditLog() {
 const here = "/frame/settings/audit-log";
 
 const fields = [
-  ["actor", "Who", "key_12"],
+  ["actor", "Actor", "key_12"],
   ["action", "Action", "api_key."],
-  ["resource", "Of", "mtr_7"],
+  ["resource", "Resource", "mtr_7"],
   ["request", "Request", ""],
 ] as const;
 
@@ -88,7 +88,7 @@ function Asking({ asked }: { asked: Asked }) {
   );
 }
 
-const columns = [{ title: "When" }, { title: "Action" }, { title: "Of" }, { title: "Who" }];
+const columns = [{ title: "When" }, { title: "Action" }, { title: "Resource" }, { title: "Actor" }];
 
 function Entries() {
   const { tenant } = useSession();
@@ -119,10 +119,10 @@ function Entries() {
 }
 
 function None({ filtered }: { filtered: boolean }) {
-  if (!filtered) return <Empty title="Nothing was changed yet">The first change will be listed here.</Empty>;
+  if (!filtered) return <Empty title="No change yet">The first change will be listed here.</Empty>;
   return (
-    <Empty title="Nothing of that kind">
-      <p className="muted">An action may be given by its beginning; who and what are whole ids.</p>
+    <Empty title="No matching entry">
+      <p className="muted">An action may be given by its first letters. Actor and resource must be complete ids.</p>
     </Empty>
   );
 }
@@ -163,15 +163,15 @@ function Opened({ entry }: { entry: Schema<"AuditEntry"> }) {
   const found = changes(entry.before, entry.after);
   const facts = [
     ["Reason", entry.reason],
-    ["Who", entry.actor],
-    ["From the address", entry.address],
-    ["By the request", entry.request_id],
+    ["Actor", entry.actor],
+    ["IP address", entry.address],
+    ["Request", entry.request_id],
     ["Entry", entry.id],
   ] as const;
   return (
     <div className={styles.opened}>
       {found.length > 0 && (
-        <Table caption={`What ${entry.action} has changed`} columns={changed}>
+        <Table caption={`Changes by ${entry.action}`} columns={changed}>
           <tbody>
             {found.map(({ field, before, after }) => (
               <tr key={field}>
@@ -200,7 +200,7 @@ function Opened({ entry }: { entry: Schema<"AuditEntry"> }) {
 function Side({ of, title }: { of: string | undefined; title: string }) {
   return (
     <td className={styles.side} data-title={title}>
-      {of ?? <span className="muted">not there</span>}
+      {of ?? <span className="muted">absent</span>}
     </td>
   );
 }

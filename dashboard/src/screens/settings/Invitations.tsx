@@ -10,7 +10,7 @@ import type { Inviting } from "./Members";
 import styles from "./settings.module.css";
 
 const needs = "tenant:manage";
-const columns = [{ title: "For" }, { title: "Role" }, { title: "By" }, { title: "Ends" }, { title: "What can be done", unseen: true }];
+const columns = [{ title: "For" }, { title: "Role" }, { title: "By" }, { title: "Expires" }, { title: "Actions", unseen: true }];
 
 /** The links that nobody has accepted yet. */
 export function Invitations({ done }: Inviting) {
@@ -19,12 +19,12 @@ export function Invitations({ done }: Inviting) {
     queryFn: ({ signal }) => answer(api.GET("/v1/tenant/invitations", { params: { query: { page_size: 100 } }, signal })),
   });
   return (
-    <List what="The invitations" columns={columns} query={query} rows={1} empty={<p className="muted">None waits to be accepted.</p>}>
+    <List what="The invitations" columns={columns} query={query} rows={1} empty={<p className="muted">No invitation is pending.</p>}>
       {(invitation) => (
         <tr key={invitation.id}>
           <td className={cell.main}>
             {invitation.name || invitation.email}
-            <p className={styles.under}>{[invitation.name && invitation.email, invitation.member_id && "another password"].filter(Boolean).join(" · ")}</p>
+            <p className={styles.under}>{[invitation.name && invitation.email, invitation.member_id && "password reset"].filter(Boolean).join(" · ")}</p>
           </td>
           <td>{invitation.role}</td>
           <td data-title="by">
@@ -56,7 +56,7 @@ function Renew({ invitation: { id, email }, done }: Props & Inviting) {
   });
   return (
     <Confirm verb="Renew" thing={`the invitation of ${email}`} needs={needs} act={renew}>
-      Another link is made and shown, which can be accepted for seven days. The one before is no longer valid.
+      A new link is created and shown. It is valid for seven days. The previous link is no longer valid.
     </Confirm>
   );
 }

@@ -50,7 +50,7 @@ function Edit({ member }: Props) {
     setRole(member.role);
     edit.reset();
   };
-  const not = Object.keys(changed).length === 0 ? "Nothing is changed" : undefined;
+  const not = Object.keys(changed).length === 0 ? "Nothing was changed" : undefined;
   return (
     <>
       <Verb needs={needs} size="xs" label={`Edit ${nameOf(member)}`} onClick={() => setOpened(true)}>
@@ -60,7 +60,7 @@ function Edit({ member }: Props) {
         <Form act={edit} needs={needs} not={not} submit="Save the member" leave={leave} onSubmit={() => edit.mutate(undefined, { onSuccess: () => setOpened(false) })}>
           <TextInput label="Name" maxLength={255} value={name} error={broken(edit.error, "name")} onChange={(event) => setName(event.currentTarget.value)} data-autofocus />
           {member.role === "owner" ? (
-            <p className="muted">The owner stays owner until another member is made one.</p>
+            <p className="muted">The owner keeps this role until another member becomes the owner.</p>
           ) : (
             <NativeSelect label="Role" value={role} error={broken(edit.error, "role")} onChange={(event) => setRole(event.currentTarget.value as Given)} data={given} />
           )}
@@ -77,7 +77,7 @@ function Reset({ member, done }: Props & Inviting) {
   });
   return (
     <Confirm verb="Reset the password" thing={`of ${nameOf(member)}`} needs={needs} act={reset}>
-      A link is made and shown, with which they choose another password for this tenant. Until they do nothing changes; then their sessions here end.
+      A link is created and shown. With it, the member chooses a new password for this tenant, which ends the member's sessions here. Until then, nothing changes.
     </Confirm>
   );
 }
@@ -86,10 +86,10 @@ function MakeOwner({ member }: Props) {
   const makeOwner = useAct<string>(() => answer(api.POST("/v1/tenant/members/{id}/make-owner", { params: { path: { id: member.id } } })), {
     changes: [["audit-log"], ["session"]], // who is no owner any more does not read members
   });
-  const not = member.role === "owner" ? "They are the owner" : undefined;
+  const not = member.role === "owner" ? "The member is already the owner" : undefined;
   return (
     <Confirm verb="Make owner" thing={nameOf(member)} needs={needs} not={not} act={makeOwner} danger>
-      There is one owner: {nameOf(member)} has the tenant from then on, and you become an admin, who cannot take it back.
+      A tenant has one owner. {nameOf(member)} becomes the owner, and you become an admin, who cannot undo this.
     </Confirm>
   );
 }
@@ -102,20 +102,20 @@ function Remove({ member }: Props) {
   const remove = useAct<string>(() => answer(api.DELETE("/v1/tenant/members/{id}", { params: { path, query: { keys } } })), {
     changes: [["members"], ["invitations"], ["api-keys"], ["hmac-secrets"], ["audit-log"]],
   });
-  const not = member.role === "owner" ? "Another member has to be made owner first" : undefined;
+  const not = member.role === "owner" ? "Make another member the owner first" : undefined;
   return (
     <Confirm verb="Remove" thing={nameOf(member)} needs={needs} not={not} act={remove} danger>
       <div className={styles.parts}>
-        <p>They are signed out, and cannot sign in to this tenant. Invitations that they have made end.</p>
+        <p>The member is signed out and can no longer sign in to this tenant. Invitations that the member created become invalid.</p>
         <Made by={member.id} />
         <NativeSelect
-          label="API keys and HMAC secrets that they, or those, have made"
+          label="API keys and HMAC secrets that the member, or these credentials, created"
           value={keys}
           error={broken(remove.error, "keys")}
           onChange={(event) => setKeys(event.currentTarget.value as Choice)}
           data={[
-            { value: "hand_over", label: "Stay valid: I answer for them" },
-            { value: "revoke", label: "Are revoked at once" },
+            { value: "hand_over", label: "Keep them valid, under my responsibility" },
+            { value: "revoke", label: "Revoke them at once" },
           ]}
         />
       </div>
@@ -132,7 +132,7 @@ function Made({ by }: { by: string }) {
       return [...keys.data, ...secrets.data].filter(({ created_by, handed_to, revoked_at }) => (handed_to ?? created_by) === by && revoked_at === null);
     },
   });
-  if (!data) return <p className="muted">Looking for what they have made.</p>;
+  if (!data) return <p className="muted">Loading the member's credentials.</p>;
   if (data.length === 0) return null;
-  return <p>Of theirs: {data.map(({ name, last_four }) => `${name} …${last_four}`).join(", ")}.</p>;
+  return <p>The member's credentials: {data.map(({ name, last_four }) => `${name} …${last_four}`).join(", ")}.</p>;
 }

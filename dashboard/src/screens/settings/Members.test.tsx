@@ -21,11 +21,11 @@ beforeEach(() => {
 test("somebody is invited, and the link is shown once", async () => {
   answers["POST /v1/tenant/members"] = () => [201, invited];
   open("/settings/members");
-  await screen.findByText("None waits to be accepted.");
+  await screen.findByText("No invitation is pending.");
   press("Invite a member");
   await screen.findByRole("dialog");
   type("E-mail", "carl@example.com");
-  press("Make the invitation");
+  press("Create the invitation");
   await screen.findByText(invited.url);
   expect(sent("POST /v1/tenant/members")).toEqual([{ email: "carl@example.com", name: "", role: "viewer" }]);
   press("I have copied it");
@@ -37,7 +37,7 @@ test("who is removed leaves keys, which are named, and somebody says what become
   answers["DELETE /v1/tenant/members/member_2"] = () => [200, { id: "member_2", removed: true }];
   open("/settings/members?member=member_2");
   fireEvent.click(await screen.findByRole("button", { name: "Remove Bea" }));
-  await screen.findByText("Of theirs: billing job …jK2L.");
+  await screen.findByText("The member's credentials: billing job …jK2L.");
   fireEvent.change(screen.getByRole("combobox"), { target: { value: "revoke" } });
   fireEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Remove Bea" }));
   await waitFor(() => expect(asked.find(({ name }) => name === "DELETE /v1/tenant/members/member_2")?.url).toContain("?keys=revoke"));

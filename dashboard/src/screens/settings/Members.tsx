@@ -30,7 +30,7 @@ export function Members() {
   return (
     <>
       <Head part title="Members" action={<Invite done={setInvited} />}>
-        The people who sign in here. A member's role says what they may do.
+        The people who can sign in to this tenant. A member's role sets the member's permissions.
       </Head>
       <Allowed to="tenant:manage">
         <Present done={setInvited} />
@@ -38,10 +38,10 @@ export function Members() {
         <Invitations done={setInvited} />
       </Allowed>
       <Secret
-        title={invited?.member_id ? "The link for another password" : "The link of the invitation"}
+        title={invited?.member_id ? "Link to reset the password" : "Invitation link"}
         secret={invited?.url}
         leave={() => setInvited(undefined)}
-        advice={`Send it to ${invited?.email} alone: anybody who has it can accept, for seven days.`}
+        advice={`Send it to ${invited?.email} only: anyone with the link can accept it, for seven days.`}
       />
     </>
   );
@@ -58,7 +58,7 @@ function Present({ done }: Inviting) {
   const { member: opened, page } = useSearch({ from: "/frame/settings/members" });
   const query = useQuery({ ...members(page), placeholderData: keepPreviousData });
   return (
-    <List what="The members" columns={columns} query={query} page={page} rows={3} empty={<Empty title="No members yet">Programs alone use this tenant.</Empty>}>
+    <List what="The members" columns={columns} query={query} page={page} rows={3} empty={<Empty title="No members yet">Only programs use this tenant.</Empty>}>
       {(member) => <Row key={member.id} member={member} opened={member.id === opened} done={done} />}
     </List>
   );
@@ -119,11 +119,11 @@ function Invite({ done }: Inviting) {
         Invite a member
       </Verb>
       <Dialog title="Invite a member" opened={opened} leave={leave}>
-        <Form act={invite} needs="tenant:manage" submit="Make the invitation" leave={leave} onSubmit={() => invite.mutate()}>
+        <Form act={invite} needs="tenant:manage" submit="Create the invitation" leave={leave} onSubmit={() => invite.mutate()}>
           <TextInput
             label="E-mail"
             type="email"
-            description="Nothing is mailed from here: you get a link to send"
+            description="Odometer sends no e-mail: you get a link to send"
             required
             withAsterisk={false}
             maxLength={254}

@@ -24,7 +24,7 @@ export function SingleSignOn() {
   return (
     <>
       <Head part title="Single sign-on">
-        Members sign in at an OpenID Connect issuer of yours, beside or instead of a password.
+        Members sign in through your OpenID Connect issuer, in addition to a password or instead of it.
       </Head>
       <Allowed to={needs}>
         <Read />
@@ -42,15 +42,15 @@ function Read() {
       <dl className={styles.facts}>
         <dt>State</dt>
         <dd>{data.configured ? <State is="good">on</State> : <State is="off">off</State>}</dd>
-        <dt>Register there</dt>
+        <dt>Redirect URI</dt>
         <dd>
           <Identifier>{data.redirect_uri}</Identifier>
-          <p className="muted small">as the redirect URI of the client</p>
+          <p className="muted small">Register it for the client at the issuer</p>
         </dd>
-        <dt>Members begin at</dt>
+        <dt>Sign-in URL</dt>
         <dd>
           <Identifier>{data.login_url}</Identifier>
-          <p className="muted small">after they have accepted an invitation with their account there. An account with the same e-mail is not enough</p>
+          <p className="muted small">For members who have accepted an invitation with their account at the issuer. An account with the same e-mail is not enough</p>
         </dd>
         {data.updated_at && (
           <>
@@ -83,7 +83,7 @@ function Save({ saved }: { saved: Settings }) {
     <Form act={save} needs={needs} submit="Save the issuer" onSubmit={() => save.mutate()}>
       <TextInput
         label="Issuer"
-        description="Exactly as its discovery document says; it is tried before it is saved"
+        description="Exactly as in the issuer's discovery document. Odometer checks it before saving"
         type="url"
         required
         withAsterisk={false}
@@ -103,7 +103,7 @@ function Save({ saved }: { saved: Settings }) {
       />
       <PasswordInput
         label="Client secret"
-        description={`Empty for a public client${saved.has_client_secret ? ": the one that is saved is then forgotten" : ""}`}
+        description={`Leave empty for a public client${saved.has_client_secret ? ": the saved secret is then deleted" : ""}`}
         autoComplete="off"
         maxLength={1024}
         visibilityToggleButtonProps={{ "aria-label": "Show the client secret", tabIndex: 0 }}
@@ -119,7 +119,7 @@ function Delete({ saved }: { saved: Settings }) {
   const remove = useAct<string>(() => answer(api.DELETE("/v1/tenant/oidc")), { changes });
   return (
     <Confirm verb="Delete the issuer" needs={needs} act={remove} danger>
-      Members can no longer sign in at {saved.issuer}. Those without a password need a link for one, which you make under Members. Sessions stay valid.
+      Members can no longer sign in at {saved.issuer}. A member without a password needs a link to set one, which you create under Members. Sessions stay valid.
     </Confirm>
   );
 }

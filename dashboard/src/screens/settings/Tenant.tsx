@@ -20,7 +20,7 @@ export function Tenant() {
   return (
     <>
       <Head part title="Tenant">
-        How usage is counted and billed here, and how events are taken.
+        Settings for counting, billing and accepting events.
       </Head>
       <Allowed to="tenant:manage">
         <Read />
@@ -42,7 +42,7 @@ function Read() {
         <dd>
           <Identifier>{data.id}</Identifier>
         </dd>
-        <dt>Made</dt>
+        <dt>Created</dt>
         <dd>
           <Instant at={data.created_at} />
         </dd>
@@ -77,18 +77,18 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
     onChange: (event: { currentTarget: HTMLInputElement }) => setTyped({ ...typed, [name]: event.currentTarget.checked }),
   });
   const readable = ![typed.graceHours, typed.requestsPerMinute, typed.holdHours].some(wrongWhole);
-  const not = Object.keys(change).length === 0 ? "Nothing is changed" : undefined;
+  const not = Object.keys(change).length === 0 ? "Nothing was changed" : undefined;
   return (
     <Form act={save} needs="tenant:manage" submit="Save the settings" not={not} onSubmit={(confirm) => save.mutate(confirm)}>
       <TextInput label="Name" maxLength={255} {...text("name")} error={broken(save.error, "name")} />
-      <TextInput label="Timezone" description="Days, months and billing periods are its local ones" list="zones" {...text("timezone")} error={broken(save.error, "timezone")} />
+      <TextInput label="Timezone" description="Days, months and billing periods begin at midnight in this time zone" list="zones" {...text("timezone")} error={broken(save.error, "timezone")} />
       <datalist id="zones">
         {zones.map((zone) => (
           <option key={zone} value={zone} />
         ))}
       </datalist>
-      <TextInput label="Currency" description="Of prices that do not name their own" maxLength={3} {...text("currency")} error={broken(save.error, "currency")} />
-      <NumberField label="Grace, in hours" description="How long after its end a billing period still takes usage" {...whole("graceHours", "grace_hours")} />
+      <TextInput label="Currency" description="For prices that do not name a currency" maxLength={3} {...text("currency")} error={broken(save.error, "currency")} />
+      <NumberField label="Grace, in hours" description="Time after the end of a billing period in which late usage still counts in it" {...whole("graceHours", "grace_hours")} />
       <NativeSelect
         label="Usage of a closed period"
         value={typed.latePolicy}
@@ -99,21 +99,21 @@ function Edit({ tenant }: { tenant: Schema<"Tenant"> }) {
           { value: "report", label: "report: it is shown, and not billed" },
         ]}
       />
-      <NumberField label="Requests a minute" description="That bring events; beyond, they are answered with 429" {...whole("requestsPerMinute", "requests_per_minute")} />
-      <Checkbox label="Strict" description="Events of customers and event types that are not known, and with unknown fields, are rejected" {...choice("strict")} error={broken(save.error, "strict")} />
+      <NumberField label="Requests a minute" description="Requests with events. Further requests get 429" {...whole("requestsPerMinute", "requests_per_minute")} />
+      <Checkbox label="Strict" description="Events with an unknown customer, event type or field are rejected" {...choice("strict")} error={broken(save.error, "strict")} />
       <NativeSelect
-        label="Events under a key that was used with other content"
+        label="Events that reuse a key with other content"
         value={typed.conflicts}
         error={broken(save.error, "idempotency_conflicts")}
         onChange={(event) => setTyped({ ...typed, conflicts: event.currentTarget.value === "reject" ? "reject" : "accept" })}
         data={[
-          { value: "accept", label: "accept: they are not counted, and listed as conflicts" },
+          { value: "accept", label: "accept: the events are not counted, but listed as conflicts" },
           { value: "reject", label: "reject" },
         ]}
       />
-      <Checkbox label="v1 writes without a body" description="Requests without a body that are signed in v1 may do more than read" {...choice("v1BodylessWrites")} />
-      <Checkbox label="Hold invoices" description="A provider's draft invoices wait until what was reported is counted and compared" {...choice("hold")} error={broken(save.error, "enabled")} />
-      <NumberField label="Hold at most, in hours" description="After the grace. Then a held invoice becomes final automatically" {...whole("holdHours", "deadline_hours")} />
+      <Checkbox label="v1 writes without a body" description="Requests without a body may change data if they have a v1 signature" {...choice("v1BodylessWrites")} />
+      <Checkbox label="Hold invoices" description="The provider's draft invoices wait until the reported usage is counted and compared with them" {...choice("hold")} error={broken(save.error, "enabled")} />
+      <NumberField label="Hold at most, in hours" description="Time after the grace period until a held invoice becomes final automatically" {...whole("holdHours", "deadline_hours")} />
       <div className={styles.effects} role="status">
         {readable && effects(tenant, change).map((effect) => (
           <p key={effect}>{effect}</p>

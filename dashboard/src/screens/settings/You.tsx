@@ -46,7 +46,7 @@ export function You() {
           <h2 id="password" className={styles.heading}>
             Password
           </h2>
-          {member.has_password ? <Password /> : <p className="muted">You sign in at the tenant's issuer, and have no password here.</p>}
+          {member.has_password ? <Password /> : <p className="muted">You sign in through the tenant's issuer and have no password here.</p>}
         </section>
         <section aria-labelledby="everywhere">
           <h2 id="everywhere" className={styles.heading}>
@@ -91,7 +91,7 @@ function Password() {
       />
       <PasswordInput
         label="New password"
-        description="At least 12 characters. It is that of every tenant where you have signed in with the current one"
+        description="At least 12 characters. It replaces the current password in every tenant where you use it"
         autoComplete="new-password"
         required
         withAsterisk={false}
@@ -103,12 +103,12 @@ function Password() {
           setChanged(false);
         }}
       />
-      <p role="status">{changed && "The password is changed. Every other session of yours has ended."}</p>
+      <p role="status">{changed && "The password is changed. All your other sessions have ended."}</p>
     </Form>
   );
 }
 
-const columns = [{ title: "Signed in" }, { title: "Ends" }, { title: "What can be done", unseen: true }];
+const columns = [{ title: "Signed in" }, { title: "Expires" }, { title: "Actions", unseen: true }];
 
 /** Where somebody is signed in, to end what they have left open elsewhere. */
 function Mine() {
@@ -150,7 +150,7 @@ function Everywhere() {
   });
   return (
     <Confirm verb="Sign out everywhere" needs={needs} act={signOut} danger>
-      Every session of yours in this tenant ends, this one too.
+      All your sessions in this tenant end, including this one.
     </Confirm>
   );
 }

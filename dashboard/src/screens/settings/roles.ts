@@ -4,10 +4,10 @@ type Role = Schema<"Member">["role"];
 
 /** What members may do, the most first. */
 export const roles: Record<Role, string> = {
-  owner: "everything, members and settings too; one per tenant",
-  admin: "everything but members and settings",
+  owner: "everything, including members and settings; one per tenant",
+  admin: "everything except members and settings",
   developer: "sends events; changes meters, customers and webhooks",
-  billing: "reads; changes prices and what is billed",
+  billing: "reads everything; changes prices and billing",
   viewer: "reads usage, meters and customers",
 };
 

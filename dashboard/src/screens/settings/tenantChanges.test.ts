@@ -27,10 +27,10 @@ test("only what has changed is sent", () => {
 test("each change says what it does, and nothing else is said", () => {
   expect(effects(tenant, {})).toEqual([]);
   expect(effects(tenant, { name: "Acme Inc." })).toEqual([]);
-  expect(effects(tenant, changeOf(tenant, { ...typedOf(tenant), conflicts: "reject" }))).toEqual(["An event under a key that was used with other content is rejected."]);
+  expect(effects(tenant, changeOf(tenant, { ...typedOf(tenant), conflicts: "reject" }))).toEqual(["An event that reuses a key with other content is rejected."]);
   const said = effects(tenant, { strict: false, grace_hours: 0, timezone: "UTC" });
   expect(said).toHaveLength(3);
-  expect(said[0]).toContain("in the days and months of UTC");
+  expect(said[0]).toContain("in days and months of UTC");
   expect(said[1]).toContain("close 0 hours after their end");
-  expect(said[2]).toContain("makes its customer");
+  expect(said[2]).toContain("creates its customer");
 });

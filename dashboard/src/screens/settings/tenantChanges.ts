@@ -56,16 +56,16 @@ export function changeOf(tenant: Tenant, typed: Typed): TenantChange {
 /** What each change does, in the order of the fields. */
 export function effects(tenant: Tenant, { timezone, currency, grace_hours: grace, late_policy: late, requests_per_minute: requests, strict, idempotency_conflicts: conflicts, v1_bodyless_writes: v1, invoice_hold: hold }: TenantChange): string[] {
   const says: [unknown, string][] = [
-    [timezone, `Every meter is counted anew in the days and months of ${timezone}; until that is done, usage answers with those of ${tenant.timezone}. Once a customer has a billing period it is refused.`],
-    [currency, `Prices that are set from then on and name no currency are in ${currency}. Those that are set stay in theirs.`],
-    [grace, `Billing periods close ${grace} hours after their end, and take usage until then. Those that are closed stay closed.`],
-    [late, late === "adjust" ? "Late usage of a closed period is billed as an adjustment." : "Late usage of a closed period is shown, and not billed."],
-    [requests, `Beyond ${requests} requests with events in a minute, they are answered with 429.`],
-    [strict, strict ? "Events of customers and of event types that are not known, and with unknown fields, are rejected." : "An event makes its customer where there is none, and is counted once a meter for its type exists."],
-    [conflicts, conflicts === "reject" ? "An event under a key that was used with other content is rejected." : "An event under a key that was used with other content is accepted, not counted, and listed as a conflict."],
-    [v1, v1 ? "Who sees a request without a body that is signed in v1 can make any other of it." : "A request without a body that is signed in v1 may only read."],
-    [hold?.enabled, hold?.enabled ? "Draft invoices with usage are held until what was reported is counted and compared." : "No draft invoice is held from then on."],
-    [hold?.deadline_hours, `What is held from then on becomes final automatically ${hold?.deadline_hours} hours after the grace. What is held already keeps its deadline.`],
+    [timezone, `Every meter is counted again in days and months of ${timezone}. Until that is complete, usage is shown in ${tenant.timezone}. The change is refused once a customer has a billing period.`],
+    [currency, `New prices without a currency are in ${currency}. Existing prices keep their currency.`],
+    [grace, `Billing periods close ${grace} hours after their end; usage until then still counts. Closed periods stay closed.`],
+    [late, late === "adjust" ? "Late usage of a closed period is billed as an adjustment." : "Late usage of a closed period is shown, but not billed."],
+    [requests, `Above ${requests} requests with events per minute, further requests get 429.`],
+    [strict, strict ? "Events with an unknown customer, event type or field are rejected." : "An event creates its customer if it does not exist, and is counted once a meter for its type exists."],
+    [conflicts, conflicts === "reject" ? "An event that reuses a key with other content is rejected." : "An event that reuses a key with other content is accepted, but not counted, and listed as a conflict."],
+    [v1, v1 ? "Anyone who sees a request without a body and with a v1 signature can use that signature for another request without a body." : "A request without a body and with a v1 signature can only read."],
+    [hold?.enabled, hold?.enabled ? "Draft invoices with usage are held until the reported usage is counted and compared with them." : "No further draft invoice is held."],
+    [hold?.deadline_hours, `Invoices held from now on become final automatically ${hold?.deadline_hours} hours after the grace period. Invoices already held keep their deadline.`],
   ];
   return says.filter(([changed]) => changed !== undefined).map(([, effect]) => effect);
 }

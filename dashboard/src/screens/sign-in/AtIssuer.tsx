@@ -16,10 +16,10 @@ export function AtIssuer() {
     leads: () => ({ href: `/v1/auth/oidc/${encodeURIComponent(path.tenant_id)}/login`, reloadDocument: true }),
   });
   return (
-    <Page title="Sign in at an issuer" ways={<Link to="/sign-in">Sign in with a password</Link>} onSubmit={() => attempt.mutate()}>
+    <Page title="Sign in through an issuer" ways={<Link to="/sign-in">Sign in with a password</Link>} onSubmit={() => attempt.mutate()}>
       <TextInput
         label="Tenant"
-        description="Its ID, such as ten_42. Ask the member who invited you"
+        description="The tenant's ID, such as ten_42. Ask the member who invited you"
         required
         withAsterisk={false}
         autoFocus
@@ -30,7 +30,7 @@ export function AtIssuer() {
       />
       <Refused error={attempt.error} />
       <Button type="submit" loading={attempt.isPending} fullWidth>
-        Go on
+        Continue
       </Button>
     </Page>
   );

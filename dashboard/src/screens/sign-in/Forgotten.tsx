@@ -13,14 +13,14 @@ export function Forgotten() {
   const back = <Link to="/sign-in">Sign in</Link>;
   if (ask.isSuccess) {
     return (
-      <Page title="It is asked for" ways={back}>
-        <p role="status">Where {email} is a member's, the owner of the tenant is told, and sends a link. Nothing is said here of who is a member.</p>
+      <Page title="Link requested" ways={back}>
+        <p role="status">If {email} belongs to a member, the owner of the tenant is notified and can send a link. This page does not show whether it does.</p>
       </Page>
     );
   }
   return (
-    <Page title="Another password" ways={back} onSubmit={() => ask.mutate()}>
-      <p>The owner of your tenant can send you a link, with which you choose another one.</p>
+    <Page title="Reset the password" ways={back} onSubmit={() => ask.mutate()}>
+      <p>The owner of your tenant can send you a link to choose a new password.</p>
       <TextInput
         label="E-mail"
         type="email"
@@ -35,7 +35,7 @@ export function Forgotten() {
       />
       <Refused error={ask.error} />
       <Button type="submit" loading={ask.isPending} fullWidth>
-        Ask for a link
+        Request a link
       </Button>
     </Page>
   );

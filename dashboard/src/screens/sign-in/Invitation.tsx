@@ -40,7 +40,7 @@ export function Invitation() {
 function Over() {
   return (
     <Page title="This link is no longer valid" ways={<Link to="/sign-in">Sign in</Link>}>
-      <p>It was accepted or revoked, has expired, or was copied in part. The member who sent it can make another.</p>
+      <p>It was accepted or revoked, it has expired, or it was not copied completely. The member who sent it can create another link.</p>
     </Page>
   );
 }
@@ -59,13 +59,13 @@ function Found({ token, invitation: { tenant_name: tenant, email, role, reset, i
     leads: () => ({ to: "/", replace: true }), // not on the way back: the link is over
   });
   return (
-    <Page title={reset ? "Choose another password" : `Join ${tenant}`} onSubmit={() => accept.mutate()}>
-      <p>{reset ? `It is yours in ${tenant} from then on; elsewhere your password stays as it is.` : `You are invited as ${role}.`}</p>
+    <Page title={reset ? "Choose a new password" : `Join ${tenant}`} onSubmit={() => accept.mutate()}>
+      <p>{reset ? `The password applies to ${tenant}. Your password in other tenants does not change.` : `You are invited as ${role}.`}</p>
       <TextInput label="E-mail" type="email" name="email" autoComplete="username" readOnly value={email} />
       <PasswordInput
         label="Password"
         name="password"
-        description={reset ? "At least 12 characters" : "At least 12 characters. With the password that you have in another tenant here, you have one for both"}
+        description={reset ? "At least 12 characters" : "At least 12 characters. If you enter the password that you use in another tenant here, it applies to both"}
         autoComplete="new-password"
         required
         withAsterisk={false}
@@ -93,7 +93,7 @@ function AtIssuer({ token, tenant, host }: { token: string; tenant: string; host
   return (
     <>
       <p className="muted">
-        Or without a password: {host}, which {tenant} has chosen, says who you are. Go there only if you know it.
+        Or sign in without a password: {host}, the issuer of {tenant}, confirms your identity. Continue only if you know it.
       </p>
       <Refused error={accept.error} />
       <Button variant="default" loading={accept.isPending} fullWidth onClick={() => accept.mutate()}>

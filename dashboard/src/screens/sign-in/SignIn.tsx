@@ -41,15 +41,15 @@ export function SignIn() {
   }
   const ways = (
     <>
-      <Link to="/sign-in/issuer">Sign in at your company's issuer</Link>
-      <Link to="/sign-in/forgotten">Forgotten the password</Link>
+      <Link to="/sign-in/issuer">Sign in through your company's issuer</Link>
+      <Link to="/sign-in/forgotten">Forgot your password?</Link>
     </>
   );
   return (
     <Page title="Sign in" ways={ways} onSubmit={() => attempt.mutate(undefined)}>
       {problem === "over" && attempt.isIdle && (
         <p className={acts.refused} role="alert">
-          The sign-in at your company's issuer is over, or was begun in another browser. Begin again.
+          The sign-in through your company's issuer has expired, or it started in another browser. Start again.
         </p>
       )}
       <TextInput

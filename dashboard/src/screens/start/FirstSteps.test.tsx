@@ -19,11 +19,11 @@ test("the line has the key that was made, and the event is seen to arrive", asyn
     return [201, { key: "svc_ink_SECRET" }];
   };
   open("/start");
-  await (await step("Make a key")).findByText("to do");
-  await (await step("Make a meter")).findByText("done");
+  await (await step("Create a key")).findByText("to do");
+  await (await step("Create a meter")).findByText("done");
   expect((await step("Connect a provider")).queryByText(/^(done|to do)$/)).toBeNull(); // the API does not say it to this member
   expect(screen.getByLabelText("A command that sends an event").textContent).toContain("Bearer $ODOMETER_KEY");
-  press("Make a key");
+  press("Create a key");
   await screen.findByText("svc_ink_SECRET");
   expect(sent("POST /v1/api-keys")).toEqual([{ name: "first steps", scope: "ingest_only" }]);
   expect(screen.getByLabelText("A command that sends an event").textContent).toContain("Bearer svc_ink_SECRET");

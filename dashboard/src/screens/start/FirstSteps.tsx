@@ -19,34 +19,34 @@ export function FirstSteps() {
   if (reading) return <LoadingText />;
   return (
     <ol className={styles.steps} aria-label="First steps">
-      <Step title="Make a key" done={key}>
+      <Step title="Create a key" done={key}>
         <MakeKey made={made} done={setMade} />
       </Step>
       <Step title="Send an event" done={event === undefined ? undefined : event !== null}>
         {event ? (
           <p>
-            The newest is of the type <span className="mono">{event.event_type}</span>, from <Ago at={event.timestamp} />.
+            The newest event has the type <span className="mono">{event.event_type}</span>, from <Ago at={event.timestamp} />.
           </p>
         ) : (
           <>
-            <p>This line sends one. It is watched for here, and shown as soon as it has arrived.</p>
+            <p>This command sends an event. The event appears here as soon as it arrives.</p>
             <FirstEvent customer="acme" apiKey={made} />
           </>
         )}
       </Step>
-      <Step title="Make a meter" done={meter}>
+      <Step title="Create a meter" done={meter}>
         <p>
-          A meter adds up the events of one type, those that came before it too. <Link to="/meters">Meters</Link>
+          A meter adds up the events of one type, including earlier events. <Link to="/meters">Meters</Link>
         </p>
       </Step>
       <Step title="Set its price" done={price}>
         <p>
-          What usage comes to, from then on in every bill. <Link to="/meters">Meters</Link>
+          The price of the meter's usage, for every bill from now on. <Link to="/meters">Meters</Link>
         </p>
       </Step>
       <Step title="Connect a provider" done={provider}>
         <p>
-          Stripe, or an address of yours, is sent what is to be billed. <Link to="/billing/provider">Provider</Link>
+          Odometer reports the usage to be billed to Stripe or to your own URL. <Link to="/billing/provider">Provider</Link>
         </p>
       </Step>
     </ol>
@@ -74,16 +74,16 @@ function MakeKey({ made, done }: { made: string | undefined; done: (key: string)
   if (made !== undefined) {
     return (
       <>
-        <p>It can send events and nothing else. It is shown only once: keep it in your secret store.</p>
+        <p>This key can only send events. It is shown only once: store it in your secret store.</p>
         <Once secret={made} />
       </>
     );
   }
   return (
     <>
-      <p>A program sends it with each request. The one that is made here can send events and nothing else.</p>
+      <p>Programs send an API key with each request. The key created here can only send events.</p>
       <Verb needs="api_keys:manage" loading={make.isPending} onClick={() => make.mutate()}>
-        Make a key
+        Create a key
       </Verb>
       <Refused error={make.error} />
     </>

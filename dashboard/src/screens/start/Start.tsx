@@ -5,7 +5,7 @@ import { FirstSteps } from "./FirstSteps";
 export function Start() {
   return (
     <>
-      <Head title="First steps">From an empty tenant to the first bill. What is done is known from the API.</Head>
+      <Head title="First steps">From an empty tenant to the first bill. Completed steps are detected automatically.</Head>
       <FirstSteps />
     </>
   );

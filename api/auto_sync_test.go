@@ -83,7 +83,7 @@ func TestWithoutTemporalTheSettingsAreKeptAndFollowedLater(t *testing.T) {
 	for _, a := range list {
 		found = found || a.Tenant.ID == b.tenant.ID
 	}
-	require.True(t, found, "the worker will")
+	require.True(t, found, "the worker applies them")
 }
 
 func TestSettingsThatTheScheduleHasDroppedAreNotShownAsFollowed(t *testing.T) {

@@ -125,6 +125,6 @@ func TestAHoldIsBoundedByTheGrace(t *testing.T) {
 		p := save(body).problem(t, 422, "invalid")
 		require.Equal(t, "body.invoice_hold.deadline_hours", p.Errors[0].Location, body)
 	}
-	require.Equal(t, "must be at most 720 together with grace_hours, which is 73", save(`{"grace_hours":73}`).problem(t, 422, "invalid").Errors[0].Message)
+	require.Equal(t, "must be at most 720 minus grace_hours, which is 73", save(`{"grace_hours":73}`).problem(t, 422, "invalid").Errors[0].Message)
 	require.Equal(t, 200, save(`{"invoice_hold":{"enabled":false},"grace_hours":720}`).status)
 }

@@ -195,5 +195,5 @@ func TestABodyThatNestsTooDeepSaysSo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	body := `{"external_id":"a","metadata":{"a":` + strings.Repeat(`[`, 10_000) + strings.Repeat(`]`, 10_000) + `}}`
-	require.Contains(t, b.send(t, "POST", "/v1/customers", body).problem(t, 400, "malformed").Detail, "must nest at most 10000 deep")
+	require.Contains(t, b.send(t, "POST", "/v1/customers", body).problem(t, 400, "malformed").Detail, "must have at most 10000 nested levels")
 }

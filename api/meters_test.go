@@ -97,7 +97,7 @@ func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
 	require.Nil(t, list.Data[1].Current)
 	require.Nil(t, list.Data[1].Backfill)
 	require.Zero(t, patched.Backfill.CountedDays)
-	require.Zero(t, patched.Backfill.Days, "no worker has begun")
+	require.Zero(t, patched.Backfill.Days, "no worker has started")
 	next, err := b.store.Meters.Next(t.Context(), b.tenant.ID)
 	require.NoError(t, err)
 	for _, version := range next {

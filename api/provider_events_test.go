@@ -82,7 +82,7 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		require.Contains(t, got.body, part)
 	}
 	for body, want := range map[string][2]string{
-		`{"type":"stripe","secret_key":"sk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "does not accept the API key"},
+		`{"type":"stripe","secret_key":"sk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "rejected the API key"},
 		`{"type":"stripe","secret_key":"pk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "a publishable key"},
 		`{"type":"stripe","secret_key":"whsec_CANARYCANARY","webhook_secret":"` + stripeSecret + `"}`:   {"provider_refused", "the signing secret of a webhook endpoint"},
 		`{"type":"stripe","secret_key":"rk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "may not write meter events (rak_billing_meter_event_write)"},

@@ -39,8 +39,8 @@ func TestAKeyedEventThatIsOlderThanItsKeyWouldBeKnownIsRejected(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "POST", "/v1/events", stamped(tooOld, "for ever")).status, "where keys are known for ever")
 	a := r.send(t, "POST", "/v1/events/batch", `{"events":[`+stamped(justIn, "k")+`,`+stamped(tooOld, "l")+`]}`)
 	require.JSONEq(t, `{"accepted":1,"rejected":1,"duplicates":1,"conflicts":0,
-		"warnings":["events[1] is rejected: timestamp must not be more than 1199 hours back where there is an idempotency_key"],
-		"errors":[{"index":1,"code":"timestamp_too_old","message":"timestamp must not be more than 1199 hours back where there is an idempotency_key"}]}`, a.body)
+		"warnings":["events[1] is rejected: timestamp must not be more than 1199 hours in the past for an event with an idempotency_key"],
+		"errors":[{"index":1,"code":"timestamp_too_old","message":"timestamp must not be more than 1199 hours in the past for an event with an idempotency_key"}]}`, a.body)
 }
 
 func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {

@@ -114,7 +114,7 @@ func TestAMeterThatNobodyHasReadTheChargesOfIsBilled(t *testing.T) {
 		"nobody says whose invoice it is":   {unread, false},
 		"it is left out": {func(f *billing.Facts) {
 			f.Stored[0].Subscription = billing.Subscription{ID: billing.OwnInvoice, Range: f.Stored[0].Range}
-			f.Side.Charges[0].Excluded = "no product is set for its lines"
+			f.Side.Charges[0].Excluded = "name no product for the meter's invoice lines"
 		}, false},
 	} {
 		f := unsubscribedFacts(t)

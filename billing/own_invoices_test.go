@@ -184,7 +184,7 @@ func TestAMeterThatIsLeftOutMakesNoInvoice(t *testing.T) {
 	t.Parallel()
 	f := ownJanuary(t, func(f *billing.Facts) {
 		addCharged(t, f, 2)
-		f.Side.Charges[1].Excluded, f.Usage = "no product is set for its lines", f.Usage[1:]
+		f.Side.Charges[1].Excluded, f.Usage = "name no product for the meter's invoice lines", f.Usage[1:]
 	})
 	require.Equal(t, "3", f.Stored[0].Closed[1].Charge.String())
 	require.False(t, f.Stored[0].Closed[1].Billed)

@@ -205,10 +205,10 @@ func TestWhatWasReportedAndToldIsErased(t *testing.T) {
 		_, err := store.Erasures.Begin(ctx, b.tenant, "key_1", "acme", "asked for", b.now)
 		b.requireConflict(err, why)
 	}
-	refused("POST /v1/billing/sync first")
+	refused("with POST /v1/billing/sync")
 	planned := b.next(anew).ID
 	b.lease(planned)
-	refused("POST /v1/billing/sync first")
+	refused("with POST /v1/billing/sync")
 	b.complete(planned, "accepted")
 	b.plan(anew)
 	sync, err := store.Syncs.Request(ctx, b.tenant, "key_1", b.customer.ID, metering.Manual, b.now)

@@ -448,7 +448,7 @@ func (c *canary) reseal() {
 	c.api.Stop(c)
 	c.worker.Stop(c)
 	system := c.start(encryptionKey('b') + "," + encryptionKey('a'))
-	require.Contains(c, system.Run(c, "rotate-secrets"), "Not opened    0\n")
+	require.Contains(c, system.Run(c, "rotate-secrets"), "Secrets that did not open 0\n")
 	c.use("canary-customer", "1")
 	c.sync("canary-customer", "succeeded")
 }

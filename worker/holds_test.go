@@ -133,7 +133,7 @@ func TestAnInvoiceThatDisagreesIsHeldUntilAnOperatorReleasesIt(t *testing.T) {
 	s, _, hold := disagreeing(t)
 	run := workflows.HoldInvoiceID(s.tenant, hold.ID)
 	s.awaitDetails(run, "| state | **disagrees** |")
-	s.awaitDetails(run, "the provider charges 0.003 a unit, which is not our price")
+	s.awaitDetails(run, "the provider charges 0.003 per unit, which is not the meter's price in Odometer")
 	s.awaitDetails(run, "an operator releases the invoice and gives a reason, or the invoice becomes final at its deadline")
 	require.ErrorContains(t, s.update(run, "release", map[string]any{"by": "ada"}), "reason must say something")
 	require.NoError(t, s.update(run, "retry-now"))

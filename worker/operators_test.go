@@ -40,7 +40,7 @@ func TestOperatorsSteerAnOpenRun(t *testing.T) {
 	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "storage"}), `meter_id must be a meter's id, such as "mtr_137" or 137`)
 	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"by": "ada", "reason": "another price comes", "meter_id": "mtr_0"}), "meter_id must be a positive number")
 	require.ErrorContains(t, s.update(run, "exclude-meter", map[string]any{"meter_id": 7}), "by must be")
-	require.ErrorContains(t, s.update(run, "pause", map[string]any{"by": "ada"}), "reason must say something")
+	require.ErrorContains(t, s.update(run, "pause", map[string]any{"by": "ada"}), "reason must not be empty")
 	require.ErrorContains(t, s.update(run, "no-such-update"), "unknown update")
 	require.Zero(t, s.events(run, enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED), "what is refused leaves no trace")
 
@@ -94,7 +94,7 @@ func TestTheOperatorsExamplesWork(t *testing.T) {
 		require.Contains(t, example[2], entries[0].Reason)
 		require.Contains(t, string(entries[0].After), `"by":"ada"`)
 	}
-	require.ErrorContains(t, s.update(run, "exclude-meter", json.RawMessage(`{"by":"ada","reason":"a slip","meter_id":"mtr_999999"}`)), "the tenant has no meter mtr_999999")
+	require.ErrorContains(t, s.update(run, "exclude-meter", json.RawMessage(`{"by":"ada","reason":"a slip","meter_id":"mtr_999999"}`)), "it has no meter mtr_999999")
 }
 
 func TestARunThatIsAskedToHurryTriesAtOnce(t *testing.T) {

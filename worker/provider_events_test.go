@@ -41,7 +41,7 @@ func TestADraftsEventSaysWhyItsUsageWasNotSent(t *testing.T) {
 	s.work()
 	invoice := s.drafted()
 	s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: meterEvents})
-	require.Equal(t, "the period's last usage was not sent: the API key lacks a permission at Stripe; save the key again with one that has it; meters excluded: 1",
+	require.Equal(t, "the period's last usage was not sent: the API key lacks a permission at Stripe; grant it there, or save another key with PUT /v1/billing/provider; meters excluded: 1",
 		s.happened("invoice.created", invoice, "cus_soon"))
 	require.Equal(t, "4", s.lastInvoice().Total.String(), "12 at 0.3 cents")
 }
@@ -57,7 +57,7 @@ func TestADraftsEventWaitsForStripeInTheRunThatIsOpen(t *testing.T) {
 	asked := s.request()
 	row := s.begins("invoice.created", invoice, "cus_soon")
 	run := workflows.HandleProviderEventID(s.tenant, row)
-	s.awaitDetails(run, "its end is awaited until")
+	s.awaitDetails(run, "The run waits for its end until")
 	require.Equal(t, 1, s.events(run, enumspb.EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_SIGNALED))
 	s.fake.Behave(stripetest.Behaviour{})
 	require.NoError(t, s.update(workflows.SyncCustomerID(s.tenant, s.customer.ID), "retry-now"))

@@ -96,8 +96,8 @@ func TestAnAccountWithoutDecimalsSaysSoUntilTheMeterHasNone(t *testing.T) {
 	s.useOf("delta", "1.2345")
 	refused := s.counted(s.request())
 	require.Equal(t, metering.SyncFailed, refused.Status)
-	require.Equal(t, "Stripe refused a value with decimals with 400; if it takes whole units of this account, "+
-		"set the meter's usage_scale to 0, else see its log", refused.Error)
+	require.Equal(t, "Stripe refused a value with decimals: 400. If the account accepts whole units only, "+
+		"set the meter's usage_scale to 0; otherwise see the request log at Stripe", refused.Error)
 	require.Equal(t, []string{"record usage_record 1/1 counted", "delta meter_delta 1.234/1.234 rejected"}, linesOf(refused))
 
 	s.decimals(0, "delta")

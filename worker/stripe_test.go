@@ -144,7 +144,7 @@ func TestASyncReportsEachMeterToStripeInItsOwnWay(t *testing.T) {
 	}, linesOf(sync))
 	require.Equal(t, map[string]string{
 		"api-calls": "no subscription item of the customer has a price with lookup key api-calls, or a price or Stripe meter with metadata meter_slug=api-calls",
-		"count":     "Stripe's meter mtr_count counts events, so no total can be sent to it; use one with formula sum",
+		"count":     "Stripe's meter mtr_count counts events, so it cannot receive totals; use a meter with formula sum",
 	}, excludedOf(sync))
 
 	for _, meter := range []string{"record", "delta", "window", "last"} {
@@ -309,7 +309,7 @@ func TestHistoriesAtStripe(t *testing.T) {
 	s.useOf("record", "5")
 	s.useOf("delta", "5")
 	s.fake.Behave(stripetest.Behaviour{Status: 403, Times: 1, Path: "/v1/billing/meter_events"})
-	require.Equal(t, "the API key lacks a permission at Stripe; save the key again with one that has it", s.await(s.request()).Error)
+	require.Equal(t, "the API key lacks a permission at Stripe; grant it there, or save another key with PUT /v1/billing/provider", s.await(s.request()).Error)
 	keep("sync_customer_quantity_refused", syncing)
 	s.fake.Behave(stripetest.Behaviour{Status: 503, Times: 1})
 	s.await(s.request())

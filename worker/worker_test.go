@@ -246,10 +246,10 @@ func TestARefusalFailsTheSyncAndSaysWhatToDo(t *testing.T) {
 	s.behave(`{"status":404,"times":1}`)
 	sync := s.await(s.request())
 	require.Equal(t, metering.SyncFailed, sync.Status)
-	require.Equal(t, "the webhook answered 404; check that its URL takes POST requests", sync.Error)
+	require.Equal(t, "the webhook answered 404; check that the URL accepts POST requests", sync.Error)
 	require.Len(t, sync.Lines, 1)
 	require.Equal(t, "rejected", sync.Lines[0].State)
-	require.ErrorContains(t, s.awaitClosed(workflows.SyncCustomerID(s.tenant, s.customer.ID)), "check that its URL takes POST requests")
+	require.ErrorContains(t, s.awaitClosed(workflows.SyncCustomerID(s.tenant, s.customer.ID)), "check that the URL accepts POST requests")
 
 	again := s.await(s.request())
 	require.Equal(t, metering.SyncSucceeded, again.Status)

@@ -155,7 +155,7 @@ func TestADraftsEventEndsWithTheSyncThatItAskedFor(t *testing.T) {
 	}{
 		{activities.ReadSyncResult{Status: metering.SyncSucceeded}, "the period's last usage was sent", "succeeded"},
 		{activities.ReadSyncResult{Status: metering.SyncSucceeded, Excluded: 2}, "the period's last usage was sent; meters excluded: 2", "succeeded"},
-		{activities.ReadSyncResult{Status: metering.SyncFailed, Error: "save the key again"}, "the period's last usage was not sent: save the key again", "failed"},
+		{activities.ReadSyncResult{Status: metering.SyncFailed, Error: "save another key"}, "the period's last usage was not sent: save another key", "failed"},
 	} {
 		h := newHappening(t)
 		h.sync = func(ctx workflow.Context) error {
@@ -276,8 +276,8 @@ func TestAnEventWaitsNoLongerThanItsInvoiceTakesUsage(t *testing.T) {
 func TestAnEventThatTheProviderRefusesToExplainSaysWhatToDo(t *testing.T) {
 	h := newHappening(t)
 	h.invoice = func() (activities.ReadInvoiceResult, error) {
-		return activities.ReadInvoiceResult{}, metering.Errorf(metering.CodeProviderRefuse, "save the key again")
+		return activities.ReadInvoiceResult{}, metering.Errorf(metering.CodeProviderRefuse, "save another key")
 	}
 	outcome, _ := h.run(t)
-	require.Equal(t, "save the key again", outcome)
+	require.Equal(t, "save another key", outcome)
 }

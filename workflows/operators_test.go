@@ -173,6 +173,6 @@ func TestAMeterOfNobodyIsNotExcluded(t *testing.T) {
 	}, time.Minute)
 	_, err := w.run(t)
 	require.NoError(t, err)
-	require.ErrorContains(t, failure, "the tenant has no meter mtr_9")
+	require.ErrorContains(t, failure, "it has no meter mtr_9")
 	require.Empty(t, w.excluded())
 }

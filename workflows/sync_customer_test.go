@@ -82,7 +82,7 @@ func emptyWorld(t *testing.T) *world {
 	w.RegisterWorkflow(workflows.SyncCustomer)
 	w.RegisterActivity(do)
 	w.OnActivity(do.RecordUpdate, mock.Anything, mock.MatchedBy(func(in activities.RecordUpdateInput) bool { return w.unknownMeter && in.MeterID == 9 })).
-		Return(activities.Failure(metering.Errorf(metering.CodeNotFound, "meter_id: the tenant has no meter mtr_9"))).Maybe()
+		Return(activities.Failure(metering.Errorf(metering.CodeNotFound, "meter_id must be a meter of the tenant; it has no meter mtr_9"))).Maybe()
 	w.recorded = recorded(w.TestWorkflowEnvironment)
 	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
 		w.names = append(w.names, info.ActivityType.Name)

@@ -42,18 +42,18 @@ func TestVerifyingAuditLogs(t *testing.T) {
 
 	said, err = verify("--tenant", theirs.String(), "--expect", noted)
 	require.ErrorIs(t, err, errBrokenLog)
-	require.Equal(t, theirs.String()+" broken: aud_1 is not the entry that was noted: the log was cut off or written anew\n", said)
+	require.Equal(t, theirs.String()+" broken: aud_1 does not match the expected head: the log was truncated or rewritten\n", said)
 	_, err = superuser.Exec(t.Context(), `update audit_log set action = 'tenant.update' where tenant_id = $1 and id = 1`, ours)
 	require.NoError(t, err)
 	said, err = verify()
 	require.ErrorIs(t, err, errBrokenLog)
-	require.Contains(t, said, ours.String()+" broken: aud_1 was changed, or another entry is in its place\n")
+	require.Contains(t, said, ours.String()+" broken: aud_1 was changed, or replaced by another entry\n")
 	require.Contains(t, said, theirs.String()+" intact", "others are looked at all the same")
 
 	for want, args := range map[string][]string{
 		"-tenant must be a tenant's id": {"-tenant", "1"},
 		"-expect needs -tenant":         {"-expect", noted},
-		"a head is an entry's number":   {"-tenant", ours.String(), "-expect", "1"},
+		"-expect must be a head":        {"-tenant", ours.String(), "-expect", "1"},
 	} {
 		_, err := verify(args...)
 		require.ErrorContains(t, err, want)

@@ -109,9 +109,9 @@ func (w walk) decided(ctx context.Context, mark, invoice string) error {
 		}
 	}
 	return do(ctx, w.to("/billing/reconciliation"), press("seats-"+mark), see("Counts as billed"),
-		decide("Rebill", "the customer's next period", "carried"),
-		decide("Waive", "The customer keeps it", "waived"),
-		decide("Write off", "counts as lost", "written"),
+		decide("Rebill", "customer's next period bills", "carried"),
+		decide("Waive", "is never billed", "waived"),
+		decide("Write off", "recorded as a loss", "written"),
 		see("written off"), w.judged("reconciliation-decided"))
 }
 

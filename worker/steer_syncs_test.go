@@ -164,7 +164,7 @@ func TestACustomerWhoIsPausedIsReportedByNobody(t *testing.T) {
 	require.Contains(t, s.history(run).String(), "paused")
 
 	second := s.request()
-	require.NoError(t, s.awaitClosed(run), "it has taken nothing")
+	require.NoError(t, s.awaitClosed(run), "it has accepted no message")
 	s.useAll(3)
 	_, result = s.autoSync()
 	s.requireResult(workflows.BulkSyncResult{Customers: 3, Sent: 3}, result)

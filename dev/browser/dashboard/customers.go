@@ -48,7 +48,7 @@ func (w walk) customers(ctx context.Context) error {
 		w.to(of+"/details"), fill("Name", "Contoso"), fill("At the provider", "cus_contoso"), fill("Metadata", `{"tier": 1.50}`), press("Save the customer"), see("Contoso"),
 		choose("Assigned plan", "Pro"), press("Assign the plan"), see("pro from"),
 		press("Archive"), see("Lists no longer show the"), press("Archive"), see("Archived"), press("Unarchive"), see("Lists show the customer again"), press("Unarchive"), miss("Archived"),
-		w.to("/customers"), fill("Search customers", "customer-29"), miss("customer-28"), press("Customer 29"), press("Details"), press("Erase"), see("gone for good"), fill("Reason", "asked by the person"), press("Erase"), miss("gone for good"),
+		w.to("/customers"), fill("Search customers", "customer-29"), miss("customer-28"), press("Customer 29"), press("Details"), press("Erase"), see("deleted permanently"), fill("Reason", "asked by the person"), press("Erase"), miss("deleted permanently"),
 	)
 	if err != nil {
 		return fmt.Errorf("use a customer: %w", err)

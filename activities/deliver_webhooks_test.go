@@ -50,7 +50,7 @@ func TestAWebhookIsNotBlamedForASecretThatWeCannotOpen(t *testing.T) {
 	b := newBench(t)
 	hook := b.hook(t, []byte("sealed with a key that is gone"))
 	_, err := b.ExecuteActivity(b.do.SendMessages, activities.SendMessagesInput{TenantID: b.tenant, EndpointID: hook})
-	require.ErrorContains(t, err, "cannot be decrypted with this worker's keys")
+	require.ErrorContains(t, err, "cannot be decrypted with this worker's ODOMETER_ENCRYPTION_KEYS")
 	require.Empty(t, b.far.bodies)
 	deliveries, err := dbtest.Items(b.store.Deliveries.List(t.Context(), b.tenant, hook, "", uuid.Nil, 10))
 	require.NoError(t, err)

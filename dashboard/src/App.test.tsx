@@ -43,7 +43,7 @@ test("another tenant is chosen in place, and a wrong password ends nothing", asy
   fireEvent.click(await screen.findByRole("menuitem", { name: "Another tenant" }));
   fireEvent.change(await screen.findByLabelText("Your password"), { target: { value: "wrong" } });
   press("Show my tenants");
-  await screen.findByText("The e-mail and the password are not a member's");
+  await screen.findByText("The e-mail or password is wrong");
   expect(router.state.location.href).toBe("/customers?search=con");
   type("Your password", "a password");
   press("Show my tenants");
@@ -61,7 +61,7 @@ test("a refused sign-in says why and keeps what was typed", async () => {
   type("E-mail", "ada@example.com");
   type("Password", "wrong");
   press("Sign in");
-  expect((await screen.findByRole("alert")).textContent).toBe("The e-mail and the password are not a member's");
+  expect((await screen.findByRole("alert")).textContent).toBe("The e-mail or password is wrong");
   expect(screen.getByLabelText<HTMLInputElement>("Password").value).toBe("wrong");
 });
 

@@ -49,14 +49,14 @@ var eventSecret = regexp.MustCompile(`^whsec_[!-~]{8,200}$`)
 // is the endpoint's shows only when an event comes.
 func (p Provider) Validate(ctx context.Context, s providers.Settings, secrets providers.Secrets) (providers.Identity, error) {
 	if s.Bills == metering.BillsAmounts && s.Text.Product == "" && len(s.Text.Products) == 0 {
-		return providers.Identity{}, metering.Invalid("body.product", "is needed where amounts are billed, or products: every line of an invoice names one")
+		return providers.Identity{}, metering.Invalid("body.product", "or body.products is required to bill amounts, because every invoice line names a product")
 	}
 	if (s.Text.CollectionMethod == sent) != (s.Text.DaysUntilDue > 0) {
-		return providers.Identity{}, metering.Invalid("body.days_until_due", "goes with the collection_method "+sent+", which needs it")
+		return providers.Identity{}, metering.Invalid("body.days_until_due", "is required for the collection_method "+sent+" and must be omitted for any other")
 	}
 	if !eventSecret.MatchString(secrets.Event) {
 		return providers.Identity{}, metering.Invalid("body.webhook_secret",
-			"must be the signing secret of the endpoint at Stripe, which begins with whsec_ and is no API key")
+			"must be the signing secret of the webhook endpoint at Stripe, which begins with whsec_; it is not an API key")
 	}
 	account, err := p.client.Validate(ctx, secrets.Call)
 	if err != nil {

@@ -34,7 +34,7 @@ test("a session that ends while a form is saved keeps what was typed, and the sa
   };
   type("Password", "wrong");
   press("Sign in");
-  await screen.findByText("The e-mail and the password are not a member's");
+  await screen.findByText("The e-mail or password is wrong");
   type("Password", "a password");
   press("Sign in");
   await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());

@@ -41,7 +41,7 @@ func (s Step) ofUnits() string {
 	case s.Name == StepUnits && *s.Digits == 0:
 		return "The usage rounded half to even to whole units: the provider accepts no decimals."
 	case s.Name == StepUnits:
-		return fmt.Sprintf("The usage rounded half to even to %s: the provider accepts no more.", counted(int64(*s.Digits), "decimal"))
+		return fmt.Sprintf("The usage rounded half to even to %s, the most that the provider accepts.", counted(int64(*s.Digits), "decimal"))
 	case s.Name == StepIncluded:
 		return "The units that the base price covers."
 	}

@@ -23,7 +23,7 @@ export function Impact({ of, body }: { of: Priced; body: Schema<"SetPricing"> })
           <p>The price changes no charge of the running bills as of now.</p>
           {if_in_force.length > 0 && (
             <>
-              <p>If the price had applied since the start of their periods:</p>
+              <p>If the price had applied since the start of the running periods:</p>
               <Changes changes={if_in_force} />
             </>
           )}

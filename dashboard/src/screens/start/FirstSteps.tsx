@@ -41,7 +41,7 @@ export function FirstSteps() {
       </Step>
       <Step title="Set its price" done={price}>
         <p>
-          The price of the meter's usage, for every bill from now on. <Link to="/meters">Meters</Link>
+          The price charges the meter's usage, including that of running billing periods. <Link to="/meters">Meters</Link>
         </p>
       </Step>
       <Step title="Connect a provider" done={provider}>

@@ -121,13 +121,13 @@ type retryFailedInput struct {
 	Repeatable
 	Body struct {
 		Cause     string   `json:"cause,omitempty" minLength:"1" maxLength:"1000" doc:"Cause of the failed syncs to repeat. Default: every cause" example:"the webhook answered 400"`
-		Customers []string `json:"customers,omitempty" minItems:"1" maxItems:"1000" doc:"External IDs of the customers to sync. Default: every customer whose last sync failed" example:"[\"acme\"]"`
+		Customers []string `json:"customers,omitempty" minItems:"1" maxItems:"1000" doc:"External IDs of the customers to sync. Default: every customer with a failed last sync" example:"[\"acme\"]"`
 	}
 }
 
 type retriedSyncs struct {
 	Customers int `json:"customers" doc:"Number of customers for which a sync was requested"`
-	Joined    int `json:"joined" doc:"Number of customers who already had a waiting request. Its sync answers this request too"`
+	Joined    int `json:"joined" doc:"Number of customers with a request that was already waiting. Its sync answers this request too"`
 	Remaining int `json:"remaining" doc:"Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key"`
 }
 

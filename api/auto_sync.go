@@ -13,7 +13,7 @@ type autoSync struct {
 	Enabled   bool              `json:"enabled"`
 	Schedule  metering.Schedule `json:"schedule" doc:"hourly, daily, a cron expression, or a duration of whole minutes from 5m to 24h, such as 15m. hourly, daily and cron expressions use the tenant's time zone"`
 	Paused    bool              `json:"paused" doc:"Whether the schedule is paused, here or in the Temporal UI"`
-	AppliedAt *time.Time        `json:"applied_at" doc:"Time since which the schedule has these settings. Null until they are applied"`
+	AppliedAt *time.Time        `json:"applied_at" doc:"Time at which these settings were applied to the schedule. Null until then"`
 	NextRuns  []time.Time       `json:"next_runs"`
 	LastRuns  []autoSyncRun     `json:"last_runs" doc:"Latest runs, newest first"`
 }
@@ -30,7 +30,7 @@ type autoSyncRun struct {
 type autoSyncOutcome struct {
 	Customers int `json:"customers" doc:"Number of customers with usage to report"`
 	Reports   int `json:"reports" doc:"Number of reports that were sent"`
-	Failed    int `json:"failed" doc:"Number of customers whose sync failed or is still running. The list of syncs shows them"`
+	Failed    int `json:"failed" doc:"Number of customers with a failed or unfinished sync. The list of syncs shows them"`
 	Busy      int `json:"busy" doc:"Number of customers with another sync in progress"`
 	Closed    int `json:"closed" doc:"Number of billing periods that were closed"`
 }

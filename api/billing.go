@@ -16,7 +16,7 @@ type previewItem struct {
 	MeterID   string           `json:"meter_id"`
 	Usage     metering.Decimal `json:"usage"`
 	UnitPrice metering.Decimal `json:"unit_price" doc:"Overage rate of the meter's price, or 0 without a price. For a provider's own price, the rate of the last units or of a package of units"`
-	Amount    metering.Decimal `json:"amount" doc:"Exact charge for the usage, which has the decimals that the provider accepts. For a provider's own price, rounded by the provider's rules. For a late item, the additional charge of the closed period"`
+	Amount    metering.Decimal `json:"amount" doc:"Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period"`
 	Currency  string           `json:"currency" example:"USD"`
 	Excluded  string           `json:"excluded,omitempty" doc:"Reason why the meter is not billed, from the customer's last sync"`
 

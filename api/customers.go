@@ -19,7 +19,7 @@ type customer struct {
 	Metadata          json.RawMessage `json:"metadata"`
 	CreatedAt         time.Time       `json:"created_at"`
 	ErasedAt          *time.Time      `json:"erased_at" doc:"Time at which personal data was erased. Null if it was not"`
-	ArchivedAt        *time.Time      `json:"archived_at" doc:"Time since which the customer is archived. Null if it is not"`
+	ArchivedAt        *time.Time      `json:"archived_at" doc:"Time at which the customer was archived. Null if it is not archived"`
 
 	// PriceComparison is of who is linked to a provider that has prices of its own.
 	PriceComparison *priceComparison `json:"price_comparison,omitempty"`
@@ -42,7 +42,7 @@ type listCustomersOutput struct{ Body List[customer] }
 func (s *server) listCustomers(ctx context.Context, in *struct {
 	Paging
 	Archivable
-	Search string `query:"search" maxLength:"255" doc:"Part of the name or external ID, case-insensitive, or the complete id here or at the billing provider"`
+	Search string `query:"search" maxLength:"255" doc:"Search text: a part of the name or external ID in any case, or a complete id here or at the billing provider"`
 }) (*listCustomersOutput, error) {
 	if !storable(in.Search) {
 		return nil, metering.Invalid("query.search", "must be UTF-8 without NUL")

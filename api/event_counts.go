@@ -57,8 +57,8 @@ type countedWindow struct {
 // CountedEvents are numbers of events by what became of them.
 type CountedEvents struct {
 	Accepted   int64             `json:"accepted" doc:"Accepted events, including duplicates"`
-	Duplicates int64             `json:"duplicates" doc:"Accepted events whose idempotency_key was already used. They add nothing"`
-	Conflicts  int64             `json:"conflicts" doc:"Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them"`
+	Duplicates int64             `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. They add nothing"`
+	Conflicts  int64             `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them"`
 	Rejected   int64             `json:"rejected" doc:"Events that break a rule"`
 	Rejections []eventRejections `json:"rejections" doc:"Rejected events by rule, most frequent first"`
 }

@@ -25,8 +25,8 @@ const (
 type ingestResult struct {
 	Accepted   int           `json:"accepted" doc:"Accepted events, including duplicates"`
 	Rejected   int           `json:"rejected" doc:"Events that break a rule. errors lists them"`
-	Duplicates int           `json:"duplicates" doc:"Accepted events whose idempotency_key was already used. They add nothing"`
-	Conflicts  int           `json:"conflicts" doc:"Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted"`
+	Duplicates int           `json:"duplicates" doc:"Accepted events with an idempotency_key that was already used. They add nothing"`
+	Conflicts  int           `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted"`
 	Warnings   []string      `json:"warnings" doc:"Hints about accepted and rejected events, such as unknown fields or event types without a meter"`
 	Errors     []ingestError `json:"errors"`
 

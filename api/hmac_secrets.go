@@ -23,7 +23,7 @@ type HMACSecret struct {
 	LastFour   string              `json:"last_four"`
 	CreatedAt  time.Time           `json:"created_at"`
 	CreatedBy  metering.Actor      `json:"created_by" example:"member_3" doc:"Creator of the secret: a member, another credential, or operator for the command line"`
-	HandedTo   *metering.Actor     `json:"handed_to" doc:"Member who is responsible for the secret since its creator was removed"`
+	HandedTo   *metering.Actor     `json:"handed_to" doc:"Member responsible for the secret since its creator was removed"`
 	ExpiresAt  *time.Time          `json:"expires_at"`
 	RevokedAt  *time.Time          `json:"revoked_at"`
 
@@ -56,7 +56,7 @@ type createHMACSecretInput struct {
 type createHMACSecretOutput struct{ Body createdHMACSecret }
 
 type createdHMACSecret struct {
-	Secret string `json:"secret" doc:"The complete secret, whose bytes are the signing key. It is shown only in this response"`
+	Secret string `json:"secret" doc:"The complete secret. Its bytes are the signing key. It is shown only in this response"`
 	HMACSecret
 }
 

@@ -42,7 +42,7 @@ type invoiceHold struct {
 	Actions      []string          `json:"actions" doc:"Available actions. Each is a path below the hold" example:"[\"release\"]"`
 	Hold         *holdReport       `json:"hold,omitempty"`
 	Release      *holdReport       `json:"release,omitempty"`
-	ReleasedBy   string            `json:"released_by" doc:"Operator who requested the release. Empty if none did" example:"key_12"`
+	ReleasedBy   string            `json:"released_by" doc:"Operator that requested the release. Empty if none did" example:"key_12"`
 	Note         string            `json:"note" doc:"Reason given by the operator"`
 	LookedAt     *time.Time        `json:"looked_at"`
 	EndedAt      *time.Time        `json:"ended_at" doc:"Null while the hold is active"`

@@ -22,7 +22,7 @@ type meter struct {
 	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503"`
 	CountedFrom *time.Time           `json:"counted_from" doc:"Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted"`
 	CreatedAt   time.Time            `json:"created_at"`
-	ArchivedAt  *time.Time           `json:"archived_at" doc:"Time since which the meter is archived and counts no new events. Null if it is not"`
+	ArchivedAt  *time.Time           `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if it is not archived"`
 
 	// Current is how usage is counted until status is complete, where it was counted in another way before.
 	Current *counting `json:"current,omitempty"`
@@ -32,7 +32,7 @@ type meter struct {
 }
 
 type backfill struct {
-	CountedDays int `json:"counted_days" doc:"Number of days whose events are counted"`
+	CountedDays int `json:"counted_days" doc:"Number of days with all events counted"`
 	Days        int `json:"days" doc:"Number of days that can contain earlier events. 0 until a worker has started"`
 }
 

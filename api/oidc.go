@@ -85,7 +85,7 @@ func (s *server) saveOIDC(ctx context.Context, in *saveOIDCInput) (*oidcOutput, 
 		return nil, err
 	}
 	if _, err := s.discover(ctx, o.Issuer); err != nil {
-		return nil, metering.Invalid("body.issuer", "must serve a discovery document whose endpoints are public https URLs").Because(err)
+		return nil, metering.Invalid("body.issuer", "must serve a discovery document with public https URLs as endpoints").Because(err)
 	}
 	if in.Body.ClientSecret != nil {
 		sealed, err := s.Keyring.Seal(who.Tenant.ID, db.OIDCSecret, []byte(*in.Body.ClientSecret))

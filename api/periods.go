@@ -26,7 +26,7 @@ type PeriodHead struct {
 	Stream   int                 `json:"stream,omitempty" doc:"Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule"`
 	State    billing.PeriodState `json:"state" doc:"in_grace: the period has ended and accepts late events until it is closed"`
 	DueAt    time.Time           `json:"due_at" doc:"Planned closing time: the end of the period plus the grace"`
-	Bills    metering.Bills      `json:"bills,omitempty" doc:"Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices"`
+	Bills    metering.Bills      `json:"bills,omitempty" doc:"Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices"`
 	ClosedAt *time.Time          `json:"closed_at" doc:"Time at which the period was closed. Null while it is open"`
 }
 

@@ -15,7 +15,7 @@ type plan struct {
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"created_at"`
 
-	ArchivedAt *time.Time `json:"archived_at" doc:"Time since which the plan is archived and cannot be assigned. Null if it is not"`
+	ArchivedAt *time.Time `json:"archived_at" doc:"Time at which the plan was archived. Null if it is not archived"`
 }
 
 func showPlan(p metering.Plan) plan {

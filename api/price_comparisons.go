@@ -16,7 +16,7 @@ import (
 type priceComparison struct {
 	ComparedAt  *time.Time        `json:"compared_at" doc:"Time at which the provider's prices were read. Null if they are not compared yet"`
 	Reason      string            `json:"reason,omitempty" doc:"Reason why the prices are not compared yet"`
-	Differences []priceDifference `json:"differences" doc:"Meters whose price here differs from the provider's price. The provider's price is billed"`
+	Differences []priceDifference `json:"differences" doc:"Meters with a price here that differs from the provider's price. The provider's price is billed"`
 }
 
 type priceDifference struct {

@@ -13,7 +13,7 @@ type priceImpact struct {
 	Currency  string           `json:"currency" example:"USD"`
 	Before    metering.Decimal `json:"before" doc:"Total of these customers' charges now"`
 	After     metering.Decimal `json:"after" doc:"Total of these customers' charges with the change"`
-	Customers int              `json:"customers" doc:"Number of customers whose charges differ"`
+	Customers int              `json:"customers" doc:"Number of customers with different charges"`
 }
 
 func showImpact(impact []db.PriceImpact) []priceImpact {

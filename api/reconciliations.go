@@ -54,7 +54,7 @@ type reconciliation struct {
 	MeterID      string           `json:"meter_id"`
 	MeterSlug    string           `json:"meter_slug"`
 
-	Bills    metering.Bills    `json:"bills" doc:"Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge"`
+	Bills    metering.Bills    `json:"bills" doc:"Unit in which the provider bills the period. With amounts, every quantity of invoices and billed usage is money in the currency of the charge"`
 	Ours     reconciledOurs    `json:"ours"`
 	Accepted metering.Decimal  `json:"accepted_quantity" doc:"Units that the provider has accepted"`
 	Counted  metering.Decimal  `json:"counted_quantity" doc:"Accepted units that the provider has counted"`
@@ -64,7 +64,7 @@ type reconciliation struct {
 	State     billing.ReconciliationState `json:"state"`
 	Reason    string                      `json:"reason" doc:"Reason why the invoices differ. Empty if they agree" example:"accepted, not billed"`
 	Actions   []billing.Decision          `json:"actions" doc:"Available decisions. Each is a path below the reconciliation. write_off is at write-off"`
-	DecidedBy string                      `json:"decided_by" doc:"Operator who decided the state. Empty if the rules did or it is undecided" example:"key_12"`
+	DecidedBy string                      `json:"decided_by" doc:"Operator that decided the state. Empty if the rules did or it is undecided" example:"key_12"`
 	DecidedAt *time.Time                  `json:"decided_at" doc:"Time of the decision. Null while the state is open"`
 	Note      string                      `json:"note" doc:"Reason given by the operator"`
 
@@ -84,7 +84,7 @@ type reconciledOurs struct {
 }
 
 type reconciledTheirs struct {
-	Quantity    metering.Decimal  `json:"quantity" doc:"Units on final invoices that are not void. Fixed when the state is decided"`
+	Quantity    metering.Decimal  `json:"quantity" doc:"Units on final invoices that are not void. They do not change after the state is decided"`
 	Unexplained metering.Decimal  `json:"unexplained" doc:"Part of quantity that was not reported from here. 0 while the state is open"`
 	Amount      *metering.Decimal `json:"amount,omitempty" doc:"Invoiced amount of the meter before discounts and tax. Absent for none or several currencies"`
 	Currency    string            `json:"currency,omitempty" doc:"Currency of amount" example:"USD"`

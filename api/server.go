@@ -181,7 +181,7 @@ func (s *server) routes() {
 			"Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT "+
 			"/v1/customers/by-external-id/plan?external_id=a%2Fb`."), s.customerByExternalID)
 	huma.Register(s.api, get("get-customer-by-id", "/v1/customers/by-id", CustomersRead, "Get a customer by its id",
-		"The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased."), s.customerByID)
+		"The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too."), s.customerByID)
 	huma.Register(s.api, get("get-customer", "/v1/customers/{external_id}", CustomersRead, "Get a customer",
 		"The `external_id` is your own name for the customer. Events send it as `customer_id`."), s.getCustomer)
 	huma.Register(s.api, put("upsert-customer", "/v1/customers/{external_id}/upsert", CustomersWrite, "Create or update a customer",
@@ -326,8 +326,8 @@ func (s *server) routes() {
 		"Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another "+
 			"period."), s.listPeriods)
 	huma.Register(s.api, get("get-statement", "/v1/billing/statements/{period}", BillingRead, "Get the bill of a billing period",
-		"Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that "+
-			"bill it.\n\n"+
+		"Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. "+
+			"`reports` is a page of the reports that bill the period.\n\n"+
 			"A period gets its id with the first sync in or after it."), s.getStatement)
 	huma.Register(s.api, get("explain-billing", "/v1/billing/explain", BillingRead, "Get the breakdown of a meter's charge in a billing period",
 		"Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained."), s.explain)

@@ -20,7 +20,7 @@ type StatementLine struct {
 	PriceVersion  int              `json:"price_version" doc:"Version of the meter's price. 0 without a price or if the provider's own price applies"`
 	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if our price applies" example:"price_1Q2"`
 	Charge        metering.Decimal `json:"charge" doc:"Charge for the usage, rounded to the currency's minor unit"`
-	Amount        metering.Decimal `json:"amount" doc:"Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed"`
+	Amount        metering.Decimal `json:"amount" doc:"Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge"`
 	Currency      string           `json:"currency" example:"USD"`
 	Steps         []step           `json:"steps" doc:"Breakdown of the amount, which is the last step"`
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period"`
@@ -87,7 +87,7 @@ type statementTotal struct {
 
 type statementReport struct {
 	ReportID         string                `json:"report_id"`
-	Number           int64                 `json:"number" doc:"Number of the report among the customer's reports. For a statement, its sequence"`
+	Number           int64                 `json:"number" doc:"Sequence number of the report for this customer. For a statement, its sequence"`
 	Kind             billing.Kind          `json:"kind"`
 	State            billing.State         `json:"state"`
 	Provider         metering.ProviderKind `json:"provider" doc:"Type of the provider" example:"webhook"`
@@ -112,7 +112,7 @@ type statementReportLine struct {
 	Component billing.Component `json:"component"`
 	Period    usagePeriod       `json:"period"`
 	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period at that time"`
-	Quantity  metering.Decimal  `json:"quantity" doc:"Units at the provider once the report is accepted"`
+	Quantity  metering.Decimal  `json:"quantity" doc:"Units that the provider has after it accepts the report"`
 	Amount    metering.Decimal  `json:"amount" doc:"Part of the charge that is billed there"`
 	Currency  string            `json:"currency" example:"USD"`
 }

@@ -14,15 +14,15 @@ import (
 type SyncProgress struct {
 	Attempts       int        `json:"attempts" required:"false" doc:"Number of attempts to send the current report, including one in progress. Only for an unfinished sync" example:"3"`
 	LastError      string     `json:"last_error" required:"false" doc:"Error of the last attempt. Empty if there was none" example:"the webhook answered 503"`
-	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Time of the next attempt. Absent during an attempt or pause, if unknown, and in the list"`
-	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync is paused. Absent if unknown. In the list, only present if the customer is paused"`
+	NextAttemptAt  *time.Time `json:"next_attempt_at,omitempty" doc:"Time of the next attempt. Absent during an attempt, during a pause, if it is unknown, and in the list"`
+	Paused         *bool      `json:"paused,omitempty" doc:"Whether the sync is paused. Absent if unknown. The list contains it only for a paused customer"`
 	Pause          *syncPause `json:"pause,omitempty"` // absent where nobody has paused the customer: a run that was paused in the Temporal UI has none
 	EngineAnswered *bool      `json:"engine_answered,omitempty" doc:"False if the workflow engine did not respond within a second. Then paused and next_attempt_at can be unknown. Absent in the list"`
 }
 
 type syncPause struct {
 	Since  time.Time      `json:"since" doc:"Time of the pause"`
-	By     metering.Actor `json:"by" example:"key_12" doc:"Actor who paused the customer"`
+	By     metering.Actor `json:"by" example:"key_12" doc:"Actor that paused the customer"`
 	Reason string         `json:"reason" example:"the receiver is being moved" doc:"Reason given by the actor"`
 }
 

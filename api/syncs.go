@@ -31,12 +31,12 @@ type syncLine struct {
 	Currency  string            `json:"currency"`
 
 	Kind         billing.Kind      `json:"kind" doc:"Kind of the report with this line"`
-	Number       int64             `json:"number" doc:"Number of the report among the customer's reports. For a statement, its sequence"`
+	Number       int64             `json:"number" doc:"Sequence number of the report for this customer. For a statement, its sequence"`
 	State        billing.State     `json:"state" doc:"State of the report"`
 	Method       string            `json:"method,omitempty" doc:"Reporting method of the provider. Only for a quantity" example:"meter_event"`
 	Target       string            `json:"target,omitempty" doc:"Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period" example:"si_Na6dzxczY5fwHx"`
 	Window       usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
-	Quantity     metering.Decimal  `json:"quantity" doc:"Units of this line at the provider once the report is accepted: the usage in window, rounded for the provider, less usage reported through other connections"`
+	Quantity     metering.Decimal  `json:"quantity" doc:"Units that the provider has for this line after it accepts the report: the usage in window, rounded for the provider, less usage reported through other connections"`
 	QuantitySent *metering.Decimal `json:"quantity_sent,omitempty" doc:"Number that was sent: quantity, or its increase since the previous report. For a charge, an amount"`
 	Response     string            `json:"response" doc:"Result of the report"`
 }
@@ -63,7 +63,7 @@ type syncRun struct {
 	StatusURL    string              `json:"status_url" doc:"Path of this sync, to poll"`
 	Note         string              `json:"note,omitempty" doc:"Present if the request joined an earlier one. The sync then answers both" example:"This request joined an earlier request for the customer that was still waiting. One sync answers both."`
 
-	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"The customer's latest unresolved reconciliations: periods whose last invoice is not final, or whose invoices differ. Only for a single sync"`
+	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"The customer's latest unresolved reconciliations: periods with different invoices or a last invoice that is not final. Only for a single sync"`
 	*SyncProgress
 }
 

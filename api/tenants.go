@@ -17,7 +17,7 @@ type tenant struct {
 	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"adjust bills late usage as an adjustment in another period. report only shows it"`
 	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Maximum number of requests with events in a minute"`
 	Strict            bool                    `json:"strict" doc:"Whether to reject events with an unknown field, customer or event type"`
-	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it"`
+	KeyConflicts      metering.ConflictPolicy `json:"idempotency_conflicts" doc:"Treatment of an event with an idempotency_key that was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it"`
 	V1BodylessWrites  bool                    `json:"v1_bodyless_writes" doc:"Whether requests without a body that are signed in v1 can write"`
 	InvoiceHold       invoiceHoldSettings     `json:"invoice_hold"`
 	CreatedAt         time.Time               `json:"created_at"`
@@ -56,7 +56,7 @@ type updateTenantInput struct {
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`
 		RequestsPerMinute *int                     `json:"requests_per_minute,omitempty" minimum:"1" maximum:"2147483647" doc:"Maximum number of requests with events in a minute. At most the limit set by the operators, 60000 by default"`
 		Strict            *bool                    `json:"strict,omitempty" doc:"true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists"`
-		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it"`
+		KeyConflicts      *metering.ConflictPolicy `json:"idempotency_conflicts,omitempty" doc:"Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it"`
 		V1BodylessWrites  *bool                    `json:"v1_bodyless_writes,omitempty" doc:"Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead"`
 		InvoiceHold       *invoiceHoldChange       `json:"invoice_hold,omitempty"`
 		Confirm

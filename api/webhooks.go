@@ -22,9 +22,9 @@ type Webhook struct {
 	FormerSecret   *time.Time               `json:"former_secret_until" doc:"Time until which messages are also signed with the previous secret. An operator can keep that secret longer"`
 	CreatedAt      time.Time                `json:"created_at"`
 	Enabled        bool                     `json:"enabled"`
-	DisabledAt     *time.Time               `json:"disabled_at" doc:"Time since which the webhook is disabled. No messages are stored for it"`
+	DisabledAt     *time.Time               `json:"disabled_at" doc:"Time at which the webhook was disabled. No messages are stored for it since then"`
 	Because        metering.DisabledBecause `json:"disabled_because,omitempty" doc:"Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days"`
-	FailingSince   *time.Time               `json:"failing_since" doc:"Time since which all deliveries fail"`
+	FailingSince   *time.Time               `json:"failing_since" doc:"Time of the first failure since the last successful delivery"`
 }
 
 func showWebhook(e metering.Endpoint) Webhook {
@@ -294,7 +294,7 @@ func (p WebhookPath) sent(message uuid.UUID) *sentOutput {
 }
 
 // sendsOfWebhook describes the limits of countRequested.
-const sendsOfWebhook = "A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60."
+const sendsOfWebhook = "Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant."
 
 // Messages that a tenant may request in a minute, tests and redeliveries together.
 const (

@@ -120,7 +120,7 @@ type MemberInvited struct {
 	OfTenant
 	InvitationID string    `json:"invitation_id" doc:"Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send"`
 	ExpiresAt    time.Time `json:"expires_at"`
-	MemberID     string    `json:"member_id,omitempty" doc:"Member whose sign-in is reset. Absent if accepting creates a member"`
+	MemberID     string    `json:"member_id,omitempty" doc:"Member with the sign-in to reset. Absent if accepting creates a member"`
 }
 
 // Kind implements MessageData.

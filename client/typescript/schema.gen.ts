@@ -780,7 +780,7 @@ export interface paths {
         };
         /**
          * Get the bill of a billing period
-         * @description Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+         * @description Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
          *
          *     A period gets its id with the first sync in or after it.
          */
@@ -1058,7 +1058,7 @@ export interface paths {
         };
         /**
          * Get a customer by its id
-         * @description The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
+         * @description The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
          */
         get: operations["get-customer-by-id"];
         put?: never;
@@ -2262,7 +2262,7 @@ export interface paths {
          * Redeliver a message
          * @description Sends the message again with the same id and body, so that the receiver can recognize a repeat.
          *
-         *     A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+         *     Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
          */
         post: operations["redeliver"];
         delete?: never;
@@ -2304,7 +2304,7 @@ export interface paths {
          * Send a test message to a webhook
          * @description Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
          *
-         *     A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+         *     Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
          */
         post: operations["test-webhook"];
         delete?: never;
@@ -2543,7 +2543,7 @@ export interface components {
              * @description When it becomes invalid; null: never
              */
             expires_at: string | null;
-            /** @description Member who is responsible for the key since its creator was removed */
+            /** @description Member responsible for the key since its creator was removed */
             handed_to: string | null;
             /**
              * @description The id of this object
@@ -2843,7 +2843,7 @@ export interface components {
         AutoSync: {
             /**
              * Format: date-time
-             * @description Time since which the schedule has these settings. Null until they are applied
+             * @description Time at which these settings were applied to the schedule. Null until then
              */
             applied_at: string | null;
             /** @description Whether it is on */
@@ -2875,7 +2875,7 @@ export interface components {
             customers: number;
             /**
              * Format: int64
-             * @description Number of customers whose sync failed or is still running. The list of syncs shows them
+             * @description Number of customers with a failed or unfinished sync. The list of syncs shows them
              */
             failed: number;
             /**
@@ -2902,7 +2902,7 @@ export interface components {
         Backfill: {
             /**
              * Format: int64
-             * @description Number of days whose events are counted
+             * @description Number of days with all events counted
              */
             counted_days: number;
             /**
@@ -2920,7 +2920,7 @@ export interface components {
         };
         BillingPeriod: {
             /**
-             * @description Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+             * @description Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
@@ -3055,12 +3055,12 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
+             * @description Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events whose idempotency_key was already used. They add nothing
+             * @description Accepted events with an idempotency_key that was already used. They add nothing
              */
             duplicates: number;
             /**
@@ -3198,7 +3198,7 @@ export interface components {
              * @description When it becomes invalid; null: never
              */
             expires_at: string | null;
-            /** @description Member who is responsible for the key since its creator was removed */
+            /** @description Member responsible for the key since its creator was removed */
             handed_to: string | null;
             /**
              * @description The id of this object
@@ -3255,7 +3255,7 @@ export interface components {
              * @description When it becomes invalid; null: never
              */
             expires_at: string | null;
-            /** @description Member who is responsible for the secret since its creator was removed */
+            /** @description Member responsible for the secret since its creator was removed */
             handed_to: string | null;
             /**
              * @description The id of this object
@@ -3286,7 +3286,7 @@ export interface components {
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
-            /** @description The complete secret, whose bytes are the signing key. It is shown only in this response */
+            /** @description The complete secret. Its bytes are the signing key. It is shown only in this response */
             secret: string;
             /**
              * @description Signature versions that the secret accepts
@@ -3320,7 +3320,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description Member whose sign-in is reset. Null if accepting creates a member
+             * @description Member with the sign-in to reset. Null if accepting creates a member
              * @example member_12
              */
             member_id: string | null;
@@ -3356,7 +3356,7 @@ export interface components {
             description: string;
             /**
              * Format: date-time
-             * @description Time since which the webhook is disabled. No messages are stored for it
+             * @description Time at which the webhook was disabled. No messages are stored for it since then
              */
             disabled_at: string | null;
             /**
@@ -3370,7 +3370,7 @@ export interface components {
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /**
              * Format: date-time
-             * @description Time since which all deliveries fail
+             * @description Time of the first failure since the last successful delivery
              */
             failing_since: string | null;
             /**
@@ -3393,7 +3393,7 @@ export interface components {
         Customer: {
             /**
              * Format: date-time
-             * @description Time since which the customer is archived. Null if it is not
+             * @description Time at which the customer was archived. Null if it is not archived
              */
             archived_at: string | null;
             /** @description Id of the customer at the billing provider */
@@ -3695,12 +3695,12 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
+             * @description Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events whose idempotency_key was already used. They add nothing
+             * @description Accepted events with an idempotency_key that was already used. They add nothing
              */
             duplicates: number;
             /**
@@ -3772,7 +3772,7 @@ export interface components {
         Explain: {
             /**
              * Format: decimal
-             * @description Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed
+             * @description Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
              */
             amount: string;
             /** @description Whether the provider had accepted the usage at the closing of the period */
@@ -3912,7 +3912,7 @@ export interface components {
              * @description When it becomes invalid; null: never
              */
             expires_at: string | null;
-            /** @description Member who is responsible for the secret since its creator was removed */
+            /** @description Member responsible for the secret since its creator was removed */
             handed_to: string | null;
             /**
              * @description The id of this object
@@ -4038,12 +4038,12 @@ export interface components {
             accepted: number;
             /**
              * Format: int64
-             * @description Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted
+             * @description Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted
              */
             conflicts: number;
             /**
              * Format: int64
-             * @description Accepted events whose idempotency_key was already used. They add nothing
+             * @description Accepted events with an idempotency_key that was already used. They add nothing
              */
             duplicates: number;
             /** @description The rejected events and the rules that they break */
@@ -4080,7 +4080,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description Member whose sign-in is reset. Null if accepting creates a member
+             * @description Member with the sign-in to reset. Null if accepting creates a member
              * @example member_12
              */
             member_id: string | null;
@@ -4209,7 +4209,7 @@ export interface components {
             reasons: components["schemas"]["HoldReason"][];
             release?: components["schemas"]["HoldReport"];
             /**
-             * @description Operator who requested the release. Empty if none did
+             * @description Operator that requested the release. Empty if none did
              * @example key_12
              */
             released_by: string;
@@ -4463,7 +4463,7 @@ export interface components {
             expires_at: string;
             /** @description Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send */
             invitation_id: string;
-            /** @description Member whose sign-in is reset. Absent if accepting creates a member */
+            /** @description Member with the sign-in to reset. Absent if accepting creates a member */
             member_id?: string;
             /**
              * @description The tenant's id
@@ -4643,7 +4643,7 @@ export interface components {
             aggregation: "sum" | "count";
             /**
              * Format: date-time
-             * @description Time since which the meter is archived and counts no new events. Null if it is not
+             * @description Time at which the meter was archived and stopped counting new events. Null if it is not archived
              */
             archived_at: string | null;
             backfill?: components["schemas"]["Backfill"];
@@ -4802,7 +4802,7 @@ export interface components {
         };
         PeriodHead: {
             /**
-             * @description Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+             * @description Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
@@ -4891,7 +4891,7 @@ export interface components {
             /** @description Adjustments of closed periods that are billed in this period, oldest first */
             adjustments: components["schemas"]["ClosedPeriod"][];
             /**
-             * @description Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+             * @description Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
@@ -4946,7 +4946,7 @@ export interface components {
         Plan: {
             /**
              * Format: date-time
-             * @description Time since which the plan is archived and cannot be assigned. Null if it is not
+             * @description Time at which the plan was archived. Null if it is not archived
              */
             archived_at: string | null;
             /**
@@ -4967,7 +4967,7 @@ export interface components {
         PreviewItem: {
             /**
              * Format: decimal
-             * @description Exact charge for the usage, which has the decimals that the provider accepts. For a provider's own price, rounded by the provider's rules. For a late item, the additional charge of the closed period
+             * @description Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period
              */
             amount: string;
             /** @description Whether the meter's earlier events are still being counted. Until then usage and amount are 0 */
@@ -5044,7 +5044,7 @@ export interface components {
              * @description Time at which the provider's prices were read. Null if they are not compared yet
              */
             compared_at: string | null;
-            /** @description Meters whose price here differs from the provider's price. The provider's price is billed */
+            /** @description Meters with a price here that differs from the provider's price. The provider's price is billed */
             differences: components["schemas"]["PriceDifference"][];
             /** @description Reason why the prices are not compared yet */
             reason?: string;
@@ -5086,7 +5086,7 @@ export interface components {
             currency: string;
             /**
              * Format: int64
-             * @description Number of customers whose charges differ
+             * @description Number of customers with different charges
              */
             customers: number;
         };
@@ -5154,7 +5154,7 @@ export interface components {
              * @description When it was created
              */
             created_at: string;
-            /** @description Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due */
+            /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills */
             days_until_due?: number;
             /**
              * @description The id of this object
@@ -5335,7 +5335,7 @@ export interface components {
             currency?: string;
             /**
              * Format: decimal
-             * @description Units on final invoices that are not void. Fixed when the state is decided
+             * @description Units on final invoices that are not void. They do not change after the state is decided
              */
             quantity: string;
             /**
@@ -5358,7 +5358,7 @@ export interface components {
              */
             billed_quantity?: string;
             /**
-             * @description Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge
+             * @description Unit in which the provider bills the period. With amounts, every quantity of invoices and billed usage is money in the currency of the charge
              * @enum {string}
              */
             bills: "quantities" | "amounts";
@@ -5380,7 +5380,7 @@ export interface components {
              */
             decided_at: string | null;
             /**
-             * @description Operator who decided the state. Empty if the rules did or it is undecided
+             * @description Operator that decided the state. Empty if the rules did or it is undecided
              * @example key_12
              */
             decided_by: string;
@@ -5479,7 +5479,7 @@ export interface components {
             customers: number;
             /**
              * Format: int64
-             * @description Number of customers who already had a waiting request. Its sync answers this request too
+             * @description Number of customers with a request that was already waiting. Its sync answers this request too
              */
             joined: number;
             /**
@@ -5495,7 +5495,7 @@ export interface components {
              */
             cause?: string;
             /**
-             * @description External IDs of the customers to sync. Default: every customer whose last sync failed
+             * @description External IDs of the customers to sync. Default: every customer with a failed last sync
              * @example [
              *       "acme"
              *     ]
@@ -5553,7 +5553,7 @@ export interface components {
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
-            /** @description Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due */
+            /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills */
             days_until_due?: number;
             /** @description Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
@@ -5744,7 +5744,7 @@ export interface components {
         StatementLine: {
             /**
              * Format: decimal
-             * @description Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed
+             * @description Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
              */
             amount: string;
             /** @description Whether the provider had accepted the usage at the closing of the period */
@@ -5869,7 +5869,7 @@ export interface components {
             method?: string;
             /**
              * Format: int64
-             * @description Number of the report among the customer's reports. For a statement, its sequence
+             * @description Sequence number of the report for this customer. For a statement, its sequence
              */
             number: number;
             /**
@@ -5936,7 +5936,7 @@ export interface components {
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
-             * @description Units at the provider once the report is accepted
+             * @description Units that the provider has after it accepts the report
              */
             quantity: string;
             /**
@@ -6155,13 +6155,13 @@ export interface components {
             method?: string;
             /**
              * Format: int64
-             * @description Number of the report among the customer's reports. For a statement, its sequence
+             * @description Sequence number of the report for this customer. For a statement, its sequence
              */
             number: number;
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
-             * @description Units of this line at the provider once the report is accepted: the usage in window, rounded for the provider, less usage reported through other connections
+             * @description Units that the provider has for this line after it accepts the report: the usage in window, rounded for the provider, less usage reported through other connections
              */
             quantity: string;
             /**
@@ -6197,7 +6197,7 @@ export interface components {
         };
         SyncPause: {
             /**
-             * @description Actor who paused the customer
+             * @description Actor that paused the customer
              * @example key_12
              */
             by: string;
@@ -6250,7 +6250,7 @@ export interface components {
             lines: components["schemas"]["SyncLine"][];
             /**
              * Format: date-time
-             * @description Time of the next attempt. Absent during an attempt or pause, if unknown, and in the list
+             * @description Time of the next attempt. Absent during an attempt, during a pause, if it is unknown, and in the list
              */
             next_attempt_at?: string;
             /**
@@ -6259,9 +6259,9 @@ export interface components {
              */
             note?: string;
             pause?: components["schemas"]["SyncPause"];
-            /** @description Whether the sync is paused. Absent if unknown. In the list, only present if the customer is paused */
+            /** @description Whether the sync is paused. Absent if unknown. The list contains it only for a paused customer */
             paused?: boolean;
-            /** @description The customer's latest unresolved reconciliations: periods whose last invoice is not final, or whose invoices differ. Only for a single sync */
+            /** @description The customer's latest unresolved reconciliations: periods with different invoices or a last invoice that is not final. Only for a single sync */
             reconciliations?: components["schemas"]["Unresolved"][];
             /**
              * Format: date-time
@@ -6308,7 +6308,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
+             * @description Treatment of an event with an idempotency_key that was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
              * @enum {string}
              */
             idempotency_conflicts: "accept" | "reject";
@@ -6509,7 +6509,7 @@ export interface components {
              */
             grace_hours?: number;
             /**
-             * @description Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
+             * @description Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
              * @enum {string}
              */
             idempotency_conflicts?: "accept" | "reject";
@@ -6703,7 +6703,7 @@ export interface components {
             description: string;
             /**
              * Format: date-time
-             * @description Time since which the webhook is disabled. No messages are stored for it
+             * @description Time at which the webhook was disabled. No messages are stored for it since then
              */
             disabled_at: string | null;
             /**
@@ -6717,7 +6717,7 @@ export interface components {
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /**
              * Format: date-time
-             * @description Time since which all deliveries fail
+             * @description Time of the first failure since the last successful delivery
              */
             failing_since: string | null;
             /**
@@ -8884,7 +8884,7 @@ export interface operations {
                 page_token?: string;
                 /** @description Whether archived items are included */
                 archived?: boolean;
-                /** @description Part of the name or external ID, case-insensitive, or the complete id here or at the billing provider */
+                /** @description Search text: a part of the name or external ID in any case, or a complete id here or at the billing provider */
                 search?: string;
             };
             header?: never;
@@ -11288,7 +11288,7 @@ export interface operations {
     "remove-member": {
         parameters: {
             query?: {
-                /** @description Required if the member's valid API keys and HMAC secrets remain. revoke ends them, hand_over makes you responsible for them. Includes credentials that those created */
+                /** @description Treatment of valid API keys and HMAC secrets that the member created, directly or with those. Required if there are any. revoke ends them. hand_over makes you responsible for them */
                 keys?: "hand_over" | "revoke";
             };
             header?: never;

@@ -26,7 +26,7 @@ var settings = []providers.Setting{
 		Doc: "Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. " +
 			"`send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`",
 	},
-	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due"},
+	{Name: "days_until_due", Use: providers.DaysUntilDue, Max: 365, Doc: "Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills"},
 }
 
 // https://docs.stripe.com/api/invoices/create#create_invoice-collection_method

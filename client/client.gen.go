@@ -2593,7 +2593,7 @@ type APIKeyMetadata struct {
 	// ExpiresAt When it becomes invalid; null: never
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Member who is responsible for the key since its creator was removed
+	// HandedTo Member responsible for the key since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
 	// Id The id of this object
@@ -2897,7 +2897,7 @@ type AuditEntry struct {
 
 // AutoSync defines model for AutoSync.
 type AutoSync struct {
-	// AppliedAt Time since which the schedule has these settings. Null until they are applied
+	// AppliedAt Time at which these settings were applied to the schedule. Null until then
 	AppliedAt *time.Time `json:"applied_at"`
 
 	// Enabled Whether it is on
@@ -2927,7 +2927,7 @@ type AutoSyncOutcome struct {
 	// Customers Number of customers with usage to report
 	Customers int64 `json:"customers"`
 
-	// Failed Number of customers whose sync failed or is still running. The list of syncs shows them
+	// Failed Number of customers with a failed or unfinished sync. The list of syncs shows them
 	Failed int64 `json:"failed"`
 
 	// Reports Number of reports that were sent
@@ -2953,7 +2953,7 @@ type AutoSyncRunStatus string
 
 // Backfill defines model for Backfill.
 type Backfill struct {
-	// CountedDays Number of days whose events are counted
+	// CountedDays Number of days with all events counted
 	CountedDays int64 `json:"counted_days"`
 
 	// Days Number of days that can contain earlier events. 0 until a worker has started
@@ -2970,7 +2970,7 @@ type Because struct {
 
 // BillingPeriod defines model for BillingPeriod.
 type BillingPeriod struct {
-	// Bills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+	// Bills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
 	Bills *BillingPeriodBills `json:"bills,omitempty"`
 
 	// ClosedAt Time at which the period was closed. Null while it is open
@@ -3000,7 +3000,7 @@ type BillingPeriod struct {
 	Stream *int64 `json:"stream,omitempty"`
 }
 
-// BillingPeriodBills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+// BillingPeriodBills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
 type BillingPeriodBills string
 
 // BillingPeriodState in_grace: the period has ended and accepts late events until it is closed
@@ -3096,10 +3096,10 @@ type CountedWindow struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
+	// Conflicts Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
+	// Duplicates Accepted events with an idempotency_key that was already used. They add nothing
 	Duplicates int64 `json:"duplicates"`
 
 	// End The first instant that is not included
@@ -3257,7 +3257,7 @@ type CreatedAPIKey struct {
 	// ExpiresAt When it becomes invalid; null: never
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Member who is responsible for the key since its creator was removed
+	// HandedTo Member responsible for the key since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
 	// Id The id of this object
@@ -3311,7 +3311,7 @@ type CreatedHMACSecret struct {
 	// ExpiresAt When it becomes invalid; null: never
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Member who is responsible for the secret since its creator was removed
+	// HandedTo Member responsible for the secret since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
 	// Id The id of this object
@@ -3337,7 +3337,7 @@ type CreatedHMACSecret struct {
 	// Scope The scope, which decides its permissions
 	Scope CreatedHMACSecretScope `json:"scope"`
 
-	// Secret The complete secret, whose bytes are the signing key. It is shown only in this response
+	// Secret The complete secret. Its bytes are the signing key. It is shown only in this response
 	Secret string `json:"secret"`
 
 	// Signatures Signature versions that the secret accepts
@@ -3374,7 +3374,7 @@ type CreatedInvitation struct {
 	// Examples: inv_5
 	Id string `json:"id"`
 
-	// MemberId Member whose sign-in is reset. Null if accepting creates a member
+	// MemberId Member with the sign-in to reset. Null if accepting creates a member
 	//
 	// Examples: member_12
 	MemberId *string `json:"member_id"`
@@ -3413,7 +3413,7 @@ type CreatedWebhook struct {
 	// Description A text of your own
 	Description string `json:"description"`
 
-	// DisabledAt Time since which the webhook is disabled. No messages are stored for it
+	// DisabledAt Time at which the webhook was disabled. No messages are stored for it since then
 	DisabledAt *time.Time `json:"disabled_at"`
 
 	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
@@ -3425,7 +3425,7 @@ type CreatedWebhook struct {
 	// EventTypes Types of the messages that the webhook receives
 	EventTypes []CreatedWebhookEventTypes `json:"event_types"`
 
-	// FailingSince Time since which all deliveries fail
+	// FailingSince Time of the first failure since the last successful delivery
 	FailingSince *time.Time `json:"failing_since"`
 
 	// FormerSecretUntil Time until which messages are also signed with the previous secret. An operator can keep that secret longer
@@ -3454,7 +3454,7 @@ type CreatedWebhookEventTypes string
 
 // Customer defines model for Customer.
 type Customer struct {
-	// ArchivedAt Time since which the customer is archived. Null if it is not
+	// ArchivedAt Time at which the customer was archived. Null if it is not archived
 	ArchivedAt *time.Time `json:"archived_at"`
 
 	// BillingProviderId Id of the customer at the billing provider
@@ -3764,10 +3764,10 @@ type EventCounts struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
+	// Conflicts Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
+	// Duplicates Accepted events with an idempotency_key that was already used. They add nothing
 	Duplicates int64 `json:"duplicates"`
 
 	// Granularity The width of the windows
@@ -3841,7 +3841,7 @@ type ExcludedMeter struct {
 
 // Explain defines model for Explain.
 type Explain struct {
-	// Amount Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed
+	// Amount Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
 	Amount json.Number `json:"amount"`
 
 	// Billed Whether the provider had accepted the usage at the closing of the period
@@ -3982,7 +3982,7 @@ type HMACSecret struct {
 	// ExpiresAt When it becomes invalid; null: never
 	ExpiresAt *time.Time `json:"expires_at"`
 
-	// HandedTo Member who is responsible for the secret since its creator was removed
+	// HandedTo Member responsible for the secret since its creator was removed
 	HandedTo *string `json:"handed_to"`
 
 	// Id The id of this object
@@ -4103,10 +4103,10 @@ type IngestResult struct {
 	// Accepted Accepted events, including duplicates
 	Accepted int64 `json:"accepted"`
 
-	// Conflicts Duplicates whose idempotency_key was used for another customer or other content. Their usage is not counted
+	// Conflicts Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted
 	Conflicts int64 `json:"conflicts"`
 
-	// Duplicates Accepted events whose idempotency_key was already used. They add nothing
+	// Duplicates Accepted events with an idempotency_key that was already used. They add nothing
 	Duplicates int64 `json:"duplicates"`
 
 	// Errors The rejected events and the rules that they break
@@ -4140,7 +4140,7 @@ type Invitation struct {
 	// Examples: inv_5
 	Id string `json:"id"`
 
-	// MemberId Member whose sign-in is reset. Null if accepting creates a member
+	// MemberId Member with the sign-in to reset. Null if accepting creates a member
 	//
 	// Examples: member_12
 	MemberId *string `json:"member_id"`
@@ -4267,7 +4267,7 @@ type InvoiceHold struct {
 	Reasons []HoldReason `json:"reasons"`
 	Release *HoldReport  `json:"release,omitempty"`
 
-	// ReleasedBy Operator who requested the release. Empty if none did
+	// ReleasedBy Operator that requested the release. Empty if none did
 	//
 	// Examples: key_12
 	ReleasedBy string `json:"released_by"`
@@ -4614,7 +4614,7 @@ type MemberInvited struct {
 	// InvitationId Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send
 	InvitationId string `json:"invitation_id"`
 
-	// MemberId Member whose sign-in is reset. Absent if accepting creates a member
+	// MemberId Member with the sign-in to reset. Absent if accepting creates a member
 	MemberId *string `json:"member_id,omitempty"`
 
 	// TenantId The tenant's id
@@ -4802,7 +4802,7 @@ type Meter struct {
 	// Aggregation sum adds the events' values; count counts the events
 	Aggregation MeterAggregation `json:"aggregation"`
 
-	// ArchivedAt Time since which the meter is archived and counts no new events. Null if it is not
+	// ArchivedAt Time at which the meter was archived and stopped counting new events. Null if it is not archived
 	ArchivedAt *time.Time `json:"archived_at"`
 	Backfill   *Backfill  `json:"backfill,omitempty"`
 
@@ -4962,7 +4962,7 @@ type PeriodClosed struct {
 
 // PeriodHead defines model for PeriodHead.
 type PeriodHead struct {
-	// Bills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+	// Bills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
 	Bills *PeriodHeadBills `json:"bills,omitempty"`
 
 	// ClosedAt Time at which the period was closed. Null while it is open
@@ -4989,7 +4989,7 @@ type PeriodHead struct {
 	Stream *int64 `json:"stream,omitempty"`
 }
 
-// PeriodHeadBills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+// PeriodHeadBills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
 type PeriodHeadBills string
 
 // PeriodHeadState in_grace: the period has ended and accepts late events until it is closed
@@ -5038,7 +5038,7 @@ type PeriodStatement struct {
 	// Adjustments Adjustments of closed periods that are billed in this period, oldest first
 	Adjustments []ClosedPeriod `json:"adjustments"`
 
-	// Bills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+	// Bills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
 	Bills *PeriodStatementBills `json:"bills,omitempty"`
 
 	// ClosedAt Time at which the period was closed. Null while it is open
@@ -5080,7 +5080,7 @@ type PeriodStatement struct {
 	Totals []StatementTotal `json:"totals"`
 }
 
-// PeriodStatementBills Unit of the provider's bill: quantities or amounts. Fixed for the period. Absent if undecided or if the provider makes no invoices
+// PeriodStatementBills Unit in which the provider bills the period: quantities or amounts. It does not change during a period. Absent if it is undecided or the provider makes no invoices
 type PeriodStatementBills string
 
 // PeriodStatementState in_grace: the period has ended and accepts late events until it is closed
@@ -5088,7 +5088,7 @@ type PeriodStatementState string
 
 // Plan defines model for Plan.
 type Plan struct {
-	// ArchivedAt Time since which the plan is archived and cannot be assigned. Null if it is not
+	// ArchivedAt Time at which the plan was archived. Null if it is not archived
 	ArchivedAt *time.Time `json:"archived_at"`
 
 	// CreatedAt When it was created
@@ -5108,7 +5108,7 @@ type Plan struct {
 
 // PreviewItem defines model for PreviewItem.
 type PreviewItem struct {
-	// Amount Exact charge for the usage, which has the decimals that the provider accepts. For a provider's own price, rounded by the provider's rules. For a late item, the additional charge of the closed period
+	// Amount Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
 	// Backfilling Whether the meter's earlier events are still being counted. Until then usage and amount are 0
@@ -5173,7 +5173,7 @@ type PriceComparison struct {
 	// ComparedAt Time at which the provider's prices were read. Null if they are not compared yet
 	ComparedAt *time.Time `json:"compared_at"`
 
-	// Differences Meters whose price here differs from the provider's price. The provider's price is billed
+	// Differences Meters with a price here that differs from the provider's price. The provider's price is billed
 	Differences []PriceDifference `json:"differences"`
 
 	// Reason Reason why the prices are not compared yet
@@ -5214,7 +5214,7 @@ type PriceImpact struct {
 	// Examples: USD
 	Currency string `json:"currency"`
 
-	// Customers Number of customers whose charges differ
+	// Customers Number of customers with different charges
 	Customers int64 `json:"customers"`
 }
 
@@ -5285,7 +5285,7 @@ type Provider struct {
 	// CreatedAt When it was created
 	CreatedAt time.Time `json:"created_at"`
 
-	// DaysUntilDue Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due
+	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Id The id of this object
@@ -5479,7 +5479,7 @@ type ReconciledTheirs struct {
 	// Examples: USD
 	Currency *string `json:"currency,omitempty"`
 
-	// Quantity Units on final invoices that are not void. Fixed when the state is decided
+	// Quantity Units on final invoices that are not void. They do not change after the state is decided
 	Quantity json.Number `json:"quantity"`
 
 	// Unexplained Part of quantity that was not reported from here. 0 while the state is open
@@ -5497,7 +5497,7 @@ type Reconciliation struct {
 	// BilledQuantity Units that count as billed and are never charged again. Absent while the state is open
 	BilledQuantity *json.Number `json:"billed_quantity,omitempty"`
 
-	// Bills Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge
+	// Bills Unit in which the provider bills the period. With amounts, every quantity of invoices and billed usage is money in the currency of the charge
 	Bills ReconciliationBills `json:"bills"`
 
 	// CountedQuantity Accepted units that the provider has counted
@@ -5514,7 +5514,7 @@ type Reconciliation struct {
 	// DecidedAt Time of the decision. Null while the state is open
 	DecidedAt *time.Time `json:"decided_at"`
 
-	// DecidedBy Operator who decided the state. Empty if the rules did or it is undecided
+	// DecidedBy Operator that decided the state. Empty if the rules did or it is undecided
 	//
 	// Examples: key_12
 	DecidedBy string `json:"decided_by"`
@@ -5549,7 +5549,7 @@ type Reconciliation struct {
 // ReconciliationActions defines model for Reconciliation.Actions.
 type ReconciliationActions string
 
-// ReconciliationBills Unit of the provider's bill. With amounts, the quantities of invoices and of billed usage are money in the currency of the charge
+// ReconciliationBills Unit in which the provider bills the period. With amounts, every quantity of invoices and billed usage is money in the currency of the charge
 type ReconciliationBills string
 
 // ReconciliationState The state
@@ -5627,7 +5627,7 @@ type RetriedSyncs struct {
 	// Customers Number of customers for which a sync was requested
 	Customers int64 `json:"customers"`
 
-	// Joined Number of customers who already had a waiting request. Its sync answers this request too
+	// Joined Number of customers with a request that was already waiting. Its sync answers this request too
 	Joined int64 `json:"joined"`
 
 	// Remaining Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key
@@ -5641,7 +5641,7 @@ type RetryFailed struct {
 	// Examples: the webhook answered 400
 	Cause *string `json:"cause,omitempty"`
 
-	// Customers External IDs of the customers to sync. Default: every customer whose last sync failed
+	// Customers External IDs of the customers to sync. Default: every customer with a failed last sync
 	//
 	// Examples: ["acme"]
 	Customers *[]string `json:"customers,omitempty"`
@@ -5715,7 +5715,7 @@ type SaveProvider struct {
 	// CollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 	CollectionMethod *SaveProviderCollectionMethod `json:"collection_method,omitempty"`
 
-	// DaysUntilDue Only for type stripe, with collection_method `send_invoice`, which requires it. Days until the invoice is due
+	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Mapping Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata
@@ -5924,7 +5924,7 @@ type Statement struct {
 
 // StatementLine defines model for StatementLine.
 type StatementLine struct {
-	// Amount Charge and adjustments in this currency that are billed in this period. For an open period, less the amount that other connections billed
+	// Amount Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge
 	Amount json.Number `json:"amount"`
 
 	// Billed Whether the provider had accepted the usage at the closing of the period
@@ -6029,7 +6029,7 @@ type StatementReport struct {
 	// Examples: meter_event
 	Method *string `json:"method,omitempty"`
 
-	// Number Number of the report among the customer's reports. For a statement, its sequence
+	// Number Sequence number of the report for this customer. For a statement, its sequence
 	Number int64 `json:"number"`
 
 	// Provider Type of the provider
@@ -6093,7 +6093,7 @@ type StatementReportLine struct {
 	MeterSlug string      `json:"meter_slug"`
 	Period    UsagePeriod `json:"period"`
 
-	// Quantity Units at the provider once the report is accepted
+	// Quantity Units that the provider has after it accepts the report
 	Quantity json.Number `json:"quantity"`
 
 	// Usage Usage of the whole period at that time
@@ -6300,11 +6300,11 @@ type SyncLine struct {
 	// Examples: meter_event
 	Method *string `json:"method,omitempty"`
 
-	// Number Number of the report among the customer's reports. For a statement, its sequence
+	// Number Sequence number of the report for this customer. For a statement, its sequence
 	Number int64       `json:"number"`
 	Period UsagePeriod `json:"period"`
 
-	// Quantity Units of this line at the provider once the report is accepted: the usage in window, rounded for the provider, less usage reported through other connections
+	// Quantity Units that the provider has for this line after it accepts the report: the usage in window, rounded for the provider, less usage reported through other connections
 	Quantity json.Number `json:"quantity"`
 
 	// QuantitySent Number that was sent: quantity, or its increase since the previous report. For a charge, an amount
@@ -6343,7 +6343,7 @@ type SyncLineState string
 
 // SyncPause defines model for SyncPause.
 type SyncPause struct {
-	// By Actor who paused the customer
+	// By Actor that paused the customer
 	//
 	// Examples: key_12
 	By string `json:"by"`
@@ -6398,7 +6398,7 @@ type SyncRun struct {
 	// Lines Lines that the sync reported or that were already up to date
 	Lines []SyncLine `json:"lines"`
 
-	// NextAttemptAt Time of the next attempt. Absent during an attempt or pause, if unknown, and in the list
+	// NextAttemptAt Time of the next attempt. Absent during an attempt, during a pause, if it is unknown, and in the list
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
 	// Note Present if the request joined an earlier one. The sync then answers both
@@ -6407,10 +6407,10 @@ type SyncRun struct {
 	Note  *string    `json:"note,omitempty"`
 	Pause *SyncPause `json:"pause,omitempty"`
 
-	// Paused Whether the sync is paused. Absent if unknown. In the list, only present if the customer is paused
+	// Paused Whether the sync is paused. Absent if unknown. The list contains it only for a paused customer
 	Paused *bool `json:"paused,omitempty"`
 
-	// Reconciliations The customer's latest unresolved reconciliations: periods whose last invoice is not final, or whose invoices differ. Only for a single sync
+	// Reconciliations The customer's latest unresolved reconciliations: periods with different invoices or a last invoice that is not final. Only for a single sync
 	Reconciliations *[]Unresolved `json:"reconciliations,omitempty"`
 
 	// RequestedAt When it was requested
@@ -6453,7 +6453,7 @@ type Tenant struct {
 	// Examples: ten_1
 	Id string `json:"id"`
 
-	// IdempotencyConflicts Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
+	// IdempotencyConflicts Treatment of an event with an idempotency_key that was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
 	IdempotencyConflicts TenantIdempotencyConflicts `json:"idempotency_conflicts"`
 	InvoiceHold          InvoiceHoldSettings        `json:"invoice_hold"`
 
@@ -6478,7 +6478,7 @@ type Tenant struct {
 	V1BodylessWrites bool `json:"v1_bodyless_writes"`
 }
 
-// TenantIdempotencyConflicts Treatment of an event whose idempotency_key was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
+// TenantIdempotencyConflicts Treatment of an event with an idempotency_key that was used with other content. accept adds nothing and keeps it as a conflict. reject rejects it
 type TenantIdempotencyConflicts string
 
 // TenantLatePolicy adjust bills late usage as an adjustment in another period. report only shows it
@@ -6663,7 +6663,7 @@ type UpdateTenant struct {
 	// GraceHours How long after its end a billing period still takes usage
 	GraceHours *int64 `json:"grace_hours,omitempty"`
 
-	// IdempotencyConflicts Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
+	// IdempotencyConflicts Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
 	IdempotencyConflicts *UpdateTenantIdempotencyConflicts `json:"idempotency_conflicts,omitempty"`
 	InvoiceHold          *InvoiceHoldChange                `json:"invoice_hold,omitempty"`
 
@@ -6686,7 +6686,7 @@ type UpdateTenant struct {
 	V1BodylessWrites *bool `json:"v1_bodyless_writes,omitempty"`
 }
 
-// UpdateTenantIdempotencyConflicts Treatment of an event whose idempotency_key was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
+// UpdateTenantIdempotencyConflicts Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
 type UpdateTenantIdempotencyConflicts string
 
 // UpdateTenantLatePolicy adjust bills late usage as an adjustment; report only shows it
@@ -6856,7 +6856,7 @@ type Webhook struct {
 	// Description A text of your own
 	Description string `json:"description"`
 
-	// DisabledAt Time since which the webhook is disabled. No messages are stored for it
+	// DisabledAt Time at which the webhook was disabled. No messages are stored for it since then
 	DisabledAt *time.Time `json:"disabled_at"`
 
 	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
@@ -6868,7 +6868,7 @@ type Webhook struct {
 	// EventTypes Types of the messages that the webhook receives
 	EventTypes []WebhookEventTypes `json:"event_types"`
 
-	// FailingSince Time since which all deliveries fail
+	// FailingSince Time of the first failure since the last successful delivery
 	FailingSince *time.Time `json:"failing_since"`
 
 	// FormerSecretUntil Time until which messages are also signed with the previous secret. An operator can keep that secret longer
@@ -7133,7 +7133,7 @@ type ListCustomersParams struct {
 	// Archived Whether archived items are included
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 
-	// Search Part of the name or external ID, case-insensitive, or the complete id here or at the billing provider
+	// Search Search text: a part of the name or external ID in any case, or a complete id here or at the billing provider
 	Search *string `form:"search,omitempty" json:"search,omitempty"`
 }
 
@@ -7340,7 +7340,7 @@ type CreateMemberParams struct {
 
 // RemoveMemberParams defines parameters for RemoveMember.
 type RemoveMemberParams struct {
-	// Keys Required if the member's valid API keys and HMAC secrets remain. revoke ends them, hand_over makes you responsible for them. Includes credentials that those created
+	// Keys Treatment of valid API keys and HMAC secrets that the member created, directly or with those. Required if there are any. revoke ends them. hand_over makes you responsible for them
 	Keys *RemoveMemberParamsKeys `form:"keys,omitempty" json:"keys,omitempty"`
 }
 
@@ -8463,7 +8463,7 @@ type ClientInterface interface {
 
 	// GetStatement Get the bill of a billing period
 	//
-	// Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+	// Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
 	//
 	// A period gets its id with the first sync in or after it.
 	//
@@ -8677,7 +8677,7 @@ type ClientInterface interface {
 
 	// GetCustomerById Get a customer by its id
 	//
-	// The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
+	// The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
 	//
 	// Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 	GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9563,7 +9563,7 @@ type ClientInterface interface {
 	//
 	// Sends the message again with the same id and body, so that the receiver can recognize a repeat.
 	//
-	// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+	// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 	Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9590,7 +9590,7 @@ type ClientInterface interface {
 	//
 	// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
 	//
-	// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+	// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 	//
 	// Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 	TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -10591,7 +10591,7 @@ func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEd
 
 // GetStatement Get the bill of a billing period
 //
-// Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+// Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
 //
 // A period gets its id with the first sync in or after it.
 //
@@ -10995,7 +10995,7 @@ func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustome
 
 // GetCustomerById Get a customer by its id
 //
-// The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
+// The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
 //
 // Corresponds with GET /v1/customers/by-id (the `GetCustomerById` operationId).
 func (c *Client) GetCustomerById(ctx context.Context, params *GetCustomerByIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12861,7 +12861,7 @@ func (c *Client) GetDelivery(ctx context.Context, id string, message string, req
 //
 // Sends the message again with the same id and body, so that the receiver can recognize a repeat.
 //
-// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 //
 // Corresponds with POST /v1/webhooks/{id}/deliveries/{message}/redeliver (the `Redeliver` operationId).
 func (c *Client) Redeliver(ctx context.Context, id string, message string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12918,7 +12918,7 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, params *Rot
 //
 // Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
 //
-// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 //
 // Corresponds with POST /v1/webhooks/{id}/test (the `TestWebhook` operationId).
 func (c *Client) TestWebhook(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -20120,7 +20120,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetStatementWithResponse Get the bill of a billing period
 	//
-	// Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+	// Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
 	//
 	// A period gets its id with the first sync in or after it.
 	//
@@ -20348,7 +20348,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerByIdWithResponse Get a customer by its id
 	//
-	// The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
+	// The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -21318,7 +21318,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Sends the message again with the same id and body, so that the receiver can recognize a repeat.
 	//
-	// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+	// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -21347,7 +21347,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
 	//
-	// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+	// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -28324,7 +28324,7 @@ func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params
 
 // GetStatementWithResponse Get the bill of a billing period
 //
-// Returns every line with its breakdown, the adjustments that are billed in the period, the totals by currency, and a page of the reports that bill it.
+// Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
 //
 // A period gets its id with the first sync in or after it.
 //
@@ -28666,7 +28666,7 @@ func (c *ClientWithResponses) GetCustomerByExternalIdWithResponse(ctx context.Co
 
 // GetCustomerByIdWithResponse Get a customer by its id
 //
-// The `id` is the one that this API assigned, such as `cus_12`. It also finds a customer whose personal data was erased.
+// The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -30224,7 +30224,7 @@ func (c *ClientWithResponses) GetDeliveryWithResponse(ctx context.Context, id st
 //
 // Sends the message again with the same id and body, so that the receiver can recognize a repeat.
 //
-// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -30271,7 +30271,7 @@ func (c *ClientWithResponses) RotateWebhookSecretWithResponse(ctx context.Contex
 //
 // Sends a message of type `webhook.test`, whatever the webhook's `event_types` are.
 //
-// A webhook can have 10 tests and redeliveries a minute in total, all webhooks of a tenant 60.
+// Limits of tests and redeliveries together: 10 a minute for each webhook, 60 a minute for the tenant.
 //
 // Returns a wrapper object for the known response body format(s).
 //

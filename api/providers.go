@@ -123,7 +123,7 @@ func (s *server) makeProviderSecret(_ context.Context, in *makeProviderSecretInp
 			return out, nil
 		}
 	}
-	return nil, metering.Invalid("path.type", "must be a provider type with a secret that is created here, such as webhook")
+	return nil, metering.Invalid("path.type", "must be a provider type with a secret that is created here")
 }
 
 // show adds what is saved of a setting that is no secret.

@@ -20,7 +20,7 @@ import (
 const (
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 2 * time.Minute
-	headerBytes    = 16 << 10
+	headerBytes    = 16<<10 - 4<<10   // net/http reads 4 KiB more before it answers 431
 	stopTimeout    = 25 * time.Second // longer than the writer's deadline
 	memoryLimit    = 90 << 20         // where GOMEMLIMIT does not say otherwise
 	garbagePercent = 400              // where GOGC does not: what lives is small, and the limit is kept

@@ -18,6 +18,21 @@ import (
 
 // TestDrillConnectionsOfStrangersAreBounded opens more connections than an API keeps, through a
 // trusted proxy and without one. Somebody else is answered meanwhile, on a connection of before too.
+func TestHeadersAreAtMost16KB(t *testing.T) {
+	t.Parallel()
+	_, url := dbtest.Fresh(t)
+	api := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable}).API(t)
+	for bytes, want := range map[int]int{15 << 10: http.StatusOK, 16 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		request, err := http.NewRequestWithContext(t.Context(), "GET", api.URL+"/healthz", nil)
+		require.NoError(t, err)
+		request.Header.Set("X-Padding", strings.Repeat("x", bytes))
+		response, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		response.Body.Close()
+		require.Equal(t, want, response.StatusCode, "%d bytes", bytes)
+	}
+}
+
 func TestDrillConnectionsOfStrangersAreBounded(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})

@@ -20,7 +20,7 @@ type billingPeriod struct {
 
 // PeriodHead is a billing period without what it comes to.
 type PeriodHead struct {
-	ID       *string             `json:"id" example:"per_42" doc:"Null for a period that is not stored yet. It is stored with the first sync in or after it"`
+	ID       *string             `json:"id" example:"per_42" doc:"Null until the period is stored, by a sync of the customer or in the background"`
 	Start    time.Time           `json:"start"`
 	End      time.Time           `json:"end"`
 	Stream   int                 `json:"stream,omitempty" doc:"Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule"`

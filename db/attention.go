@@ -124,7 +124,7 @@ var attentionSources = []attentionSource{
 	},
 	{
 		kind:   "unrated_usage",
-		action: "Find the usage with GET /v1/billing/unrated, and set the missing price, billing_provider_id or provider. Until then, nothing bills it.",
+		action: "Find the usage with GET /v1/billing/unrated. For before_first_period, bill it outside of Odometer. For other reasons, set the missing price, billing_provider_id or provider.",
 		items: `
 		  select id, customers, 0, cause, since, null::timestamptz, '/v1/billing/unrated'
 		  from unnest(@unrated::text[], @unrated_customers::text[], @unrated_causes::text[], @unrated_since::timestamptz[]) u (id, customers, cause, since)`,

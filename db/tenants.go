@@ -147,7 +147,7 @@ func rezone(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, zone strin
 		return nil, err
 	}
 	if billed {
-		return nil, metering.Errorf(metering.CodeConflict, "the timezone cannot change once a customer has a billing period")
+		return nil, metering.Errorf(metering.CodeConflict, "timezone cannot change, because a billing period of a customer is stored; create another tenant for another zone")
 	}
 	meters, err := collectMeters(ctx, tx, `and m.archived_at is null order by m.id`, tenant)
 	if err != nil {

@@ -2982,7 +2982,7 @@ type BillingPeriod struct {
 	// End The first instant that is not included
 	End time.Time `json:"end"`
 
-	// Id Null for a period that is not stored yet. It is stored with the first sync in or after it
+	// Id Null until the period is stored, by a sync of the customer or in the background
 	//
 	// Examples: per_42
 	Id *string `json:"id"`
@@ -4974,7 +4974,7 @@ type PeriodHead struct {
 	// End The first instant that is not included
 	End time.Time `json:"end"`
 
-	// Id Null for a period that is not stored yet. It is stored with the first sync in or after it
+	// Id Null until the period is stored, by a sync of the customer or in the background
 	//
 	// Examples: per_42
 	Id *string `json:"id"`
@@ -5058,7 +5058,7 @@ type PeriodStatement struct {
 	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// Id Null for a period that is not stored yet. It is stored with the first sync in or after it
+	// Id Null until the period is stored, by a sync of the customer or in the background
 	//
 	// Examples: per_42
 	Id *string `json:"id"`

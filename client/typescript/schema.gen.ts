@@ -2940,7 +2940,7 @@ export interface components {
              */
             end: string;
             /**
-             * @description Null for a period that is not stored yet. It is stored with the first sync in or after it
+             * @description Null until the period is stored, by a sync of the customer or in the background
              * @example per_42
              */
             id: string | null;
@@ -4822,7 +4822,7 @@ export interface components {
              */
             end: string;
             /**
-             * @description Null for a period that is not stored yet. It is stored with the first sync in or after it
+             * @description Null until the period is stored, by a sync of the customer or in the background
              * @example per_42
              */
             id: string | null;
@@ -4918,7 +4918,7 @@ export interface components {
             /** @description External ID of the customer */
             external_id: string;
             /**
-             * @description Null for a period that is not stored yet. It is stored with the first sync in or after it
+             * @description Null until the period is stored, by a sync of the customer or in the background
              * @example per_42
              */
             id: string | null;

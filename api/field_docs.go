@@ -11,63 +11,63 @@ import (
 var fieldDocs = map[string]string{
 	"action":               "The action, such as api_key.create",
 	"aggregation":          "sum adds the events' values; count counts the events",
-	"at":                   "When it happened",
-	"attempts":             "How often the report was sent",
-	"cause":                "Why it needs attention",
+	"at":                   "Time of the action",
+	"attempts":             "Number of times the report was sent",
+	"cause":                "The reason for which the item needs attention",
 	"caveat":               "The limits of these figures, in words",
 	"client_id":            "The client's id at the issuer",
 	"code":                 "The rule, for programs",
 	"component":            "Whether the line is usage of the period or an adjustment",
 	"connection_id":        "The id of the connection to the provider",
 	"count":                "The number of items",
-	"created_at":           "When it was created",
+	"created_at":           "Time of creation",
 	"currency":             "ISO 4217 code",
-	"current":              "The present password",
+	"current":              "The password until now",
 	"customer_external_id": "The customer's external ID",
 	"customer_id":          "The customer's id",
 	"customers":            "The number of customers",
 	"data":                 "The items of this page",
 	"deleted":              "Always true",
 	"description":          "A text of your own",
-	"effective_from":       "When the assignment starts",
+	"effective_from":       "Start of the assignment",
 	"email":                "The person's e-mail",
-	"enabled":              "Whether it is on",
+	"enabled":              "Whether this is enabled",
 	"end":                  "The first instant that is not included",
 	"ended":                "Always true",
 	"errors":               "The rejected events and the rules that they break",
 	"event_count":          "The number of events",
 	"event_type":           "The event type",
-	"event_types":          "The types of messages that it receives",
+	"event_types":          "The types of messages that the webhook receives",
 	"events":               "The events",
-	"expires_at":           "When it becomes invalid",
+	"expires_at":           "Time of expiry",
 	"external_id":          "The customer's external ID",
-	"finished_at":          "When it ended; null: it is not over",
-	"first_sent_at":        "When it was first sent; null: it was never sent",
-	"found_at":             "When the audit found it",
-	"grace_hours":          "How long after its end a billing period still takes usage",
+	"finished_at":          "End time; null if not finished",
+	"first_sent_at":        "Time of the first attempt to send it; null if never sent",
+	"found_at":             "Time at which the audit found the difference",
+	"grace_hours":          "Hours after the end of a billing period in which events for it are still accepted",
 	"granularity":          "The width of the windows",
 	"group_by":             "The event properties to group usage by",
 	"has_client_secret":    "Whether a client secret is saved",
 	"has_more":             "Whether another page follows",
 	"id":                   "The id of this object",
-	"idempotency_key":      "The event's key; null: it has none",
+	"idempotency_key":      "The event's key; null if it has none",
 	"issuer":               "The issuer's URL",
 	"kind":                 "The kind of item",
 	"last_four":            "The last four characters of the secret",
-	"last_used_at":         "When it was last used; null: never",
+	"last_used_at":         "Time of the last use; null if never used",
 	"late_policy":          "adjust bills late usage as an adjustment; report only shows it",
 	"lines":                "One line for each meter",
-	"looked_at":            "When the draft was last compared; null: never",
+	"looked_at":            "Time of the last comparison of the draft; null if never compared",
 	"message":              "The broken rule, in words",
 	"metadata":             "Data of your own",
 	"meter_id":             "The meter's id",
 	"meter_slug":           "The meter's slug",
 	"meters":               "One line for each meter",
-	"method":               "The provider's way of reporting it",
+	"method":               "The method of reporting to the provider",
 	"name":                 "The name",
-	"next_attempt_at":      "When the next attempt is made; null: none is planned",
+	"next_attempt_at":      "Time of the next attempt; null if none is planned",
 	"next_page_token":      "The page_token of the next page; null on the last one",
-	"next_runs":            "When it runs next",
+	"next_runs":            "Times of the next runs",
 	"password":             "The person's password",
 	"paused":               "Whether the schedule is paused",
 	"plan":                 "The plan's slug; null: no plan",
@@ -75,30 +75,30 @@ var fieldDocs = map[string]string{
 	"properties":           "The event's properties",
 	"provider_customer":    "The customer at the provider",
 	"reason":               "The reason, in words",
-	"reasons":              "What differs",
+	"reasons":              "The differences",
 	"received":             "Always true",
 	"removed":              "Always true",
 	"report_id":            "The report's id",
-	"requested_at":         "When it was requested",
+	"requested_at":         "Time of the request",
 	"revoked":              "Always true",
-	"revoked_at":           "When it was revoked; null: it was not",
+	"revoked_at":           "Time of revocation; null if not revoked",
 	"role":                 "The role in the tenant",
-	"scope":                "The scope, which decides its permissions",
+	"scope":                "The scope, which decides the permissions",
 	"secret_last_four":     "The last four characters of the secret",
-	"settled_at":           "When it was delivered or given up; null: neither yet",
-	"slug":                 "The slug, which names it in paths",
+	"settled_at":           "Time at which the message was delivered or abandoned; null if still pending",
+	"slug":                 "The slug, which is the name in paths",
 	"start":                "The first instant that is included",
-	"started_at":           "When it began; null: it has not",
+	"started_at":           "Start time; null if not started",
 	"state":                "The state",
 	"status":               "The state",
-	"target":               "What adds it up at the provider",
+	"target":               "The object at the provider that adds up the usage",
 	"tenant_id":            "The tenant's id",
-	"timestamp":            "When the event happened",
+	"timestamp":            "Time of the event",
 	"timezone":             "The IANA name of the time zone",
 	"token_last_four":      "The last four characters of the token",
 	"took_ms":              "How long the attempt took, in milliseconds",
 	"total_count":          "The number of events in the totals",
-	"trigger":              "What requested the sync",
+	"trigger":              "The source of the request",
 	"type":                 "The type",
 	"url":                  "Where messages are sent",
 	"version":              "The number of the version, from 1",
@@ -112,22 +112,20 @@ var fieldDocs = map[string]string{
 	"StepSeries.kind":       "The kind of reports",
 	"Step.name":             "The name of the step",
 
-	"APIKeyMetadata.expires_at":             "When it becomes invalid; null: never",
-	"AutoSyncRun.started_at":                "When it began",
-	"CreatedAPIKey.expires_at":              "When it becomes invalid; null: never",
-	"CreatedHMACSecret.expires_at":          "When it becomes invalid; null: never",
-	"HMACSecret.expires_at":                 "When it becomes invalid; null: never",
+	"APIKeyMetadata.expires_at":             "Time of expiry; null: no expiry",
+	"AutoSyncRun.started_at":                "Start time",
+	"CreatedAPIKey.expires_at":              "Time of expiry; null: no expiry",
+	"CreatedHMACSecret.expires_at":          "Time of expiry; null: no expiry",
+	"HMACSecret.expires_at":                 "Time of expiry; null: no expiry",
 	"UsageDiscrepancy.customer_external_id": "The customer's external ID; null: the sum of all customers",
 }
 
-// pathNouns name the resource whose id or slug follows a segment of a path.
+// pathNouns are the nouns of those path segments that are not just their plural.
 var pathNouns = map[string]string{
-	"api-keys": "API key", "conflicts": "conflict", "hmac-secrets": "HMAC secret", "holds": "invoice hold", "invitations": "invitation",
-	"members": "member", "meters": "meter", "oidc": "tenant", "plans": "plan", "reports": "report", "sessions": "session", "syncs": "sync",
-	"webhooks": "webhook",
+	"api-keys": "API key", "hmac-secrets": "HMAC secret", "holds": "invoice hold", "oidc": "tenant",
 }
 
-// paramDocs describes parameters by name if neither their tag nor their path does.
+// paramDocs describes parameters by name if their tag does not. pathDoc describes the others.
 var paramDocs = map[string]string{
 	"actor":       "Only entries of this actor",
 	"code":        "The issuer's code",
@@ -160,7 +158,7 @@ func (s *server) describeFields() {
 			}
 			for _, p := range op.Parameters {
 				if p.Description == "" {
-					p.Description = cmp.Or(pathDoc(path, p), paramDocs[p.Name])
+					p.Description = cmp.Or(paramDocs[p.Name], pathDoc(path, p))
 				}
 			}
 		}
@@ -170,10 +168,13 @@ func (s *server) describeFields() {
 // pathDoc describes the id or slug of a resource by the segment before it.
 func pathDoc(path string, p *huma.Param) string {
 	before, _, found := strings.Cut(path, "/{"+p.Name+"}")
-	noun := pathNouns[before[strings.LastIndexByte(before, '/')+1:]]
-	if !found || noun == "" {
+	segment := before[strings.LastIndexByte(before, '/')+1:]
+	singular, isPlural := strings.CutSuffix(segment, "s")
+	noun, named := pathNouns[segment]
+	if !found || !named && !isPlural {
 		return ""
 	}
+	noun = cmp.Or(noun, singular)
 	name, isOfOther := strings.CutSuffix(p.Name, "_id")
 	if isOfOther {
 		name = "id"

@@ -2582,7 +2582,7 @@ func (e ListDeliveriesParamsStatus) Valid() bool {
 
 // APIKeyMetadata defines model for APIKeyMetadata.
 type APIKeyMetadata struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the key: a member, another credential, or operator for the command line
@@ -2590,7 +2590,7 @@ type APIKeyMetadata struct {
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
 
-	// ExpiresAt When it becomes invalid; null: never
+	// ExpiresAt Time of expiry; null: no expiry
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// HandedTo Member responsible for the key since its creator was removed
@@ -2604,7 +2604,7 @@ type APIKeyMetadata struct {
 	// LastFour The last four characters of the secret
 	LastFour string `json:"last_four"`
 
-	// LastUsedAt When it was last used; null: never
+	// LastUsedAt Time of the last use; null if never used
 	LastUsedAt *time.Time `json:"last_used_at"`
 
 	// Name The name
@@ -2618,17 +2618,17 @@ type APIKeyMetadata struct {
 	// Examples: svc_adm_
 	Prefix string `json:"prefix"`
 
-	// RevokedAt When it was revoked; null: it was not
+	// RevokedAt Time of revocation; null if not revoked
 	RevokedAt *time.Time `json:"revoked_at"`
 
-	// Scope The scope, which decides its permissions
+	// Scope The scope, which decides the permissions
 	Scope APIKeyMetadataScope `json:"scope"`
 
 	// SuccessorId Id of the key that replaces this one. Both are valid until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
-// APIKeyMetadataScope The scope, which decides its permissions
+// APIKeyMetadataScope The scope, which decides the permissions
 type APIKeyMetadataScope string
 
 // AcceptAtIssuer defines model for AcceptAtIssuer.
@@ -2716,7 +2716,7 @@ type AssignPlan struct {
 
 // Assignment defines model for Assignment.
 type Assignment struct {
-	// EffectiveFrom When the assignment starts
+	// EffectiveFrom Start of the assignment
 	EffectiveFrom time.Time `json:"effective_from"`
 
 	// Plan The plan's slug; null: no plan
@@ -2725,7 +2725,7 @@ type Assignment struct {
 
 // Attempt defines model for Attempt.
 type Attempt struct {
-	// At When it happened
+	// At Time of the action
 	At time.Time `json:"at"`
 
 	// Problem Error of the attempt. Empty if it succeeded
@@ -2740,7 +2740,7 @@ type Attempt struct {
 
 // AttentionCause defines model for AttentionCause.
 type AttentionCause struct {
-	// Cause Why it needs attention
+	// Cause The reason for which the item needs attention
 	//
 	// Examples: the webhook answered 400
 	Cause string `json:"cause"`
@@ -2794,7 +2794,7 @@ type AttentionItem struct {
 	// Amounts Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge
 	Amounts []Money `json:"amounts"`
 
-	// Cause Why it needs attention
+	// Cause The reason for which the item needs attention
 	//
 	// Examples: the webhook answered 400
 	Cause    string             `json:"cause"`
@@ -2870,7 +2870,7 @@ type AuditEntry struct {
 	// After The same fields after the change. For an action that changes no field, the request
 	After *map[string]interface{} `json:"after,omitempty"`
 
-	// At When it happened
+	// At Time of the action
 	At time.Time `json:"at"`
 
 	// Before The changed fields before the change. A secret is {"set": true}. Personal data is a digest
@@ -2900,13 +2900,13 @@ type AutoSync struct {
 	// AppliedAt Time at which these settings were applied to the schedule. Null until then
 	AppliedAt *time.Time `json:"applied_at"`
 
-	// Enabled Whether it is on
+	// Enabled Whether this is enabled
 	Enabled bool `json:"enabled"`
 
 	// LastRuns Latest runs, newest first
 	LastRuns []AutoSyncRun `json:"last_runs"`
 
-	// NextRuns When it runs next
+	// NextRuns Times of the next runs
 	NextRuns []time.Time `json:"next_runs"`
 
 	// Paused Whether the schedule is paused, here or in the Temporal UI
@@ -2938,7 +2938,7 @@ type AutoSyncOutcome struct {
 type AutoSyncRun struct {
 	Outcome *AutoSyncOutcome `json:"outcome,omitempty"`
 
-	// StartedAt When it began
+	// StartedAt Start time
 	StartedAt time.Time `json:"started_at"`
 
 	// Status The state
@@ -3207,7 +3207,7 @@ type CreateMeter struct {
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Slug The slug, which names it in paths
+	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 
 	// UsageScale Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always have whole units, webhooks exact usage. Default: 0
@@ -3222,7 +3222,7 @@ type CreatePlan struct {
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Slug The slug, which names it in paths
+	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 }
 
@@ -3246,7 +3246,7 @@ type CreateWebhookEventTypes string
 
 // CreatedAPIKey defines model for CreatedAPIKey.
 type CreatedAPIKey struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the key: a member, another credential, or operator for the command line
@@ -3254,7 +3254,7 @@ type CreatedAPIKey struct {
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
 
-	// ExpiresAt When it becomes invalid; null: never
+	// ExpiresAt Time of expiry; null: no expiry
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// HandedTo Member responsible for the key since its creator was removed
@@ -3271,7 +3271,7 @@ type CreatedAPIKey struct {
 	// LastFour The last four characters of the secret
 	LastFour string `json:"last_four"`
 
-	// LastUsedAt When it was last used; null: never
+	// LastUsedAt Time of the last use; null if never used
 	LastUsedAt *time.Time `json:"last_used_at"`
 
 	// Name The name
@@ -3285,22 +3285,22 @@ type CreatedAPIKey struct {
 	// Examples: svc_adm_
 	Prefix string `json:"prefix"`
 
-	// RevokedAt When it was revoked; null: it was not
+	// RevokedAt Time of revocation; null if not revoked
 	RevokedAt *time.Time `json:"revoked_at"`
 
-	// Scope The scope, which decides its permissions
+	// Scope The scope, which decides the permissions
 	Scope CreatedAPIKeyScope `json:"scope"`
 
 	// SuccessorId Id of the key that replaces this one. Both are valid until expires_at
 	SuccessorId *string `json:"successor_id"`
 }
 
-// CreatedAPIKeyScope The scope, which decides its permissions
+// CreatedAPIKeyScope The scope, which decides the permissions
 type CreatedAPIKeyScope string
 
 // CreatedHMACSecret defines model for CreatedHMACSecret.
 type CreatedHMACSecret struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the secret: a member, another credential, or operator for the command line
@@ -3308,7 +3308,7 @@ type CreatedHMACSecret struct {
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
 
-	// ExpiresAt When it becomes invalid; null: never
+	// ExpiresAt Time of expiry; null: no expiry
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// HandedTo Member responsible for the secret since its creator was removed
@@ -3322,7 +3322,7 @@ type CreatedHMACSecret struct {
 	// LastFour The last four characters of the secret
 	LastFour string `json:"last_four"`
 
-	// LastUsedAt When it was last used; null: never
+	// LastUsedAt Time of the last use; null if never used
 	LastUsedAt *time.Time `json:"last_used_at"`
 
 	// Name The name
@@ -3331,10 +3331,10 @@ type CreatedHMACSecret struct {
 	// OldLastUsedAt Last use of the replaced secret, while both secrets are valid
 	OldLastUsedAt *time.Time `json:"old_last_used_at"`
 
-	// RevokedAt When it was revoked; null: it was not
+	// RevokedAt Time of revocation; null if not revoked
 	RevokedAt *time.Time `json:"revoked_at"`
 
-	// Scope The scope, which decides its permissions
+	// Scope The scope, which decides the permissions
 	Scope CreatedHMACSecretScope `json:"scope"`
 
 	// Secret The complete secret. Its bytes are the signing key. It is shown only in this response
@@ -3347,7 +3347,7 @@ type CreatedHMACSecret struct {
 	SuccessorId *string `json:"successor_id"`
 }
 
-// CreatedHMACSecretScope The scope, which decides its permissions
+// CreatedHMACSecretScope The scope, which decides the permissions
 type CreatedHMACSecretScope string
 
 // CreatedHMACSecretSignatures Signature versions that the secret accepts
@@ -3355,7 +3355,7 @@ type CreatedHMACSecretSignatures string
 
 // CreatedInvitation defines model for CreatedInvitation.
 type CreatedInvitation struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the invitation: a member or a credential
@@ -3407,7 +3407,7 @@ type CreatedInvitationRole string
 
 // CreatedWebhook defines model for CreatedWebhook.
 type CreatedWebhook struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// Description A text of your own
@@ -3419,7 +3419,7 @@ type CreatedWebhook struct {
 	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
 	DisabledBecause *CreatedWebhookDisabledBecause `json:"disabled_because,omitempty"`
 
-	// Enabled Whether it is on
+	// Enabled Whether this is enabled
 	Enabled bool `json:"enabled"`
 
 	// EventTypes Types of the messages that the webhook receives
@@ -3460,7 +3460,7 @@ type Customer struct {
 	// BillingProviderId Id of the customer at the billing provider
 	BillingProviderId *string `json:"billing_provider_id"`
 
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// ErasedAt Time at which personal data was erased. Null if it was not
@@ -3597,7 +3597,7 @@ type Delivery struct {
 	// Attempts Number of attempts since the message was created or redelivered
 	Attempts int64 `json:"attempts"`
 
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// EventType The event type
@@ -3606,10 +3606,10 @@ type Delivery struct {
 	// Id Id of the message, sent as webhook-id
 	Id string `json:"id"`
 
-	// NextAttemptAt When the next attempt is made; null: none is planned
+	// NextAttemptAt Time of the next attempt; null if none is planned
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
-	// SettledAt When it was delivered or given up; null: neither yet
+	// SettledAt Time at which the message was delivered or abandoned; null if still pending
 	SettledAt *time.Time `json:"settled_at"`
 
 	// Status State of the delivery. Redeliver a failed message to send it again
@@ -3633,7 +3633,7 @@ type DeliveryDetails struct {
 	// Body Body of the message, the same in every attempt
 	Body string `json:"body"`
 
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// EventType The event type
@@ -3642,10 +3642,10 @@ type DeliveryDetails struct {
 	// Id Id of the message, sent as webhook-id
 	Id string `json:"id"`
 
-	// NextAttemptAt When the next attempt is made; null: none is planned
+	// NextAttemptAt Time of the next attempt; null if none is planned
 	NextAttemptAt *time.Time `json:"next_attempt_at"`
 
-	// SettledAt When it was delivered or given up; null: neither yet
+	// SettledAt Time at which the message was delivered or abandoned; null if still pending
 	SettledAt *time.Time `json:"settled_at"`
 
 	// Status State of the delivery. Redeliver a failed message to send it again
@@ -3733,7 +3733,7 @@ type EventConflict struct {
 	// Id The id of this object
 	Id string `json:"id"`
 
-	// IdempotencyKey The event's key; null: it has none
+	// IdempotencyKey The event's key; null if it has none
 	IdempotencyKey *string `json:"idempotency_key"`
 
 	// Properties The event's properties
@@ -3742,7 +3742,7 @@ type EventConflict struct {
 	// ReceivedAt Time at which the event was first received
 	ReceivedAt time.Time `json:"received_at"`
 
-	// Timestamp When the event happened
+	// Timestamp Time of the event
 	Timestamp time.Time `json:"timestamp"`
 
 	// Value An exact decimal number
@@ -3909,13 +3909,13 @@ type ExportedEvent struct {
 	// Id The id of this object
 	Id string `json:"id"`
 
-	// IdempotencyKey The event's key; null: it has none
+	// IdempotencyKey The event's key; null if it has none
 	IdempotencyKey *string `json:"idempotency_key"`
 
 	// Properties The event's properties
 	Properties map[string]interface{} `json:"properties"`
 
-	// Timestamp When the event happened
+	// Timestamp Time of the event
 	Timestamp time.Time `json:"timestamp"`
 
 	// Value An exact decimal number
@@ -3971,7 +3971,7 @@ type FoundInvitationRole string
 
 // HMACSecret defines model for HMACSecret.
 type HMACSecret struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the secret: a member, another credential, or operator for the command line
@@ -3979,7 +3979,7 @@ type HMACSecret struct {
 	// Examples: member_3
 	CreatedBy string `json:"created_by"`
 
-	// ExpiresAt When it becomes invalid; null: never
+	// ExpiresAt Time of expiry; null: no expiry
 	ExpiresAt *time.Time `json:"expires_at"`
 
 	// HandedTo Member responsible for the secret since its creator was removed
@@ -3993,7 +3993,7 @@ type HMACSecret struct {
 	// LastFour The last four characters of the secret
 	LastFour string `json:"last_four"`
 
-	// LastUsedAt When it was last used; null: never
+	// LastUsedAt Time of the last use; null if never used
 	LastUsedAt *time.Time `json:"last_used_at"`
 
 	// Name The name
@@ -4002,10 +4002,10 @@ type HMACSecret struct {
 	// OldLastUsedAt Last use of the replaced secret, while both secrets are valid
 	OldLastUsedAt *time.Time `json:"old_last_used_at"`
 
-	// RevokedAt When it was revoked; null: it was not
+	// RevokedAt Time of revocation; null if not revoked
 	RevokedAt *time.Time `json:"revoked_at"`
 
-	// Scope The scope, which decides its permissions
+	// Scope The scope, which decides the permissions
 	Scope HMACSecretScope `json:"scope"`
 
 	// Signatures Signature versions that the secret accepts
@@ -4015,7 +4015,7 @@ type HMACSecret struct {
 	SuccessorId *string `json:"successor_id"`
 }
 
-// HMACSecretScope The scope, which decides its permissions
+// HMACSecretScope The scope, which decides the permissions
 type HMACSecretScope string
 
 // HMACSecretSignatures Signature versions that the secret accepts
@@ -4121,7 +4121,7 @@ type IngestResult struct {
 
 // Invitation defines model for Invitation.
 type Invitation struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// CreatedBy Creator of the invitation: a member or a credential
@@ -4201,7 +4201,7 @@ type InvoiceDisagrees struct {
 	InvoiceId string        `json:"invoice_id"`
 	Period    MessagePeriod `json:"period"`
 
-	// Reasons What differs
+	// Reasons The differences
 	Reasons []InvoiceDisagreement `json:"reasons"`
 
 	// TenantId The tenant's id
@@ -4222,7 +4222,7 @@ type InvoiceHold struct {
 	// Examples: con_1
 	ConnectionId string `json:"connection_id"`
 
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// CustomerId The customer's id
@@ -4256,7 +4256,7 @@ type InvoiceHold struct {
 	// Examples: in_1MtHbELkdIwHu7ixl4OzzPMv
 	InvoiceId string `json:"invoice_id"`
 
-	// LookedAt When the draft was last compared; null: never
+	// LookedAt Time of the last comparison of the draft; null if never compared
 	LookedAt *time.Time `json:"looked_at"`
 
 	// Note Reason given by the operator
@@ -4577,7 +4577,7 @@ type LogOut struct {
 
 // Member defines model for Member.
 type Member struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// Email The person's e-mail
@@ -4608,7 +4608,7 @@ type MemberRole string
 
 // MemberInvited defines model for MemberInvited.
 type MemberInvited struct {
-	// ExpiresAt When it becomes invalid
+	// ExpiresAt Time of expiry
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// InvitationId Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send
@@ -4809,7 +4809,7 @@ type Meter struct {
 	// CountedFrom Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted
 	CountedFrom *time.Time `json:"counted_from"`
 
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 	Current   *Counting `json:"current,omitempty"`
 
@@ -4827,7 +4827,7 @@ type Meter struct {
 	// Name The name
 	Name string `json:"name"`
 
-	// Slug The slug, which names it in paths
+	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 
 	// Status backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
@@ -4930,7 +4930,7 @@ type OwnSession struct {
 	// Current Whether it is the session of this request
 	Current bool `json:"current"`
 
-	// ExpiresAt When it becomes invalid
+	// ExpiresAt Time of expiry
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// Id The id of this object
@@ -5091,7 +5091,7 @@ type Plan struct {
 	// ArchivedAt Time at which the plan was archived. Null if it is not archived
 	ArchivedAt *time.Time `json:"archived_at"`
 
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// Id The id of this object
@@ -5102,7 +5102,7 @@ type Plan struct {
 	// Name The name
 	Name string `json:"name"`
 
-	// Slug The slug, which names it in paths
+	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 }
 
@@ -5147,7 +5147,7 @@ type Price struct {
 	// BasePrice Fixed charge for each billing period
 	BasePrice json.Number `json:"base_price"`
 
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// Currency ISO 4217 code
@@ -5282,7 +5282,7 @@ type Provider struct {
 	// CollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 	CollectionMethod *ProviderCollectionMethod `json:"collection_method,omitempty"`
 
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills
@@ -5685,7 +5685,7 @@ type RevokeInvitation struct {
 
 // SaveAutoSync defines model for SaveAutoSync.
 type SaveAutoSync struct {
-	// Enabled Whether it is on
+	// Enabled Whether this is enabled
 	Enabled bool `json:"enabled"`
 
 	// Paused Whether the schedule is paused
@@ -5823,7 +5823,7 @@ type SessionTenant struct {
 
 // SetPassword defines model for SetPassword.
 type SetPassword struct {
-	// Current The present password
+	// Current The password until now
 	Current string `json:"current"`
 
 	// New New password, 12 to 256 characters
@@ -5883,7 +5883,7 @@ type SignedIn struct {
 	// CsrfToken Value for X-CSRF-Token. Required with the cookie for every method except GET
 	CsrfToken *string `json:"csrf_token,omitempty"`
 
-	// ExpiresAt When it becomes invalid
+	// ExpiresAt Time of expiry
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	Member    *Member    `json:"member,omitempty"`
 
@@ -6004,7 +6004,7 @@ type StatementPeriod struct {
 
 // StatementReport defines model for StatementReport.
 type StatementReport struct {
-	// Attempts How often the report was sent
+	// Attempts Number of times the report was sent
 	Attempts int64 `json:"attempts"`
 
 	// ConnectionId The id of the connection to the provider
@@ -6015,7 +6015,7 @@ type StatementReport struct {
 	// DecidedAt Time at which the outcome became known
 	DecidedAt *time.Time `json:"decided_at"`
 
-	// FirstSentAt When it was first sent; null: it was never sent
+	// FirstSentAt Time of the first attempt to send it; null if never sent
 	FirstSentAt *time.Time `json:"first_sent_at"`
 
 	// Kind The kind of report
@@ -6190,7 +6190,7 @@ type StepSeries struct {
 	// Kind The kind of reports
 	Kind StepSeriesKind `json:"kind"`
 
-	// Method The provider's way of reporting it
+	// Method The method of reporting to the provider
 	//
 	// Examples: meter_event
 	Method *string `json:"method,omitempty"`
@@ -6200,7 +6200,7 @@ type StepSeries struct {
 	// Examples: cus_NffrFeUfNV2Hib
 	ProviderCustomer *string `json:"provider_customer,omitempty"`
 
-	// Target What adds it up at the provider
+	// Target The object at the provider that adds up the usage
 	//
 	// Examples: si_Na6dzxczY5fwHx
 	Target *string     `json:"target,omitempty"`
@@ -6224,7 +6224,7 @@ type StoredEvent struct {
 	// Id The id of this object
 	Id string `json:"id"`
 
-	// IdempotencyKey The event's key; null: it has none
+	// IdempotencyKey The event's key; null if it has none
 	IdempotencyKey *string `json:"idempotency_key"`
 
 	// IngestedAt Time at which the event was received
@@ -6233,7 +6233,7 @@ type StoredEvent struct {
 	// Properties The event's properties
 	Properties map[string]interface{} `json:"properties"`
 
-	// Timestamp When the event happened
+	// Timestamp Time of the event
 	Timestamp time.Time `json:"timestamp"`
 
 	// Value An exact decimal number
@@ -6384,7 +6384,7 @@ type SyncRun struct {
 	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// FinishedAt When it ended; null: it is not over
+	// FinishedAt End time; null if not finished
 	FinishedAt *time.Time `json:"finished_at"`
 
 	// Id The id of this object
@@ -6413,10 +6413,10 @@ type SyncRun struct {
 	// Reconciliations The customer's latest unresolved reconciliations: periods with different invoices or a last invoice that is not final. Only for a single sync
 	Reconciliations *[]Unresolved `json:"reconciliations,omitempty"`
 
-	// RequestedAt When it was requested
+	// RequestedAt Time of the request
 	RequestedAt time.Time `json:"requested_at"`
 
-	// StartedAt When it began; null: it has not
+	// StartedAt Start time; null if not started
 	StartedAt *time.Time `json:"started_at"`
 
 	// Status The state
@@ -6425,19 +6425,19 @@ type SyncRun struct {
 	// StatusUrl Path of this sync, to poll
 	StatusUrl string `json:"status_url"`
 
-	// Trigger What requested the sync
+	// Trigger The source of the request
 	Trigger SyncRunTrigger `json:"trigger"`
 }
 
 // SyncRunStatus The state
 type SyncRunStatus string
 
-// SyncRunTrigger What requested the sync
+// SyncRunTrigger The source of the request
 type SyncRunTrigger string
 
 // Tenant defines model for Tenant.
 type Tenant struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// Currency ISO 4217 code
@@ -6660,7 +6660,7 @@ type UpdateTenant struct {
 	// Currency ISO 4217 code. Applies to prices without a currency of their own
 	Currency *string `json:"currency,omitempty"`
 
-	// GraceHours How long after its end a billing period still takes usage
+	// GraceHours Hours after the end of a billing period in which events for it are still accepted
 	GraceHours *int64 `json:"grace_hours,omitempty"`
 
 	// IdempotencyConflicts Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
@@ -6700,7 +6700,7 @@ type UpdateWebhook struct {
 	// Enabled false disables the webhook and discards its waiting messages. true enables it for new messages
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// EventTypes The types of messages that it receives
+	// EventTypes The types of messages that the webhook receives
 	EventTypes *[]UpdateWebhookEventTypes `json:"event_types,omitempty"`
 
 	// Url Where messages are sent
@@ -6744,7 +6744,7 @@ type UsageDiscrepancy struct {
 	// Events Usage in the stored events
 	Events json.Number `json:"events"`
 
-	// FoundAt When the audit found it
+	// FoundAt Time at which the audit found the difference
 	FoundAt time.Time `json:"found_at"`
 
 	// MeterId The meter's id
@@ -6785,7 +6785,7 @@ type UsageMeter struct {
 	// Id The id of this object
 	Id string `json:"id"`
 
-	// Slug The slug, which names it in paths
+	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 }
 
@@ -6850,7 +6850,7 @@ type UsageWindow struct {
 
 // Webhook defines model for Webhook.
 type Webhook struct {
-	// CreatedAt When it was created
+	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
 	// Description A text of your own
@@ -6862,7 +6862,7 @@ type Webhook struct {
 	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
 	DisabledBecause *WebhookDisabledBecause `json:"disabled_because,omitempty"`
 
-	// Enabled Whether it is on
+	// Enabled Whether this is enabled
 	Enabled bool `json:"enabled"`
 
 	// EventTypes Types of the messages that the webhook receives

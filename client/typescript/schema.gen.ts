@@ -2530,7 +2530,7 @@ export interface components {
         APIKeyMetadata: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -2540,7 +2540,7 @@ export interface components {
             created_by: string;
             /**
              * Format: date-time
-             * @description When it becomes invalid; null: never
+             * @description Time of expiry; null: no expiry
              */
             expires_at: string | null;
             /** @description Member responsible for the key since its creator was removed */
@@ -2554,7 +2554,7 @@ export interface components {
             last_four: string;
             /**
              * Format: date-time
-             * @description When it was last used; null: never
+             * @description Time of the last use; null if never used
              */
             last_used_at: string | null;
             /** @description The name */
@@ -2571,11 +2571,11 @@ export interface components {
             prefix: string;
             /**
              * Format: date-time
-             * @description When it was revoked; null: it was not
+             * @description Time of revocation; null if not revoked
              */
             revoked_at: string | null;
             /**
-             * @description The scope, which decides its permissions
+             * @description The scope, which decides the permissions
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
@@ -2662,7 +2662,7 @@ export interface components {
         Assignment: {
             /**
              * Format: date-time
-             * @description When the assignment starts
+             * @description Start of the assignment
              */
             effective_from: string;
             /** @description The plan's slug; null: no plan */
@@ -2671,7 +2671,7 @@ export interface components {
         Attempt: {
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the action
              */
             at: string;
             /** @description Error of the attempt. Empty if it succeeded */
@@ -2689,7 +2689,7 @@ export interface components {
         };
         AttentionCause: {
             /**
-             * @description Why it needs attention
+             * @description The reason for which the item needs attention
              * @example the webhook answered 400
              */
             cause: string;
@@ -2741,7 +2741,7 @@ export interface components {
             /** @description Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge */
             amounts: components["schemas"]["Money"][];
             /**
-             * @description Why it needs attention
+             * @description The reason for which the item needs attention
              * @example the webhook answered 400
              */
             cause: string;
@@ -2815,7 +2815,7 @@ export interface components {
             };
             /**
              * Format: date-time
-             * @description When it happened
+             * @description Time of the action
              */
             at: string;
             /** @description The changed fields before the change. A secret is {"set": true}. Personal data is a digest */
@@ -2846,11 +2846,11 @@ export interface components {
              * @description Time at which these settings were applied to the schedule. Null until then
              */
             applied_at: string | null;
-            /** @description Whether it is on */
+            /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Latest runs, newest first */
             last_runs: components["schemas"]["AutoSyncRun"][];
-            /** @description When it runs next */
+            /** @description Times of the next runs */
             next_runs: string[];
             /** @description Whether the schedule is paused, here or in the Temporal UI */
             paused: boolean;
@@ -2888,7 +2888,7 @@ export interface components {
             outcome?: components["schemas"]["AutoSyncOutcome"];
             /**
              * Format: date-time
-             * @description When it began
+             * @description Start time
              */
             started_at: string;
             /**
@@ -3158,7 +3158,7 @@ export interface components {
             group_by?: string[];
             /** @description The name */
             name?: string;
-            /** @description The slug, which names it in paths */
+            /** @description The slug, which is the name in paths */
             slug: string;
             /**
              * Format: int32
@@ -3169,7 +3169,7 @@ export interface components {
         CreatePlan: {
             /** @description The name */
             name?: string;
-            /** @description The slug, which names it in paths */
+            /** @description The slug, which is the name in paths */
             slug: string;
         };
         CreateWebhook: {
@@ -3185,7 +3185,7 @@ export interface components {
         CreatedAPIKey: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -3195,7 +3195,7 @@ export interface components {
             created_by: string;
             /**
              * Format: date-time
-             * @description When it becomes invalid; null: never
+             * @description Time of expiry; null: no expiry
              */
             expires_at: string | null;
             /** @description Member responsible for the key since its creator was removed */
@@ -3211,7 +3211,7 @@ export interface components {
             last_four: string;
             /**
              * Format: date-time
-             * @description When it was last used; null: never
+             * @description Time of the last use; null if never used
              */
             last_used_at: string | null;
             /** @description The name */
@@ -3228,11 +3228,11 @@ export interface components {
             prefix: string;
             /**
              * Format: date-time
-             * @description When it was revoked; null: it was not
+             * @description Time of revocation; null if not revoked
              */
             revoked_at: string | null;
             /**
-             * @description The scope, which decides its permissions
+             * @description The scope, which decides the permissions
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
@@ -3242,7 +3242,7 @@ export interface components {
         CreatedHMACSecret: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -3252,7 +3252,7 @@ export interface components {
             created_by: string;
             /**
              * Format: date-time
-             * @description When it becomes invalid; null: never
+             * @description Time of expiry; null: no expiry
              */
             expires_at: string | null;
             /** @description Member responsible for the secret since its creator was removed */
@@ -3266,7 +3266,7 @@ export interface components {
             last_four: string;
             /**
              * Format: date-time
-             * @description When it was last used; null: never
+             * @description Time of the last use; null if never used
              */
             last_used_at: string | null;
             /** @description The name */
@@ -3278,11 +3278,11 @@ export interface components {
             old_last_used_at: string | null;
             /**
              * Format: date-time
-             * @description When it was revoked; null: it was not
+             * @description Time of revocation; null if not revoked
              */
             revoked_at: string | null;
             /**
-             * @description The scope, which decides its permissions
+             * @description The scope, which decides the permissions
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
@@ -3299,7 +3299,7 @@ export interface components {
         CreatedInvitation: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -3349,7 +3349,7 @@ export interface components {
         CreatedWebhook: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /** @description A text of your own */
@@ -3364,7 +3364,7 @@ export interface components {
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
-            /** @description Whether it is on */
+            /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
@@ -3400,7 +3400,7 @@ export interface components {
             billing_provider_id: string | null;
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -3524,7 +3524,7 @@ export interface components {
             attempts: number;
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -3536,12 +3536,12 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description When the next attempt is made; null: none is planned
+             * @description Time of the next attempt; null if none is planned
              */
             next_attempt_at: string | null;
             /**
              * Format: date-time
-             * @description When it was delivered or given up; null: neither yet
+             * @description Time at which the message was delivered or abandoned; null if still pending
              */
             settled_at: string | null;
             /**
@@ -3562,7 +3562,7 @@ export interface components {
             body: string;
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -3574,12 +3574,12 @@ export interface components {
             id: string;
             /**
              * Format: date-time
-             * @description When the next attempt is made; null: none is planned
+             * @description Time of the next attempt; null if none is planned
              */
             next_attempt_at: string | null;
             /**
              * Format: date-time
-             * @description When it was delivered or given up; null: neither yet
+             * @description Time at which the message was delivered or abandoned; null if still pending
              */
             settled_at: string | null;
             /**
@@ -3658,7 +3658,7 @@ export interface components {
             event_type: string;
             /** @description The id of this object */
             id: string;
-            /** @description The event's key; null: it has none */
+            /** @description The event's key; null if it has none */
             idempotency_key: string | null;
             /** @description The event's properties */
             properties: {
@@ -3671,7 +3671,7 @@ export interface components {
             received_at: string;
             /**
              * Format: date-time
-             * @description When the event happened
+             * @description Time of the event
              */
             timestamp: string;
             /**
@@ -3842,7 +3842,7 @@ export interface components {
             event_type: string;
             /** @description The id of this object */
             id: string;
-            /** @description The event's key; null: it has none */
+            /** @description The event's key; null if it has none */
             idempotency_key: string | null;
             /** @description The event's properties */
             properties: {
@@ -3850,7 +3850,7 @@ export interface components {
             };
             /**
              * Format: date-time
-             * @description When the event happened
+             * @description Time of the event
              */
             timestamp: string;
             /**
@@ -3899,7 +3899,7 @@ export interface components {
         HMACSecret: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -3909,7 +3909,7 @@ export interface components {
             created_by: string;
             /**
              * Format: date-time
-             * @description When it becomes invalid; null: never
+             * @description Time of expiry; null: no expiry
              */
             expires_at: string | null;
             /** @description Member responsible for the secret since its creator was removed */
@@ -3923,7 +3923,7 @@ export interface components {
             last_four: string;
             /**
              * Format: date-time
-             * @description When it was last used; null: never
+             * @description Time of the last use; null if never used
              */
             last_used_at: string | null;
             /** @description The name */
@@ -3935,11 +3935,11 @@ export interface components {
             old_last_used_at: string | null;
             /**
              * Format: date-time
-             * @description When it was revoked; null: it was not
+             * @description Time of revocation; null if not revoked
              */
             revoked_at: string | null;
             /**
-             * @description The scope, which decides its permissions
+             * @description The scope, which decides the permissions
              * @enum {string}
              */
             scope: "admin" | "read_write" | "read_only" | "ingest_only";
@@ -4059,7 +4059,7 @@ export interface components {
         Invitation: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -4136,7 +4136,7 @@ export interface components {
             /** @description Id of the invoice at the provider */
             invoice_id: string;
             period: components["schemas"]["MessagePeriod"];
-            /** @description What differs */
+            /** @description The differences */
             reasons: components["schemas"]["InvoiceDisagreement"][];
             /**
              * @description The tenant's id
@@ -4159,7 +4159,7 @@ export interface components {
             connection_id: string;
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -4199,7 +4199,7 @@ export interface components {
             invoice_id: string;
             /**
              * Format: date-time
-             * @description When the draft was last compared; null: never
+             * @description Time of the last comparison of the draft; null if never compared
              */
             looked_at: string | null;
             /** @description Reason given by the operator */
@@ -4430,7 +4430,7 @@ export interface components {
         Member: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /** @description The person's e-mail */
@@ -4458,7 +4458,7 @@ export interface components {
         MemberInvited: {
             /**
              * Format: date-time
-             * @description When it becomes invalid
+             * @description Time of expiry
              */
             expires_at: string;
             /** @description Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send */
@@ -4654,7 +4654,7 @@ export interface components {
             counted_from: string | null;
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             current?: components["schemas"]["Counting"];
@@ -4669,7 +4669,7 @@ export interface components {
             id: string;
             /** @description The name */
             name: string;
-            /** @description The slug, which names it in paths */
+            /** @description The slug, which is the name in paths */
             slug: string;
             /**
              * @description backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
@@ -4772,7 +4772,7 @@ export interface components {
             current: boolean;
             /**
              * Format: date-time
-             * @description When it becomes invalid
+             * @description Time of expiry
              */
             expires_at: string;
             /**
@@ -4951,7 +4951,7 @@ export interface components {
             archived_at: string | null;
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -4961,7 +4961,7 @@ export interface components {
             id: string;
             /** @description The name */
             name: string;
-            /** @description The slug, which names it in paths */
+            /** @description The slug, which is the name in paths */
             slug: string;
         };
         PreviewItem: {
@@ -5009,7 +5009,7 @@ export interface components {
             base_price: string;
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -5151,7 +5151,7 @@ export interface components {
             collection_method?: "charge_automatically" | "send_invoice";
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills */
@@ -5527,7 +5527,7 @@ export interface components {
             revoked: boolean;
         };
         SaveAutoSync: {
-            /** @description Whether it is on */
+            /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Whether the schedule is paused */
             paused?: boolean;
@@ -5638,7 +5638,7 @@ export interface components {
             timezone: string;
         };
         SetPassword: {
-            /** @description The present password */
+            /** @description The password until now */
             current: string;
             /** @description New password, 12 to 256 characters */
             new: string;
@@ -5704,7 +5704,7 @@ export interface components {
             csrf_token?: string;
             /**
              * Format: date-time
-             * @description When it becomes invalid
+             * @description Time of expiry
              */
             expires_at?: string;
             member?: components["schemas"]["Member"];
@@ -5837,7 +5837,7 @@ export interface components {
         StatementReport: {
             /**
              * Format: int64
-             * @description How often the report was sent
+             * @description Number of times the report was sent
              */
             attempts: number;
             /**
@@ -5852,7 +5852,7 @@ export interface components {
             decided_at: string | null;
             /**
              * Format: date-time
-             * @description When it was first sent; null: it was never sent
+             * @description Time of the first attempt to send it; null if never sent
              */
             first_sent_at: string | null;
             /**
@@ -6045,7 +6045,7 @@ export interface components {
              */
             kind: "statement" | "quantity" | "charge" | "invoice_action";
             /**
-             * @description The provider's way of reporting it
+             * @description The method of reporting to the provider
              * @example meter_event
              */
             method?: string;
@@ -6055,7 +6055,7 @@ export interface components {
              */
             provider_customer?: string;
             /**
-             * @description What adds it up at the provider
+             * @description The object at the provider that adds up the usage
              * @example si_Na6dzxczY5fwHx
              */
             target?: string;
@@ -6070,7 +6070,7 @@ export interface components {
             event_type: string;
             /** @description The id of this object */
             id: string;
-            /** @description The event's key; null: it has none */
+            /** @description The event's key; null if it has none */
             idempotency_key: string | null;
             /**
              * Format: date-time
@@ -6083,7 +6083,7 @@ export interface components {
             };
             /**
              * Format: date-time
-             * @description When the event happened
+             * @description Time of the event
              */
             timestamp: string;
             /**
@@ -6236,7 +6236,7 @@ export interface components {
             external_id: string;
             /**
              * Format: date-time
-             * @description When it ended; null: it is not over
+             * @description End time; null if not finished
              */
             finished_at: string | null;
             /** @description The id of this object */
@@ -6265,12 +6265,12 @@ export interface components {
             reconciliations?: components["schemas"]["Unresolved"][];
             /**
              * Format: date-time
-             * @description When it was requested
+             * @description Time of the request
              */
             requested_at: string;
             /**
              * Format: date-time
-             * @description When it began; null: it has not
+             * @description Start time; null if not started
              */
             started_at: string | null;
             /**
@@ -6281,7 +6281,7 @@ export interface components {
             /** @description Path of this sync, to poll */
             status_url: string;
             /**
-             * @description What requested the sync
+             * @description The source of the request
              * @enum {string}
              */
             trigger: "manual" | "schedule" | "provider";
@@ -6289,7 +6289,7 @@ export interface components {
         Tenant: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /**
@@ -6505,7 +6505,7 @@ export interface components {
             currency?: string;
             /**
              * Format: int64
-             * @description How long after its end a billing period still takes usage
+             * @description Hours after the end of a billing period in which events for it are still accepted
              */
             grace_hours?: number;
             /**
@@ -6538,7 +6538,7 @@ export interface components {
             description?: string;
             /** @description false disables the webhook and discards its waiting messages. true enables it for new messages */
             enabled?: boolean;
-            /** @description The types of messages that it receives */
+            /** @description The types of messages that the webhook receives */
             event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
             /** @description Where messages are sent */
             url?: string;
@@ -6584,7 +6584,7 @@ export interface components {
             events: string;
             /**
              * Format: date-time
-             * @description When the audit found it
+             * @description Time at which the audit found the difference
              */
             found_at: string;
             /** @description The meter's id */
@@ -6625,7 +6625,7 @@ export interface components {
             event_type: string;
             /** @description The id of this object */
             id: string;
-            /** @description The slug, which names it in paths */
+            /** @description The slug, which is the name in paths */
             slug: string;
         };
         UsagePeriod: {
@@ -6696,7 +6696,7 @@ export interface components {
         Webhook: {
             /**
              * Format: date-time
-             * @description When it was created
+             * @description Time of creation
              */
             created_at: string;
             /** @description A text of your own */
@@ -6711,7 +6711,7 @@ export interface components {
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
-            /** @description Whether it is on */
+            /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
@@ -7236,7 +7236,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The id of the tenant */
+                /** @description The tenant's id */
                 tenant_id: string;
             };
             cookie?: never;

@@ -31,7 +31,7 @@ func document() huma.Config {
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Code](), reflect.TypeFor[codeSchema]())
 	describeSets(config.Components.Schemas)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key: the prefix of its scope and 32 letters and digits, such as svc_adm_ followed by them"},
+		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key: svc_, the scope, _ and 32 letters or digits, such as svc_adm_…"},
 		"hmac":    {Type: "apiKey", In: "header", Name: "Authorization", Description: hmacDescription},
 		"session": {Type: "http", Scheme: "bearer", BearerFormat: "JWT", Description: "The token of POST /v1/auth/login"},
 		"cookie":  {Type: "apiKey", In: "cookie", Name: sessionCookie, Description: cookieDescription},

@@ -15,7 +15,7 @@ import (
 func (s *server) holds() {
 	const path = "/v1/billing/holds"
 	huma.Register(s.api, get("list-invoice-holds", path, BillingRead, "List held invoices",
-		"Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` "+
+		"Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` "+
 			"in `PATCH /v1/tenant`."), s.listHolds)
 	huma.Register(s.api, get("get-invoice-hold", path+"/{id}", BillingRead, "Get a held invoice",
 		"Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case."), s.getHold)

@@ -26,7 +26,7 @@ type StatementLine struct {
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
 	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge for late usage, in whichever period it is billed"`
-	LateSteps     []step           `json:"late_steps" doc:"Breakdown of late_amount, which is the last step. Empty for an open period"`
+	LateSteps     []step           `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`
 	Digest        *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }
 

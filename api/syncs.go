@@ -61,7 +61,7 @@ type syncRun struct {
 	Lines        []syncLine          `json:"lines" doc:"Lines that the sync reported or that were already up to date"`
 	Excluded     []excludedMeter     `json:"excluded" doc:"Meters that are not billed, with the reason"`
 	StatusURL    string              `json:"status_url" doc:"Path of this sync, to poll"`
-	Note         string              `json:"note,omitempty" doc:"Present if the request joined an earlier one. The sync then answers both" example:"This request joined an earlier request for the customer that was still waiting. One sync answers both."`
+	Note         string              `json:"note,omitempty" doc:"Present if this request joined a sync that was already requested" example:"This request joined an earlier request for the customer that was still waiting. One sync answers both."`
 
 	Reconciliations []unresolved `json:"reconciliations,omitempty" doc:"The customer's latest unresolved reconciliations: periods with different invoices or a last invoice that is not final. Only for a single sync"`
 	*SyncProgress

@@ -20,7 +20,7 @@ type planner struct {
 	lines int  // of ours, that the period's invoice gets
 }
 
-// ReportPlan decides what is to be reported next, and which periods are to close. It
+// Plan decides what is to be reported next, and which periods are to close. It
 // is empty where the provider knows everything.
 func (f Facts) Plan() ReportPlan {
 	p := planner{Facts: f, periods: Periods(f)}

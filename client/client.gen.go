@@ -3057,7 +3057,7 @@ type Confirmation struct {
 	// Customers Number of customers with a begun billing period that would be charged differently
 	Customers int64 `json:"customers"`
 
-	// Periods The affected billing periods, by the calendar month in which they begin
+	// Periods The affected billing periods, one item for each calendar month in which they begin
 	Periods []ChangedPeriods `json:"periods"`
 
 	// Token Value of confirm in the repeated request. Valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes
@@ -3870,7 +3870,7 @@ type Explain struct {
 	// LateAmount Additional charge for late usage, in whichever period it is billed
 	LateAmount json.Number `json:"late_amount"`
 
-	// LateSteps Breakdown of late_amount, which is the last step. Empty for an open period
+	// LateSteps Steps that compute late_amount. The last step is the result. Empty for an open period
 	LateSteps []Step `json:"late_steps"`
 
 	// LateUsage Usage that arrived after the closing
@@ -5945,7 +5945,7 @@ type StatementLine struct {
 	// LateAmount Additional charge for late usage, in whichever period it is billed
 	LateAmount json.Number `json:"late_amount"`
 
-	// LateSteps Breakdown of late_amount, which is the last step. Empty for an open period
+	// LateSteps Steps that compute late_amount. The last step is the result. Empty for an open period
 	LateSteps []Step `json:"late_steps"`
 
 	// LateUsage Usage that arrived after the closing
@@ -6401,7 +6401,7 @@ type SyncRun struct {
 	// NextAttemptAt Time of the next attempt. Absent during an attempt, during a pause, if it is unknown, and in the list
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 
-	// Note Present if the request joined an earlier one. The sync then answers both
+	// Note Present if this request joined a sync that was already requested
 	//
 	// Examples: This request joined an earlier request for the customer that was still waiting. One sync answers both.
 	Note  *string    `json:"note,omitempty"`
@@ -8236,7 +8236,7 @@ type ClientInterface interface {
 
 	// ListInvoiceHolds List held invoices
 	//
-	// Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+	// Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 	//
 	// Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
 	ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9092,7 +9092,7 @@ type ClientInterface interface {
 
 	// PreviewPricingWithBody Preview the effect of a price
 	//
-	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9101,7 +9101,7 @@ type ClientInterface interface {
 
 	// PreviewPricing Preview the effect of a price
 	//
-	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9221,7 +9221,7 @@ type ClientInterface interface {
 
 	// PreviewPlanPricingWithBody Preview the effect of a price in a plan
 	//
-	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9230,7 +9230,7 @@ type ClientInterface interface {
 
 	// PreviewPlanPricing Preview the effect of a price in a plan
 	//
-	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10144,7 +10144,7 @@ func (c *Client) ExplainBilling(ctx context.Context, params *ExplainBillingParam
 
 // ListInvoiceHolds List held invoices
 //
-// Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+// Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 //
 // Corresponds with GET /v1/billing/holds (the `ListInvoiceHolds` operationId).
 func (c *Client) ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11840,7 +11840,7 @@ func (c *Client) SetPricing(ctx context.Context, slug string, body SetPricingJSO
 
 // PreviewPricingWithBody Preview the effect of a price
 //
-// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11859,7 +11859,7 @@ func (c *Client) PreviewPricingWithBody(ctx context.Context, slug string, conten
 
 // PreviewPricing Preview the effect of a price
 //
-// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12119,7 +12119,7 @@ func (c *Client) SetPlanPricing(ctx context.Context, slug string, meter string, 
 
 // PreviewPlanPricingWithBody Preview the effect of a price in a plan
 //
-// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12138,7 +12138,7 @@ func (c *Client) PreviewPlanPricingWithBody(ctx context.Context, slug string, me
 
 // PreviewPlanPricing Preview the effect of a price in a plan
 //
-// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -19873,7 +19873,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListInvoiceHoldsWithResponse List held invoices
 	//
-	// Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+	// Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -20789,7 +20789,7 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewPricingWithBodyWithResponse Preview the effect of a price
 	//
-	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -20798,7 +20798,7 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewPricingWithResponse Preview the effect of a price
 	//
-	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -20928,7 +20928,7 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewPlanPricingWithBodyWithResponse Preview the effect of a price in a plan
 	//
-	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -20937,7 +20937,7 @@ type ClientWithResponsesInterface interface {
 
 	// PreviewPlanPricingWithResponse Preview the effect of a price in a plan
 	//
-	// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+	// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27945,7 +27945,7 @@ func (c *ClientWithResponses) ExplainBillingWithResponse(ctx context.Context, pa
 
 // ListInvoiceHoldsWithResponse List held invoices
 //
-// Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+// Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -29365,7 +29365,7 @@ func (c *ClientWithResponses) SetPricingWithResponse(ctx context.Context, slug s
 
 // PreviewPricingWithBodyWithResponse Preview the effect of a price
 //
-// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29380,7 +29380,7 @@ func (c *ClientWithResponses) PreviewPricingWithBodyWithResponse(ctx context.Con
 
 // PreviewPricingWithResponse Preview the effect of a price
 //
-// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29594,7 +29594,7 @@ func (c *ClientWithResponses) SetPlanPricingWithResponse(ctx context.Context, sl
 
 // PreviewPlanPricingWithBodyWithResponse Preview the effect of a price in a plan
 //
-// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29609,7 +29609,7 @@ func (c *ClientWithResponses) PreviewPlanPricingWithBodyWithResponse(ctx context
 
 // PreviewPlanPricingWithResponse Preview the effect of a price in a plan
 //
-// Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+// Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

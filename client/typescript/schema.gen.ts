@@ -460,7 +460,7 @@ export interface paths {
         };
         /**
          * List held invoices
-         * @description Lists invoices that are or were held as drafts until their lines are compared with the reports, newest first. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
+         * @description Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` in `PATCH /v1/tenant`.
          */
         get: operations["list-invoice-holds"];
         put?: never;
@@ -1558,7 +1558,7 @@ export interface paths {
         put?: never;
         /**
          * Preview the effect of a price
-         * @description Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+         * @description Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
          */
         post: operations["preview-pricing"];
         delete?: never;
@@ -1728,7 +1728,7 @@ export interface paths {
         put?: never;
         /**
          * Preview the effect of a price in a plan
-         * @description Takes the body that sets a price and changes nothing. Returns the difference in the charges of billing periods that are not closed.
+         * @description Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.
          */
         post: operations["preview-plan-pricing"];
         delete?: never;
@@ -3023,7 +3023,7 @@ export interface components {
              * @description Number of customers with a begun billing period that would be charged differently
              */
             customers: number;
-            /** @description The affected billing periods, by the calendar month in which they begin */
+            /** @description The affected billing periods, one item for each calendar month in which they begin */
             periods: components["schemas"]["ChangedPeriods"][];
             /** @description Value of confirm in the repeated request. Valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes */
             token: string;
@@ -3805,7 +3805,7 @@ export interface components {
              * @description Additional charge for late usage, in whichever period it is billed
              */
             late_amount: string;
-            /** @description Breakdown of late_amount, which is the last step. Empty for an open period */
+            /** @description Steps that compute late_amount. The last step is the result. Empty for an open period */
             late_steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
@@ -5770,7 +5770,7 @@ export interface components {
              * @description Additional charge for late usage, in whichever period it is billed
              */
             late_amount: string;
-            /** @description Breakdown of late_amount, which is the last step. Empty for an open period */
+            /** @description Steps that compute late_amount. The last step is the result. Empty for an open period */
             late_steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
@@ -6254,7 +6254,7 @@ export interface components {
              */
             next_attempt_at?: string;
             /**
-             * @description Present if the request joined an earlier one. The sync then answers both
+             * @description Present if this request joined a sync that was already requested
              * @example This request joined an earlier request for the customer that was still waiting. One sync answers both.
              */
             note?: string;

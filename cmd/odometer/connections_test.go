@@ -23,7 +23,7 @@ func TestHeadersAreAtMost16KB(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	api := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable}).API(t)
 	for bytes, want := range map[int]int{15 << 10: http.StatusOK, 16 << 10: http.StatusRequestHeaderFieldsTooLarge} {
-		request, err := http.NewRequestWithContext(t.Context(), "GET", api.URL+"/healthz", nil)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, api.URL+"/healthz", nil)
 		require.NoError(t, err)
 		request.Header.Set("X-Padding", strings.Repeat("x", bytes))
 		response, err := http.DefaultClient.Do(request)

@@ -45,6 +45,24 @@ func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected
 	return head, v.breaks, nil
 }
 
+// CheckSecret returns CodeConflict if the audit log was written with another secret than the
+// store was opened with. An empty log fits every secret.
+func (s AuditLog) CheckSecret(ctx context.Context) error {
+	var tenant metering.TenantID
+	var head metering.AuditHead
+	var seal []byte
+	err := s.pool.QueryRow(ctx, `select tenant_id, last_id, mac, seal from audit_heads order by tenant_id limit 1`).Scan(&tenant, &head.Last, &head.MAC, &seal)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return fmt.Errorf("check the secret: %w", coded(err))
+	case !hmac.Equal(seal, s.pool.audit.seal(tenant, head)):
+		return metering.Errorf(metering.CodeConflict, "ODOMETER_SECRET is not the secret of this database; use the one of its API and worker")
+	}
+	return nil
+}
+
 // verifier walks a chain from its first entry.
 type verifier struct {
 	key      auditKey

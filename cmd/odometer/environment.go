@@ -12,6 +12,7 @@ import (
 	"os"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,7 +37,9 @@ type environment struct {
 }
 
 func (e *environment) problemf(name, format string, args ...any) {
-	e.problems = append(e.problems, name+" "+fmt.Sprintf(format, args...))
+	if problem := name + " " + fmt.Sprintf(format, args...); !slices.Contains(e.problems, problem) {
+		e.problems = append(e.problems, problem)
+	}
 }
 
 // err is everything that was wrong, or nil.
@@ -71,7 +74,7 @@ func (e *environment) databaseURL() string {
 func (e *environment) secret() []byte {
 	text := e.get("ODOMETER_SECRET")
 	if text == "" {
-		e.problemf("ODOMETER_SECRET", "is required; generate one with: head -c 32 /dev/urandom | base64")
+		e.problemf("ODOMETER_SECRET", "is required: the secret of the running API and worker; for a new database, generate one with: head -c 32 /dev/urandom | base64")
 		return nil
 	}
 	secret, err := base64.StdEncoding.DecodeString(text)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"io"
@@ -116,7 +117,8 @@ func TestMigrateSaysWhatToDoWithAFormerSchema(t *testing.T) {
 
 func TestATenantIsMadeWithItsKey(t *testing.T) {
 	t.Parallel()
-	env := settings("DATABASE_URL", dbtest.URL(t), "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	_, address := dbtest.Fresh(t)
+	env := settings("DATABASE_URL", address, "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), []string{"tenant", "create", "--name", "Acme", "--timezone", "Europe/Zurich", "--currency", "CHF", "--json"}, env, nil, &out))
 	var made map[string]string
@@ -136,9 +138,28 @@ func TestATenantIsMadeWithItsKey(t *testing.T) {
 	}
 }
 
+func TestATenantIsNotMadeWithAnotherSecret(t *testing.T) {
+	t.Parallel()
+	_, address := dbtest.Fresh(t)
+	create := func(secret string) error {
+		env := settings("DATABASE_URL", address, "ODOMETER_SECRET", base64.StdEncoding.EncodeToString([]byte(secret)))
+		return run(t.Context(), []string{"tenant", "create", "--name", "Acme"}, env, nil, io.Discard)
+	}
+	require.NoError(t, create(strings.Repeat("a", 32)))
+	require.ErrorContains(t, create(strings.Repeat("b", 32)), "ODOMETER_SECRET")
+	require.NoError(t, create(strings.Repeat("a", 32)))
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	var tenants int
+	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from tenants`).Scan(&tenants))
+	require.Equal(t, 2, tenants)
+}
+
 func TestATenantsOwnerIsMadeWithAPassword(t *testing.T) {
 	t.Parallel()
-	env := settings("DATABASE_URL", dbtest.URL(t), "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
+	store, address := dbtest.Fresh(t)
+	env := settings("DATABASE_URL", address, "ODOMETER_SECRET", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=")
 	create := func(in string, args ...string) (string, error) {
 		var out bytes.Buffer
 		err := run(t.Context(), append([]string{"tenant", "create", "--name", "Acme", "--owner-email", "ada@example.com"}, args...), env, strings.NewReader(in), &out)
@@ -151,7 +172,7 @@ func TestATenantsOwnerIsMadeWithAPassword(t *testing.T) {
 	require.Equal(t, "ada@example.com", made["email"])
 	require.Len(t, made["password"], 26)
 	tenant, _ := metering.ParseTenantID(made["tenant_id"])
-	members, err := dbtest.Items(dbtest.Open(t).Members.List(t.Context(), tenant, 0, 10))
+	members, err := dbtest.Items(store.Members.List(t.Context(), tenant, 0, 10))
 	require.NoError(t, err)
 	require.Len(t, members, 1)
 	require.Equal(t, metering.RoleOwner, members[0].Role)

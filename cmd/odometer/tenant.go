@@ -57,6 +57,9 @@ func createTenant(ctx context.Context, env *environment, args []string, in io.Re
 		return err
 	}
 	defer store.Close()
+	if err := store.AuditLog.CheckSecret(ctx); err != nil {
+		return err
+	}
 	tenant, err := store.Tenants.Create(ctx, metering.Operator, metering.Tenant{
 		Name: *name, Timezone: *zone, Currency: *currency, RequestsPerMinute: *perMinute, Strict: *strict, KeyConflicts: metering.ConflictPolicy(*conflicts),
 	})

@@ -201,7 +201,7 @@ var adaptHuma = sync.OnceFunc(func() {
 	}
 	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
 		x := exchangeOf(ctx.Context())
-		if message == "cannot read the request body" {
+		if message == "cannot read request body" { // huma's own text
 			if x.err = bodyProblem(errors.Join(errs...), 0); x.err != nil {
 				return x.problem(ctx, problemOf(x.err))
 			}

@@ -69,7 +69,7 @@ func TestHeldInvoicesAreListedWithWhatDisagrees(t *testing.T) {
 	require.Equal(t, h.Period.End.Add(96*time.Hour), h.Deadline)
 	require.Len(t, h.Reasons, 1)
 	require.Equal(t, "calls", *h.Reasons[0].MeterSlug)
-	require.Equal(t, "calls: the provider has counted 9 of the 10 that it has accepted", h.Reasons[0].Message)
+	require.Equal(t, "calls: the provider has counted 9 of the 10 units that it has accepted", h.Reasons[0].Message)
 	require.Equal(t, []string{"release"}, h.Actions)
 	require.EqualValues(t, "planned", h.Hold.State)
 	require.Nil(t, h.Release)
@@ -125,6 +125,6 @@ func TestAHoldIsBoundedByTheGrace(t *testing.T) {
 		p := save(body).problem(t, 422, "invalid")
 		require.Equal(t, "body.invoice_hold.deadline_hours", p.Errors[0].Location, body)
 	}
-	require.Equal(t, "must be at most 720 minus grace_hours, which is 73", save(`{"grace_hours":73}`).problem(t, 422, "invalid").Errors[0].Message)
+	require.Equal(t, "must be at most 647, which is 720 minus grace_hours", save(`{"grace_hours":73}`).problem(t, 422, "invalid").Errors[0].Message)
 	require.Equal(t, 200, save(`{"invoice_hold":{"enabled":false},"grace_hours":720}`).status)
 }

@@ -14,7 +14,7 @@ import (
 type Invitation struct {
 	ID        string         `json:"id" example:"inv_5"`
 	TenantID  string         `json:"tenant_id" example:"ten_1"`
-	MemberID  *string        `json:"member_id" example:"member_12" doc:"Member with the sign-in to reset. Null if accepting creates a member"`
+	MemberID  *string        `json:"member_id" example:"member_12" doc:"Id of the member to reset. Null if accepting the invitation creates a member"`
 	Email     string         `json:"email"`
 	Name      string         `json:"name"`
 	Role      metering.Role  `json:"role"`

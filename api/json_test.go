@@ -127,7 +127,7 @@ func TestAnUnclearEventIsRejectedAlone(t *testing.T) {
 		{`{"event_type":"call","customer_id":"acme","idempotency_key":"a","idempotency_key":"b"}`, "duplicate_name", "idempotency_key must be given once"},
 		{`{"event_type":"call","customer_id":"acme","properties":{},"properties":{"p":"a"}}`, "duplicate_name", "properties must be given once"},
 		{`{"event_type":"call","customer_id":"acme","VALUE":1,"VALUE":1}`, "duplicate_name", "VALUE must be given once"},
-		{`{"event_type":"call","customer_id":"acme","properties":{"p":1,"q":{"a":1,"a":2}}}`, "invalid_properties", `properties must not have the name \"a\" twice in one object`},
+		{`{"event_type":"call","customer_id":"acme","properties":{"p":1,"q":{"a":1,"a":2}}}`, "invalid_properties", `properties must not contain the name \"a\" twice in the same object`},
 		{`{"event_type":"call","customer_id":"acme","properties":{"p":"\ud800"}}`, "invalid_properties", "properties must not contain an unpaired UTF-16 surrogate, which is not a character"},
 		{`{"event_type":"call","customer_id":"acme","properties":{"p":"\udfff"}}`, "invalid_properties", "properties must not contain an unpaired UTF-16 surrogate, which is not a character"},
 		{"{\"event_type\":\"call\",\"customer_id\":\"acme\",\"properties\":{\"p\":\"\xff\"}}", "invalid_properties", "properties must be UTF-8"},

@@ -102,7 +102,7 @@ type removeMemberOutput struct {
 
 type removeMemberInput struct {
 	MemberPath
-	Keys metering.KeysChoice `query:"keys" doc:"Treatment of valid API keys and HMAC secrets that the member created, directly or with those. Required if there are any. revoke ends them. hand_over makes you responsible for them"`
+	Keys metering.KeysChoice `query:"keys" doc:"Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are any. revoke ends them. hand_over makes you responsible for them"`
 }
 
 func (s *server) removeMember(ctx context.Context, in *removeMemberInput) (*removeMemberOutput, error) {

@@ -19,7 +19,7 @@ type meter struct {
 	Aggregation metering.Aggregation `json:"aggregation"`
 	GroupBy     []string             `json:"group_by" doc:"Event properties that usage is grouped by"`
 	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"Number of decimals of usage that is reported to a provider that adds up units, rounded half to even"`
-	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503"`
+	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted. Until then, usage follows the definition in current. If current is absent, reading usage returns 503"`
 	CountedFrom *time.Time           `json:"counted_from" doc:"Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted"`
 	CreatedAt   time.Time            `json:"created_at"`
 	ArchivedAt  *time.Time           `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if it is not archived"`
@@ -119,7 +119,7 @@ type createMeterInput struct {
 		Name        string               `json:"name,omitempty" maxLength:"255"`
 		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the values of events. count adds 1 for each event"`
 		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"Event properties to group usage by"`
-		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always have whole units, webhooks exact usage"`
+		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage"`
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 type plan struct {
-	ID        string    `json:"id" example:"prd_3"`
+	ID        string    `json:"id" example:"pln_3"`
 	Slug      string    `json:"slug"`
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"created_at"`

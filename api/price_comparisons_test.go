@@ -44,7 +44,7 @@ func TestPricesAreComparedWithTheProvidersWhereACustomerIsLinked(t *testing.T) {
 	refused := r.send(t, "POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_2"}`)
 	refused.problem(t, 422, "invalid")
 	require.Contains(t, refused.body, "body.billing_provider_id")
-	require.Contains(t, refused.body, "billed in EUR for the meter calls, whose price here is in USD")
+	require.Contains(t, refused.body, "bills in EUR for the meter calls, but the meter's price in Odometer is in USD")
 	require.Equal(t, 404, r.send(t, "GET", "/v1/customers/acme", "").status, "nobody is made")
 
 	made := r.send(t, "POST", "/v1/customers", `{"external_id":"acme","billing_provider_id":"cus_1"}`)

@@ -76,7 +76,7 @@ func TestAVersionThatHasNotBegunIsWithdrawnOrReplaced(t *testing.T) {
 		require.Equal(t, "3", p.Versions[1].OverageRate.String())
 
 		withdraw := func(version int64) answer { return b.send(t, "DELETE", fmt.Sprintf("%s/%d", path, version), "") }
-		require.Contains(t, withdraw(first).problem(t, 409, "conflict").Detail, "has begun")
+		require.Contains(t, withdraw(first).problem(t, 409, "conflict").Detail, "has taken effect")
 		withdraw(first+1).problem(t, 404, "not_found")
 		withdraw(99).problem(t, 404, "not_found")
 		require.Equal(t, 200, withdraw(first+2).status)

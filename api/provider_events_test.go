@@ -85,7 +85,7 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		`{"type":"stripe","secret_key":"sk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "rejected the API key"},
 		`{"type":"stripe","secret_key":"pk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "a publishable key"},
 		`{"type":"stripe","secret_key":"whsec_CANARYCANARY","webhook_secret":"` + stripeSecret + `"}`:   {"provider_refused", "the signing secret of a webhook endpoint"},
-		`{"type":"stripe","secret_key":"rk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "may not write meter events (rak_billing_meter_event_write)"},
+		`{"type":"stripe","secret_key":"rk_test_CANARY","webhook_secret":"` + stripeSecret + `"}`:       {"provider_refused", "lacks these permissions: write meter events (rak_billing_meter_event_write)"},
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"sk_live_CANARYkey"}`:       {"invalid", "body.webhook_secret must be the signing secret"},
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"whsec_"}`:                  {"invalid", "body.webhook_secret must be the signing secret"},
 		`{"type":"stripe","secret_key":"sk_live_CANARYkey","webhook_secret":"whsec_CANARY and more"}`:   {"invalid", "body.webhook_secret must be the signing secret"},

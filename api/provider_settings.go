@@ -19,8 +19,8 @@ func (s *server) settingsBody(op huma.Operation) huma.Operation {
 	schema := &huma.Schema{
 		Type: huma.TypeObject, Required: []string{providerType}, AdditionalProperties: false,
 		Properties: map[string]*huma.Schema{providerType: s.kindSchema(), newReceiver: {
-			Type: huma.TypeBoolean, Description: "Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that others have not billed. " +
-				"false: the URL belongs to the receiver that had it before, or else to the last receiver, which has moved. Its statements continue. " +
+			Type: huma.TypeBoolean, Description: "Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. " +
+				"false: the URL belongs to the receiver that had it before. If none had it, the last receiver has moved to this URL. Its statements continue. " +
 				"Saving the same URL again keeps the receiver",
 		}},
 	}

@@ -258,7 +258,7 @@ func (in *given) readText(about providers.Description, body map[string]any) (err
 		case !storable(text):
 			return metering.Invalid(setting.Location(), "must be UTF-8 without NUL")
 		case in.Bills == "":
-			return metering.Invalid(setting.Location(), "needs %s in the same request; without it, the saved value is kept", bills.Name)
+			return metering.Invalid(setting.Location(), "needs %s in the same request; omit both to keep the saved values", bills.Name)
 		}
 	}
 	return nil

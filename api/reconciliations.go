@@ -63,7 +63,7 @@ type reconciliation struct {
 
 	State     billing.ReconciliationState `json:"state"`
 	Reason    string                      `json:"reason" doc:"Reason why the invoices differ. Empty if they agree" example:"accepted, not billed"`
-	Actions   []billing.Decision          `json:"actions" doc:"Available decisions. Each is a path below the reconciliation. write_off is at write-off"`
+	Actions   []billing.Decision          `json:"actions" doc:"Available decisions. Send each to the path of the same name below the reconciliation, and write_off to write-off"`
 	DecidedBy string                      `json:"decided_by" doc:"Operator that decided the state. Empty if the rules did or it is undecided" example:"key_12"`
 	DecidedAt *time.Time                  `json:"decided_at" doc:"Time of the decision. Null while the state is open"`
 	Note      string                      `json:"note" doc:"Reason given by the operator"`
@@ -85,7 +85,7 @@ type reconciledOurs struct {
 
 type reconciledTheirs struct {
 	Quantity    metering.Decimal  `json:"quantity" doc:"Units on final invoices that are not void. They do not change after the state is decided"`
-	Unexplained metering.Decimal  `json:"unexplained" doc:"Part of quantity that was not reported from here. 0 while the state is open"`
+	Unexplained metering.Decimal  `json:"unexplained" doc:"Part of quantity that Odometer did not report. 0 while the state is open"`
 	Amount      *metering.Decimal `json:"amount,omitempty" doc:"Invoiced amount of the meter before discounts and tax. Absent for none or several currencies"`
 	Currency    string            `json:"currency,omitempty" doc:"Currency of amount" example:"USD"`
 }

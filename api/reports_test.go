@@ -125,7 +125,7 @@ func TestOnlyAReportInDoubtIsResolved(t *testing.T) {
 	require.Equal(t, 200, b.send(t, "POST", resolvePath(report), resolved("accepted")).status)
 	for _, state := range []string{"accepted", "rejected"} {
 		p := b.send(t, "POST", resolvePath(report), resolved(state)).problem(t, 409, "conflict")
-		require.Equal(t, "the report is accepted; only one that is in_doubt is resolved", p.Detail)
+		require.Equal(t, "the report is accepted; only a report in state in_doubt can be resolved", p.Detail)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestAReportThatIsBeingSentIsNotResolved(t *testing.T) {
 	b.at(t, b.now().UTC().Format(time.RFC3339), "a", "1")
 	report := b.planned(t).Leased.ReportID
 	p := b.send(t, "POST", resolvePath(report), resolved("rejected")).problem(t, 409, "conflict")
-	require.Equal(t, "the report is sending; only one that is in_doubt is resolved", p.Detail)
+	require.Equal(t, "the report is sending; only a report in state in_doubt can be resolved", p.Detail)
 }
 
 func TestResolvingAReportAsksForBillingWrite(t *testing.T) {

@@ -120,7 +120,7 @@ type unratedTotalsInput struct{ UnratedMonths }
 
 type unratedTotalsOutput struct {
 	Body struct {
-		Since  time.Time      `json:"since" doc:"Start of the months. Includes the billing periods that end after it"`
+		Since  time.Time      `json:"since" doc:"Start of the first of these months. Billing periods that end after this time are included"`
 		Data   []unratedTotal `json:"data" doc:"Totals by reason and currency"`
 		Caveat string         `json:"caveat"`
 	}
@@ -169,7 +169,7 @@ func (s *server) recentUnrated(ctx context.Context) []db.UnratedTotal {
 		return nil // the caller has gone
 	}
 	if err != nil {
-		s.Log.WarnContext(ctx, "compute unrated usage", "tenant", tenant.ID, "error", err)
+		s.Log.WarnContext(ctx, "cannot compute unrated usage", "tenant", tenant.ID, "error", err)
 		totals = []db.UnratedTotal{{Reason: billing.UnratedUnknown, Since: now}}
 	}
 	s.lastUnrated.Add(tenant.ID, keptUnrated{now, totals})

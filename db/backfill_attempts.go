@@ -49,7 +49,7 @@ func (s Backfills) Begin(ctx context.Context, tenant metering.TenantID, version 
 func (s Backfills) Answered(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID) error {
 	_, err := s.pool.Exec(ctx, `update meter_versions set interruptions = 0 where tenant_id = $1 and id = $2 and interruptions > 0`, tenant, version)
 	if err != nil {
-		return fmt.Errorf("end counting: %w", coded(err))
+		return fmt.Errorf("reset the interruptions of a backfill: %w", coded(err))
 	}
 	return nil
 }

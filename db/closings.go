@@ -247,7 +247,7 @@ func (w *planWriter) complete(all []billing.Period) {
 func (l Ledger) DuePeriods(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int, now time.Time) (page CustomerPage, err error) {
 	behind, err := l.customers(ctx, tenant, after, limit, now, behindClosing)
 	if err != nil {
-		return CustomerPage{}, fmt.Errorf("find streams to extend: %w", err)
+		return CustomerPage{}, fmt.Errorf("find billing schedules to extend: %w", err)
 	}
 	var broken []metering.CustomerID // whose stream cannot be extended: closing finds out why, for them alone
 	for _, customer := range behind {

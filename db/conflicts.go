@@ -80,7 +80,7 @@ func (c Conflicts) Sweep(ctx context.Context, before time.Time, limit int) (remo
 		  for update skip locked
 		)`, before, limit)
 	if err != nil {
-		return 0, fmt.Errorf("forget conflicts: %w", coded(err))
+		return 0, fmt.Errorf("delete old conflicts: %w", coded(err))
 	}
 	return tag.RowsAffected(), nil
 }

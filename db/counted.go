@@ -150,7 +150,7 @@ func (l Ledger) Saw(ctx context.Context, tenant metering.TenantID, reports []uui
 		  and p.watermark_configuration <> ''
 		  and $3 = 'rejected'`, tenant, reports, state, response)
 	if err != nil {
-		return fmt.Errorf("note what was counted: %w", coded(err))
+		return fmt.Errorf("store the counted state of reports: %w", coded(err))
 	}
 	return nil
 }

@@ -89,7 +89,7 @@ func revokeAll(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 func handOver(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor, maker metering.Actor, live []madeCredential) error {
 	for _, c := range live {
 		if metering.Actor(c.Name) == actor {
-			return metering.Errorf(metering.CodeConflict, "this request is made with %s, which would itself be handed over; use another credential, or pass keys=revoke", c.Name)
+			return metering.Errorf(metering.CodeConflict, "this request uses %s, which is one of the credentials to hand over; use another credential, or pass keys=revoke", c.Name)
 		}
 	}
 	for _, table := range []string{"api_keys", "hmac_secrets"} {

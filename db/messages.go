@@ -77,7 +77,7 @@ type ReconciliationDisputed struct {
 	Units       metering.Decimal `json:"units" doc:"Units at the closing of the period"`
 	Reported    metering.Decimal `json:"reported" doc:"Units that the provider has accepted"`
 	Invoiced    metering.Decimal `json:"invoiced" doc:"Units on the provider's final invoices"`
-	Unexplained metering.Decimal `json:"unexplained" doc:"Invoiced units that were not reported from here"`
+	Unexplained metering.Decimal `json:"unexplained" doc:"Invoiced units that Odometer did not report"`
 	Reason      string           `json:"reason"`
 }
 
@@ -120,7 +120,7 @@ type MemberInvited struct {
 	OfTenant
 	InvitationID string    `json:"invitation_id" doc:"Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send"`
 	ExpiresAt    time.Time `json:"expires_at"`
-	MemberID     string    `json:"member_id,omitempty" doc:"Member with the sign-in to reset. Absent if accepting creates a member"`
+	MemberID     string    `json:"member_id,omitempty" doc:"Id of the member to reset. Absent if accepting the invitation creates a member"`
 }
 
 // Kind implements MessageData.

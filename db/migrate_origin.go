@@ -17,7 +17,7 @@ type OtherSchemaError struct {
 }
 
 func (e *OtherSchemaError) Error() string {
-	what := "is another one there"
+	what := "does not match the one in this binary"
 	if e.Unknown {
 		what = "is not known here"
 	}

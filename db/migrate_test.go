@@ -148,8 +148,8 @@ func TestMigrated(t *testing.T) {
 func TestASchemaOfAnotherVersionIsLeftAsItIs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ change, want string }{
-		"Former":  {`comment on table goose_db_version is null`, "migration 00001 is another one there"},
-		"Changed": {`comment on table goose_db_version is '{"1":"0123456789abcdef"}'`, "migration 00001 is another one there"},
+		"Former":  {`comment on table goose_db_version is null`, "migration 00001 does not match the one in this binary"},
+		"Changed": {`comment on table goose_db_version is '{"1":"0123456789abcdef"}'`, "migration 00001 does not match the one in this binary"},
 		"Later":   {`insert into goose_db_version (version_id, is_applied) values (99999, true)`, "migration 99999 is not known here"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func (p *pool) AcquireFunc(ctx context.Context, fn func(*pgxpool.Conn) error) er
 }
 
 // errOneConnection: the pool has no second one.
-var errOneConnection = errors.New("the pool has one connection")
+var errOneConnection = errors.New("the pool has only one connection; two are needed")
 
 // AcquireTwo has fn use two connections in the tenant's turn. Turns are for half of the
 // connections, so all who have one can have a second: nobody who holds the first waits

@@ -52,7 +52,7 @@ func collectPrices(ctx context.Context, q querier, where string, args ...any) ([
 }
 
 // Set adds a version to a meter's price, its own or a plan's. It withdraws the version with the
-// same EffectiveFrom.
+// same EffectiveFrom. Returns CodeConflict if the price holds from the beginning and is not the first.
 func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, p billing.Price) (_ billing.Price, err error) {
 	if err := p.Validate(); err != nil {
 		return billing.Price{}, err
@@ -70,6 +70,9 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 			return metering.Errorf(metering.CodeNotFound, "there is no such meter")
 		}
 		if err := refuseCurrency(ctx, tx, tenant, p); err != nil {
+			return err
+		}
+		if err := refuseBeginning(ctx, tx, tenant, p); err != nil {
 			return err
 		}
 		hash := p.Hash()
@@ -140,6 +143,26 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 	})
 }
 
+// refuseBeginning refuses a price from the beginning if another write has set the first one.
+func refuseBeginning(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
+	if !p.EffectiveFrom.IsZero() {
+		return nil
+	}
+	var priced bool
+	err := tx.QueryRow(ctx, `
+		select exists (
+		  select
+		  from meter_prices
+		  where tenant_id = $1
+		    and meter_id = $2
+		    and coalesce(plan_id, 0) = $3
+		    and withdrawn_at is null)`, tenant, p.MeterID, int64(p.PlanID)).Scan(&priced)
+	if err != nil || !priced {
+		return err
+	}
+	return metering.Errorf(metering.CodeConflict, "another request set the first price of the meter at the same time; repeat the request")
+}
+
 // refuseCurrency refuses the first price of a meter in a plan if it has another currency than
 // billing periods that have begun and that it would charge.
 func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p billing.Price) error {
@@ -175,7 +198,9 @@ func refuseCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, p 
 		    from meter_prices m
 		    where m.tenant_id = @tenant
 		      and m.meter_id = @meter
-		      and m.plan_id = @plan)`, pgx.NamedArgs{
+		      and m.plan_id = @plan
+		      and m.withdrawn_at is null
+		      and m.effective_from <= p.starts_at)`, pgx.NamedArgs{
 		"tenant": tenant, "meter": p.MeterID, "plan": p.PlanID, "currency": p.Currency, "effective_from": p.EffectiveFrom,
 	}).Scan(&currency)
 	if err != nil || currency == "" {

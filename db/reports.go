@@ -221,7 +221,7 @@ func (l Ledger) KeepObject(ctx context.Context, tenant metering.TenantID, report
 		  and s.tenant_id = r.tenant_id
 		  and s.id = r.series_id`, tenant, report, object)
 	if err != nil {
-		return fmt.Errorf("keep what a series overwrites: %w", coded(err))
+		return fmt.Errorf("store the provider object of a series: %w", coded(err))
 	}
 	return nil
 }

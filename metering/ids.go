@@ -37,7 +37,7 @@ func (id MeterID) String() string      { return "mtr_" + strconv.FormatInt(int64
 func (id ConnectionID) String() string { return "con_" + strconv.FormatInt(int64(id), 10) }
 func (id PeriodID) String() string     { return "per_" + strconv.FormatInt(int64(id), 10) }
 func (id KeyID) String() string        { return "key_" + strconv.FormatInt(int64(id), 10) }
-func (id PlanID) String() string       { return "prd_" + strconv.FormatInt(int64(id), 10) }
+func (id PlanID) String() string       { return "pln_" + strconv.FormatInt(int64(id), 10) }
 func (id MemberID) String() string     { return "member_" + strconv.FormatInt(int64(id), 10) }
 func (id InvitationID) String() string { return "inv_" + strconv.FormatInt(int64(id), 10) }
 func (id EndpointID) String() string   { return "whk_" + strconv.FormatInt(int64(id), 10) }

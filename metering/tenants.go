@@ -76,7 +76,7 @@ func (t Tenant) validateHold() error {
 	case t.InvoiceHold.Deadline < time.Hour:
 		return Invalid(field, "must be at least 1")
 	case t.Grace+t.InvoiceHold.Deadline > maxHold:
-		return Invalid(field, "must be at most 720 minus grace_hours, which is %d", int(t.Grace.Hours()))
+		return Invalid(field, "must be at most %d, which is 720 minus grace_hours", int((maxHold - t.Grace).Hours()))
 	}
 	return nil
 }

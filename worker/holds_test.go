@@ -135,7 +135,7 @@ func TestAnInvoiceThatDisagreesIsHeldUntilAnOperatorReleasesIt(t *testing.T) {
 	s.awaitDetails(run, "| state | **disagrees** |")
 	s.awaitDetails(run, "the provider charges 0.003 per unit, which is not the meter's price in Odometer")
 	s.awaitDetails(run, "an operator releases the invoice and gives a reason, or the invoice becomes final at its deadline")
-	require.ErrorContains(t, s.update(run, "release", map[string]any{"by": "ada"}), "reason must say something")
+	require.ErrorContains(t, s.update(run, "release", map[string]any{"by": "ada"}), "reason must not be empty")
 	require.NoError(t, s.update(run, "retry-now"))
 	require.Equal(t, []string{hold.InvoiceID}, s.actions(), "it is not released by looking at it again")
 	require.Equal(t, "draft", s.lastInvoice().Status)
@@ -152,7 +152,7 @@ func TestAnInvoiceThatDisagreesIsHeldUntilAnOperatorReleasesIt(t *testing.T) {
 	require.Equal(t, []string{"operator run.release " + run, "key_7 hold.release " + hold.ID.String()}, s.lastAudits(2), "who asked the API, and what the run was asked")
 
 	_, err = s.store.Holds.AskRelease(t.Context(), s.tenant, "key_7", hold.ID, "again", time.Now())
-	require.ErrorContains(t, err, "the invoice's hold is released; only one that is held can be released")
+	require.ErrorContains(t, err, "the hold is released; only a hold that still keeps its invoice a draft can be released")
 }
 
 func TestADraftThatSomebodyChangedIsLeftAlone(t *testing.T) {
@@ -211,7 +211,7 @@ func TestWhereStripeRefusesTheHoldTheInvoiceGoesAsItWould(t *testing.T) {
 	s.older.Store(true)
 	require.Contains(t, s.happened("invoice.created", invoice, "cus_soon"), "the period's last usage was sent")
 	hold := s.awaitHold(billing.HoldRefused)
-	require.Equal(t, []billing.HoldReason{{Code: billing.HoldNotTaken, Response: "Stripe refused the request: 400 parameter_unknown; its log says why"}}, hold.Reasons)
+	require.Equal(t, []billing.HoldReason{{Code: billing.HoldNotTaken, Response: "Stripe refused the request: 400 parameter_unknown. Its request log shows the reason"}}, hold.Reasons)
 	require.NoError(t, s.awaitClosed(workflows.HoldInvoiceID(s.tenant, hold.ID)))
 	require.Empty(t, s.actions())
 	s.fake.Advance(time.Hour)

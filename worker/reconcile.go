@@ -144,7 +144,7 @@ func someOf(failures []error, attempts int) error {
 	if len(failures) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d: %w", len(failures), attempts, errors.Join(failures...))
+	return fmt.Errorf("%d of %d attempts failed: %w", len(failures), attempts, errors.Join(failures...))
 }
 
 func rest(ctx context.Context, d time.Duration) {

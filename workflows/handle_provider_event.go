@@ -109,7 +109,7 @@ func (h *handleProviderEvent) sync(ctx workflow.Context, since time.Time, done, 
 	case metering.SyncSucceeded:
 		outcome = done
 	default:
-		outcome = undone + "in time; the sync continues"
+		outcome = undone + " in time; the sync continues"
 	}
 	if sync.Excluded > 0 {
 		outcome += fmt.Sprintf("; meters excluded: %d", sync.Excluded)

@@ -221,7 +221,7 @@ func TestAnEventOfASubscriptionWaitsForAnHourAtMost(t *testing.T) {
 	h.event.Invoice = false
 	h.sync = func(ctx workflow.Context) error { return workflow.Sleep(ctx, 100*time.Hour) }
 	outcome, took := h.run(t)
-	require.Equal(t, "the customer was not synced with its current subscription itemsin time; the sync continues", outcome)
+	require.Equal(t, "the customer was not synced with its current subscription items in time; the sync continues", outcome)
 	require.Equal(t, time.Hour, took)
 	require.Equal(t, "failed", h.indexed)
 	require.Less(t, h.looks, 30)
@@ -229,7 +229,7 @@ func TestAnEventOfASubscriptionWaitsForAnHourAtMost(t *testing.T) {
 
 func TestAnEventWaitsNoLongerThanItsInvoiceTakesUsage(t *testing.T) {
 	looks := 0
-	late := "the period's last usage was not sentin time; the sync continues"
+	late := "the period's last usage was not sent in time; the sync continues"
 	for name, c := range map[string]struct {
 		invoice func(age time.Duration) (activities.ReadInvoiceResult, error)
 		want    time.Duration

@@ -118,7 +118,7 @@ func detailsOfRotation(now activities.RotationResult) string {
 	case metering.RotationKept:
 		return fmt.Sprintf("%s and %s both remain valid", now.Old, now.New)
 	case metering.RotationSuperseded:
-		return now.Old + "was rotated again; another run follows that rotation"
+		return now.Old + " was rotated again; another run follows that rotation"
 	case "":
 		both := fmt.Sprintf("%s and %s are both valid until %s", now.Old, now.New, now.Until.UTC().Format(time.RFC3339))
 		if now.StillUsed != nil {

@@ -148,7 +148,7 @@ func TestARotationGoesByTheRow(t *testing.T) {
 	require.Equal(t, 2*time.Hour+2*time.Minute, after)
 
 	for outcome, said := range map[metering.RotationOutcome]string{
-		metering.RotationRevoked: "sec_3 is revoked", metering.RotationSuperseded: "sec_3was rotated again; another run follows that rotation",
+		metering.RotationRevoked: "sec_3 is revoked", metering.RotationSuperseded: "sec_3 was rotated again; another run follows that rotation",
 	} {
 		r = newRotation(t)
 		r.RegisterDelayedCallback(func() {

@@ -54,7 +54,7 @@ func TestTwoReplicasLetExactlyTheLimitThrough(t *testing.T) {
 	send(800)
 	require.Equal(t, int64(1000), accepted.Load())
 	require.Equal(t, int64(200), limited.Load())
-	require.NotContains(t, replicas[0].Log(t), "each replica applies")
+	require.NotContains(t, replicas[0].Log(t), "per replica")
 }
 
 func TestWithoutRedisAStartSaysThatTheLimitIsPerReplica(t *testing.T) {

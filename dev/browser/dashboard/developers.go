@@ -32,8 +32,8 @@ func (w walk) developers(ctx context.Context) error {
 		press("the incident channel"), see("No messages yet"),
 		press("Send a test message"), press("webhook.test"), see(`"webhook_id"`), press("Redeliver"),
 		press("Edit"), fill("Description", "the channel for incidents"), press("Save the webhook"), see("the channel for incidents"),
-		press("Rotate"), choose("The old one expires", "In an hour"), press("Rotate"), see("It is shown only once"), kept, see("the one before it"),
-		press("Disable"), see("given up"), press("Disable"), see("disabled"), press("Enable"), see("enabled"),
+		press("Rotate"), choose("The old one expires", "In an hour"), press("Rotate"), see("It is shown only once"), kept, see("the previous secret"),
+		press("Disable"), see("Waiting messages are not delivered"), press("Disable"), see("disabled"), press("Enable"), see("enabled"),
 	)
 	if err != nil {
 		return fmt.Errorf("webhooks: %w", err)

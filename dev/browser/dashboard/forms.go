@@ -12,11 +12,11 @@ import (
 // forms leaves a form with typed text by a link and by the back button, loses the session over it, and keeps the text each time.
 func (w walk) forms(ctx context.Context) error {
 	return do(ctx,
-		w.to("/meters"), press("Create a meter"), fill("Slug", "never-made"), press("Customers"), see("is not saved"), w.judged("form-left"), press("Keep editing"), miss("is not saved"),
-		back, see("is not saved"), press("Keep editing"), miss("is not saved"), holds("Slug", "never-made"),
+		w.to("/meters"), press("Create a meter"), fill("Slug", "never-made"), press("Customers"), see("are not saved"), w.judged("form-left"), press("Keep editing"), miss("are not saved"),
+		back, see("are not saved"), press("Keep editing"), miss("are not saved"), holds("Slug", "never-made"),
 		clearCookies, fill("Event type", "never"), press("Create the meter"), see("Your session has ended"), w.refused("/v1/meters"), w.judged("session-ended"),
 		fill("Password", w.password), press("Sign in"), miss("Your session has ended"), holds("Slug", "never-made"), holds("Event type", "never"),
-		press("Customers"), see("is not saved"), press("Discard"), see("Customer 01"), // another walk renames the first customer
+		press("Customers"), see("are not saved"), press("Discard"), see("Customer 01"), // another walk renames the first customer
 	)
 }
 

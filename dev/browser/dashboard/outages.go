@@ -23,9 +23,9 @@ func (w walk) outages(ctx context.Context, mark string) error {
 	}
 	err = do(ctx,
 		w.behave(`{"status":503,"times":1000000}`), sync, see("tried again"), w.judged("bill-waiting"), press("This sync"), see("Last error"),
-		press("Pause"), fill("Reason", "Stripe does not"), syncAnswered, holds("Reason", "Stripe does not"), press("Back"), see("is not saved"), press("Discard"), miss("is not saved"), w.here("sync-waiting", "main dl"),
+		press("Pause"), fill("Reason", "Stripe does not"), syncAnswered, holds("Reason", "Stripe does not"), press("Back"), see("are not saved"), press("Discard"), miss("are not saved"), w.here("sync-waiting", "main dl"),
 		w.to("/billing/syncs"), press(customer),
-		press("Pause"), see("until it is resumed"), fill("Reason", "Stripe is asked"), w.judged("sync-pause"), press("Pause"), see("Stripe is asked by"), w.here("sync-paused", "main dl"),
+		press("Pause"), see("until the customer is resumed"), fill("Reason", "Stripe is asked"), w.judged("sync-pause"), press("Pause"), see("Stripe is asked by"), w.here("sync-paused", "main dl"),
 		press("Resume"), see("that are still to be sent"), fill("Reason", "Stripe has answered"), press("Resume"), miss("that are still to be sent"), miss("Stripe is asked by"),
 		press("Retry"), see("is sent now"), fill("Reason", "Stripe has answered"), press("Retry"), miss("is sent now"),
 		press("Cancel"), see("The sync ends as failed"), fill("Reason", "it is begun anew"), w.judged("sync-cancel"), press("Cancel the sync"), miss("The sync ends as failed"), see("What to do"), w.here("sync-cancelled", "main dl"),
@@ -58,8 +58,8 @@ func (w walk) doubts(ctx context.Context, mark string, sync act) error {
 		name := "report-" + doubt.state
 		err = do(ctx,
 			w.to("/billing/provider"), press("Disconnect"), see("no longer billed"), press("Disconnect"), see("No provider is connected"),
-			w.reread(bill, "in doubt"), w.here(name+"-in-doubt", "tfoot td"),
-			press(doubt.verb), see(doubt.warns), fill("Evidence", "the list at Stripe"), w.judged(name), press(doubt.verb), miss(doubt.warns), miss("in doubt"), see(doubt.state),
+			w.reread(bill, "unknown outcome"), w.here(name+"-in-doubt", "tfoot td"),
+			press(doubt.verb), see(doubt.warns), fill("Evidence", "the list at Stripe"), w.judged(name), press(doubt.verb), miss(doubt.warns), miss("unknown outcome"), see(doubt.state),
 			w.behave(`{"times":0}`), w.to("/billing/provider"), w.connectStripe(mark),
 		)
 		if err != nil {

@@ -14,7 +14,7 @@ func (w walk) settings(ctx context.Context) error {
 	var reset string
 	err := do(ctx,
 		w.to("/settings"), see("Invitations"),
-		press("Invite a member"), fill("E-mail", "bea@example.com"), fill("Name", "Bea"), choose("Role", "billing: reads; changes prices and what is billed"),
+		press("Invite a member"), fill("E-mail", "bea@example.com"), fill("Name", "Bea"), choose("Role", "billing: reads everything; changes prices and billing"),
 		w.judged("member-invite"), press("Create the invitation"), see("/invitation#"), w.judged("member-invited"), kept, see("bea@example.com"),
 		press("Renew"), see("no longer valid"), press("Renew"), see("/invitation#"), kept, miss("/invitation#"),
 		press("Ada"), see("everything, including members and settings"), press("Edit"), fill("Name", "Ada Byron"), w.judged("member-edit"), press("Save the member"), see("Ada Byron"),

@@ -44,7 +44,7 @@ var fieldDocs = map[string]string{
 	"finished_at":          "End time; null if not finished",
 	"first_sent_at":        "Time of the first attempt to send it; null if never sent",
 	"found_at":             "Time at which the audit found the difference",
-	"grace_hours":          "Hours after the end of a billing period in which events for it are still accepted",
+	"grace_hours":          "Hours from the end of a billing period to its closing",
 	"granularity":          "The width of the windows",
 	"group_by":             "The event properties to group usage by",
 	"has_client_secret":    "Whether a client secret is saved",
@@ -107,6 +107,13 @@ var fieldDocs = map[string]string{
 	"window_start":         "The start of the window",
 	"workflow_id":          "The id of the run's workflow",
 
+	"HoldReason.code":          "The kind of difference between the invoice and the reports",
+	"HoldReason.message":       "The difference, in words",
+	"InvoiceDisagreement.code": "The kind of difference between the invoice and the reports",
+	"Attempt.at":               "Time of the attempt",
+	"StatementReport.lines":    "The usage and the adjustments of the report",
+	"Price.version":            "The number of the version. All prices of a meter share one sequence",
+
 	"EventRejections.count": "The number of events",
 	"StatementReport.kind":  "The kind of report",
 	"StepSeries.kind":       "The kind of reports",
@@ -128,8 +135,6 @@ var pathNouns = map[string]string{
 // paramDocs describes parameters by name if their tag does not. pathDoc describes the others.
 var paramDocs = map[string]string{
 	"actor":       "Only entries of this actor",
-	"code":        "The issuer's code",
-	"error":       "The issuer's error",
 	"event_type":  "Only events of this type",
 	"external_id": "The customer's external ID",
 	"format":      "The format of the answer",

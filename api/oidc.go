@@ -280,9 +280,9 @@ type wayBackOutput struct {
 }
 
 type finishOIDCInput struct {
-	State  string `query:"state" maxLength:"255"`
-	Code   string `query:"code" maxLength:"4096"`
-	Error  string `query:"error" maxLength:"255"`
+	State  string `query:"state" maxLength:"255" doc:"State of the redirect to the issuer"`
+	Code   string `query:"code" maxLength:"4096" doc:"Authorization code of the issuer"`
+	Error  string `query:"error" maxLength:"255" doc:"Error code of the issuer"`
 	Issuer string `query:"iss" maxLength:"2048" doc:"Issuer of the response, as defined by RFC 9207"`
 }
 

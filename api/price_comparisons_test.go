@@ -88,10 +88,18 @@ func TestAPlansFirstPriceInAnotherCurrencyIsRefused(t *testing.T) {
 	}
 	_, err := b.store.Ledger.DuePeriods(t.Context(), b.tenant.ID, 0, 10, b.now()) // stores the running period
 	require.NoError(t, err)
-	refused := b.send(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`)
-	refused.problem(t, 422, "invalid")
-	require.Contains(t, refused.body, "body.currency")
-	require.Contains(t, refused.body, "must be USD")
-	require.Equal(t, 200, b.send(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":1,"currency":"USD"}`).status)
-	require.Equal(t, 200, b.send(t, "PUT", "/v1/plans/pro/pricing/calls", `{"overage_rate":1,"currency":"EUR"}`).status, "later ones begin with a period")
+	const path = "/v1/plans/pro/pricing/calls"
+	refuse := func(body string) {
+		refused := b.send(t, "PUT", path, body)
+		refused.problem(t, 422, "invalid")
+		require.Contains(t, refused.body, "body.currency")
+		require.Contains(t, refused.body, "must be USD")
+	}
+	refuse(`{"overage_rate":1,"currency":"EUR"}`)
+	scheduled := b.pricing(t, "PUT", path, `{"overage_rate":1,"currency":"EUR","effective_from":"2100-01-01T00:00:00Z"}`).Versions[0].Version
+	refuse(`{"overage_rate":1,"currency":"EUR","effective_from":"2020-01-01T00:00:00Z"}`)
+	require.Equal(t, 200, b.send(t, "DELETE", fmt.Sprintf("%s/%d", path, scheduled), "").status)
+	refuse(`{"overage_rate":1,"currency":"EUR"}`)
+	require.Equal(t, 200, b.send(t, "PUT", path, `{"overage_rate":1,"currency":"USD"}`).status)
+	require.Equal(t, 200, b.send(t, "PUT", path, `{"overage_rate":1,"currency":"EUR"}`).status, "later ones begin with a period")
 }

@@ -97,7 +97,7 @@ func TestStripeIsSavedOnceItAcceptsTheKey(t *testing.T) {
 		withMapping(`{"calls\u0000":"price_1"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
 		withMapping(`{"calls":"price_1\u0000"}`):                                                        {"invalid", "body.mapping must be UTF-8 without NUL"},
 		`{"type":"stripe","bills":"credits"}`:                                                           {"invalid", "body.bills"},
-		`{"type":"stripe","bills":"amounts"}`:                                                           {"invalid", "body.product or body.products is required to bill amounts"},
+		`{"type":"stripe","bills":"amounts"}`:                                                           {"invalid", "body.product is required to bill amounts, unless"},
 		`{"type":"stripe","bills":"amounts","product":"prod\u0000"}`:                                    {"invalid", "body.product must be UTF-8 without NUL"},
 		`{"type":"stripe","bills":"amounts","product":"prod_1","collection_method":"send_invoice"}`:     {"invalid", "body.days_until_due is required for the collection_method send_invoice"},
 		`{"type":"stripe","bills":"amounts","product":"prod_1","days_until_due":3}`:                     {"invalid", "body.days_until_due is required for the collection_method send_invoice"},

@@ -13,7 +13,7 @@ type tenant struct {
 	Name              string                  `json:"name"`
 	Timezone          string                  `json:"timezone" example:"Europe/Zurich" doc:"IANA time zone of days, months and billing periods"`
 	Currency          string                  `json:"currency" example:"USD"`
-	GraceHours        int                     `json:"grace_hours" doc:"Hours for which a billing period accepts late events after its end"`
+	GraceHours        int                     `json:"grace_hours" doc:"Hours from the end of a billing period to its closing. Events that arrive after the closing are late usage"`
 	LatePolicy        metering.LatePolicy     `json:"late_policy" doc:"adjust bills late usage as an adjustment in another period. report only shows it"`
 	RequestsPerMinute int                     `json:"requests_per_minute" doc:"Maximum number of requests with events in a minute"`
 	Strict            bool                    `json:"strict" doc:"Whether to reject events with an unknown field, customer or event type"`

@@ -86,7 +86,8 @@ type HoldAction struct {
 // Same says whether an action stands where it stood.
 func (a HoldAction) Same(o HoldAction) bool { return a.ID == o.ID && a.State == o.State }
 
-// Withdrawn is the response of an action that was taken back before it arrived.
+// Withdrawn is the response of an action that was taken back before it arrived. It is stored
+// and compared: do not reword it.
 const Withdrawn = "withdrawn: the invoice shows that the request did not arrive"
 
 // HeldPlace is what a meter's usage of the invoice's period comes to in one

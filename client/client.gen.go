@@ -2725,7 +2725,7 @@ type Assignment struct {
 
 // Attempt defines model for Attempt.
 type Attempt struct {
-	// At Time of the action
+	// At Time of the attempt
 	At time.Time `json:"at"`
 
 	// Problem Error of the attempt. Empty if it succeeded
@@ -3210,7 +3210,7 @@ type CreateMeter struct {
 	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 
-	// UsageScale Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always have whole units, webhooks exact usage. Default: 0
+	// UsageScale Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage. Default: 0
 	UsageScale *int32 `json:"usage_scale,omitempty"`
 }
 
@@ -3374,7 +3374,7 @@ type CreatedInvitation struct {
 	// Examples: inv_5
 	Id string `json:"id"`
 
-	// MemberId Member with the sign-in to reset. Null if accepting creates a member
+	// MemberId Id of the member to reset. Null if accepting the invitation creates a member
 	//
 	// Examples: member_12
 	MemberId *string `json:"member_id"`
@@ -4041,12 +4041,12 @@ type HeldPeriod struct {
 
 // HoldReason defines model for HoldReason.
 type HoldReason struct {
-	// Code The rule, for programs
+	// Code The kind of difference between the invoice and the reports
 	Code HoldReasonCode `json:"code"`
 
-	// Message The broken rule, in words
+	// Message The difference, in words
 	//
-	// Examples: api-calls: the provider has counted 90 of the 100 that it has accepted
+	// Examples: api-calls: the provider has counted 90 of the 100 units that it has accepted
 	Message string `json:"message"`
 
 	// MeterId The meter's id
@@ -4066,7 +4066,7 @@ type HoldReason struct {
 	Theirs *json.Number `json:"theirs,omitempty"`
 }
 
-// HoldReasonCode The rule, for programs
+// HoldReasonCode The kind of difference between the invoice and the reports
 type HoldReasonCode string
 
 // HoldReport defines model for HoldReport.
@@ -4140,7 +4140,7 @@ type Invitation struct {
 	// Examples: inv_5
 	Id string `json:"id"`
 
-	// MemberId Member with the sign-in to reset. Null if accepting creates a member
+	// MemberId Id of the member to reset. Null if accepting the invitation creates a member
 	//
 	// Examples: member_12
 	MemberId *string `json:"member_id"`
@@ -4165,7 +4165,7 @@ type InvitationRole string
 
 // InvoiceDisagreement defines model for InvoiceDisagreement.
 type InvoiceDisagreement struct {
-	// Code The rule, for programs
+	// Code The kind of difference between the invoice and the reports
 	Code InvoiceDisagreementCode `json:"code"`
 
 	// MeterId Absent if the difference is not of a single meter
@@ -4178,7 +4178,7 @@ type InvoiceDisagreement struct {
 	Theirs *json.Number `json:"theirs"`
 }
 
-// InvoiceDisagreementCode The rule, for programs
+// InvoiceDisagreementCode The kind of difference between the invoice and the reports
 type InvoiceDisagreementCode string
 
 // InvoiceDisagrees defines model for InvoiceDisagrees.
@@ -4614,7 +4614,7 @@ type MemberInvited struct {
 	// InvitationId Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send
 	InvitationId string `json:"invitation_id"`
 
-	// MemberId Member with the sign-in to reset. Absent if accepting creates a member
+	// MemberId Id of the member to reset. Absent if accepting the invitation creates a member
 	MemberId *string `json:"member_id,omitempty"`
 
 	// TenantId The tenant's id
@@ -4638,7 +4638,7 @@ type MemberResetAsked struct {
 type MessageOfCustomerNotSynced struct {
 	Data CustomerNotSynced `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4652,7 +4652,7 @@ type MessageOfCustomerNotSyncedType string
 type MessageOfCustomerSynced struct {
 	Data CustomerSynced `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4666,7 +4666,7 @@ type MessageOfCustomerSyncedType string
 type MessageOfInvoiceDisagrees struct {
 	Data InvoiceDisagrees `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4680,7 +4680,7 @@ type MessageOfInvoiceDisagreesType string
 type MessageOfMemberInvited struct {
 	Data MemberInvited `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4694,7 +4694,7 @@ type MessageOfMemberInvitedType string
 type MessageOfMemberResetAsked struct {
 	Data MemberResetAsked `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4708,7 +4708,7 @@ type MessageOfMemberResetAskedType string
 type MessageOfPeriodClosed struct {
 	Data PeriodClosed `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4722,7 +4722,7 @@ type MessageOfPeriodClosedType string
 type MessageOfReconciliationDisputed struct {
 	Data ReconciliationDisputed `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4736,7 +4736,7 @@ type MessageOfReconciliationDisputedType string
 type MessageOfStatement struct {
 	Data Statement `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4750,7 +4750,7 @@ type MessageOfStatementType string
 type MessageOfTried struct {
 	Data Tried `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4764,7 +4764,7 @@ type MessageOfTriedType string
 type MessageOfUsageDisagrees struct {
 	Data UsageDisagrees `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4778,7 +4778,7 @@ type MessageOfUsageDisagreesType string
 type MessageOfWebhookTested struct {
 	Data WebhookTested `json:"data"`
 
-	// Timestamp Time of the event
+	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
@@ -4830,7 +4830,7 @@ type Meter struct {
 	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 
-	// Status backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
+	// Status backfilling while earlier events are being counted. Until then, usage follows the definition in current. If current is absent, reading usage returns 503
 	Status MeterStatus `json:"status"`
 
 	// UsageScale Number of decimals of usage that is reported to a provider that adds up units, rounded half to even
@@ -4840,7 +4840,7 @@ type Meter struct {
 // MeterAggregation sum adds the events' values; count counts the events
 type MeterAggregation string
 
-// MeterStatus backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
+// MeterStatus backfilling while earlier events are being counted. Until then, usage follows the definition in current. If current is absent, reading usage returns 503
 type MeterStatus string
 
 // MeterDaily defines model for MeterDaily.
@@ -5096,7 +5096,7 @@ type Plan struct {
 
 	// Id The id of this object
 	//
-	// Examples: prd_3
+	// Examples: pln_3
 	Id string `json:"id"`
 
 	// Name The name
@@ -5164,7 +5164,7 @@ type Price struct {
 	// OverageRate Price of each unit beyond the included units
 	OverageRate json.Number `json:"overage_rate"`
 
-	// Version The number of the version, from 1
+	// Version The number of the version. All prices of a meter share one sequence
 	Version int64 `json:"version"`
 }
 
@@ -5482,7 +5482,7 @@ type ReconciledTheirs struct {
 	// Quantity Units on final invoices that are not void. They do not change after the state is decided
 	Quantity json.Number `json:"quantity"`
 
-	// Unexplained Part of quantity that was not reported from here. 0 while the state is open
+	// Unexplained Part of quantity that Odometer did not report. 0 while the state is open
 	Unexplained json.Number `json:"unexplained"`
 }
 
@@ -5491,7 +5491,7 @@ type Reconciliation struct {
 	// AcceptedQuantity Units that the provider has accepted
 	AcceptedQuantity json.Number `json:"accepted_quantity"`
 
-	// Actions Available decisions. Each is a path below the reconciliation. write_off is at write-off
+	// Actions Available decisions. Send each to the path of the same name below the reconciliation, and write_off to write-off
 	Actions []ReconciliationActions `json:"actions"`
 
 	// BilledQuantity Units that count as billed and are never charged again. Absent while the state is open
@@ -5586,7 +5586,7 @@ type ReconciliationDisputed struct {
 	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 
-	// Unexplained Invoiced units that were not reported from here
+	// Unexplained Invoiced units that Odometer did not report
 	Unexplained json.Number `json:"unexplained"`
 
 	// Units Units at the closing of the period
@@ -5721,7 +5721,7 @@ type SaveProvider struct {
 	// Mapping Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// NewReceiver Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that others have not billed. false: the URL belongs to the receiver that had it before, or else to the last receiver, which has moved. Its statements continue. Saving the same URL again keeps the receiver
+	// NewReceiver Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. false: the URL belongs to the receiver that had it before. If none had it, the last receiver has moved to this URL. Its statements continue. Saving the same URL again keeps the receiver
 	NewReceiver *bool `json:"new_receiver,omitempty"`
 
 	// Product Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
@@ -6021,7 +6021,7 @@ type StatementReport struct {
 	// Kind The kind of report
 	Kind StatementReportKind `json:"kind"`
 
-	// Lines One line for each meter
+	// Lines The usage and the adjustments of the report
 	Lines []StatementReportLine `json:"lines"`
 
 	// Method Reporting method of the provider. Only for a quantity
@@ -6407,7 +6407,7 @@ type SyncRun struct {
 	Note  *string    `json:"note,omitempty"`
 	Pause *SyncPause `json:"pause,omitempty"`
 
-	// Paused Whether the sync is paused. Absent if unknown. The list contains it only for a paused customer
+	// Paused Whether the sync is paused. Absent if unknown. The list of syncs shows this field only for paused customers
 	Paused *bool `json:"paused,omitempty"`
 
 	// Reconciliations The customer's latest unresolved reconciliations: periods with different invoices or a last invoice that is not final. Only for a single sync
@@ -6445,7 +6445,7 @@ type Tenant struct {
 	// Examples: USD
 	Currency string `json:"currency"`
 
-	// GraceHours Hours for which a billing period accepts late events after its end
+	// GraceHours Hours from the end of a billing period to its closing. Events that arrive after the closing are late usage
 	GraceHours int64 `json:"grace_hours"`
 
 	// Id The id of this object
@@ -6545,7 +6545,7 @@ type UnratedTotals struct {
 	// Data Totals by reason and currency
 	Data []UnratedTotal `json:"data"`
 
-	// Since Start of the months. Includes the billing periods that end after it
+	// Since Start of the first of these months. Billing periods that end after this time are included
 	Since time.Time `json:"since"`
 }
 
@@ -6660,7 +6660,7 @@ type UpdateTenant struct {
 	// Currency ISO 4217 code. Applies to prices without a currency of their own
 	Currency *string `json:"currency,omitempty"`
 
-	// GraceHours Hours after the end of a billing period in which events for it are still accepted
+	// GraceHours Hours from the end of a billing period to its closing
 	GraceHours *int64 `json:"grace_hours,omitempty"`
 
 	// IdempotencyConflicts Treatment of an event with an idempotency_key that was used for another customer or other content. reject rejects it. accept adds nothing, and GET /v1/events/conflicts lists it
@@ -6816,7 +6816,7 @@ type UsageResult struct {
 	// NextPageToken The page_token of the next page; null on the last one
 	NextPageToken *string `json:"next_page_token"`
 
-	// OtherTotal Usage in the group $other, which is not in total although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
+	// OtherTotal Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
 	OtherTotal *json.Number `json:"other_total,omitempty"`
 	Period     UsagePeriod  `json:"period"`
 
@@ -6953,13 +6953,13 @@ type GetAuditLogParams struct {
 
 // FinishOidcParams defines parameters for FinishOidc.
 type FinishOidcParams struct {
-	// State Only items in this state
+	// State State of the redirect to the issuer
 	State *string `form:"state,omitempty" json:"state,omitempty"`
 
-	// Code The issuer's code
+	// Code Authorization code of the issuer
 	Code *string `form:"code,omitempty" json:"code,omitempty"`
 
-	// Error The issuer's error
+	// Error Error code of the issuer
 	Error *string `form:"error,omitempty" json:"error,omitempty"`
 
 	// Iss Issuer of the response, as defined by RFC 9207
@@ -7340,7 +7340,7 @@ type CreateMemberParams struct {
 
 // RemoveMemberParams defines parameters for RemoveMember.
 type RemoveMemberParams struct {
-	// Keys Treatment of valid API keys and HMAC secrets that the member created, directly or with those. Required if there are any. revoke ends them. hand_over makes you responsible for them
+	// Keys Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are any. revoke ends them. hand_over makes you responsible for them
 	Keys *RemoveMemberParamsKeys `form:"keys,omitempty" json:"keys,omitempty"`
 }
 

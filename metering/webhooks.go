@@ -43,7 +43,7 @@ type Message struct {
 // https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md#payload-structure
 type MessageOf[Data any] struct {
 	Type      MessageKind `json:"type"`
-	Timestamp time.Time   `json:"timestamp" doc:"Time of the event"`
+	Timestamp time.Time   `json:"timestamp" doc:"Time at which the message was created"`
 	Data      Data        `json:"data"`
 }
 

@@ -2671,7 +2671,7 @@ export interface components {
         Attempt: {
             /**
              * Format: date-time
-             * @description Time of the action
+             * @description Time of the attempt
              */
             at: string;
             /** @description Error of the attempt. Empty if it succeeded */
@@ -3162,7 +3162,7 @@ export interface components {
             slug: string;
             /**
              * Format: int32
-             * @description Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always have whole units, webhooks exact usage. Default: 0
+             * @description Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage. Default: 0
              */
             usage_scale?: number;
         };
@@ -3320,7 +3320,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description Member with the sign-in to reset. Null if accepting creates a member
+             * @description Id of the member to reset. Null if accepting the invitation creates a member
              * @example member_12
              */
             member_id: string | null;
@@ -3972,13 +3972,13 @@ export interface components {
         };
         HoldReason: {
             /**
-             * @description The rule, for programs
+             * @description The kind of difference between the invoice and the reports
              * @enum {string}
              */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
             /**
-             * @description The broken rule, in words
-             * @example api-calls: the provider has counted 90 of the 100 that it has accepted
+             * @description The difference, in words
+             * @example api-calls: the provider has counted 90 of the 100 units that it has accepted
              */
             message: string;
             /**
@@ -4080,7 +4080,7 @@ export interface components {
              */
             id: string;
             /**
-             * @description Member with the sign-in to reset. Null if accepting creates a member
+             * @description Id of the member to reset. Null if accepting the invitation creates a member
              * @example member_12
              */
             member_id: string | null;
@@ -4101,7 +4101,7 @@ export interface components {
         };
         InvoiceDisagreement: {
             /**
-             * @description The rule, for programs
+             * @description The kind of difference between the invoice and the reports
              * @enum {string}
              */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
@@ -4463,7 +4463,7 @@ export interface components {
             expires_at: string;
             /** @description Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send */
             invitation_id: string;
-            /** @description Member with the sign-in to reset. Absent if accepting creates a member */
+            /** @description Id of the member to reset. Absent if accepting the invitation creates a member */
             member_id?: string;
             /**
              * @description The tenant's id
@@ -4484,7 +4484,7 @@ export interface components {
             data: components["schemas"]["CustomerNotSynced"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4497,7 +4497,7 @@ export interface components {
             data: components["schemas"]["CustomerSynced"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4510,7 +4510,7 @@ export interface components {
             data: components["schemas"]["InvoiceDisagrees"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4523,7 +4523,7 @@ export interface components {
             data: components["schemas"]["MemberInvited"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4536,7 +4536,7 @@ export interface components {
             data: components["schemas"]["MemberResetAsked"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4549,7 +4549,7 @@ export interface components {
             data: components["schemas"]["PeriodClosed"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4562,7 +4562,7 @@ export interface components {
             data: components["schemas"]["ReconciliationDisputed"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4575,7 +4575,7 @@ export interface components {
             data: components["schemas"]["Statement"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4588,7 +4588,7 @@ export interface components {
             data: components["schemas"]["Tried"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4601,7 +4601,7 @@ export interface components {
             data: components["schemas"]["UsageDisagrees"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4614,7 +4614,7 @@ export interface components {
             data: components["schemas"]["WebhookTested"];
             /**
              * Format: date-time
-             * @description Time of the event
+             * @description Time at which the message was created
              */
             timestamp: string;
             /**
@@ -4672,7 +4672,7 @@ export interface components {
             /** @description The slug, which is the name in paths */
             slug: string;
             /**
-             * @description backfilling while earlier events are being counted. Until then usage is that of current. Without current, it returns 503
+             * @description backfilling while earlier events are being counted. Until then, usage follows the definition in current. If current is absent, reading usage returns 503
              * @enum {string}
              */
             status: "backfilling" | "complete";
@@ -4956,7 +4956,7 @@ export interface components {
             created_at: string;
             /**
              * @description The id of this object
-             * @example prd_3
+             * @example pln_3
              */
             id: string;
             /** @description The name */
@@ -5034,7 +5034,7 @@ export interface components {
             overage_rate: string;
             /**
              * Format: int64
-             * @description The number of the version, from 1
+             * @description The number of the version. All prices of a meter share one sequence
              */
             version: number;
         };
@@ -5340,7 +5340,7 @@ export interface components {
             quantity: string;
             /**
              * Format: decimal
-             * @description Part of quantity that was not reported from here. 0 while the state is open
+             * @description Part of quantity that Odometer did not report. 0 while the state is open
              */
             unexplained: string;
         };
@@ -5350,7 +5350,7 @@ export interface components {
              * @description Units that the provider has accepted
              */
             accepted_quantity: string;
-            /** @description Available decisions. Each is a path below the reconciliation. write_off is at write-off */
+            /** @description Available decisions. Send each to the path of the same name below the reconciliation, and write_off to write-off */
             actions: ("waive" | "rebill" | "write_off")[];
             /**
              * Format: decimal
@@ -5440,7 +5440,7 @@ export interface components {
             tenant_id: string;
             /**
              * Format: decimal
-             * @description Invoiced units that were not reported from here
+             * @description Invoiced units that Odometer did not report
              */
             unexplained: string;
             /**
@@ -5559,7 +5559,7 @@ export interface components {
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that others have not billed. false: the URL belongs to the receiver that had it before, or else to the last receiver, which has moved. Its statements continue. Saving the same URL again keeps the receiver */
+            /** @description Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. false: the URL belongs to the receiver that had it before. If none had it, the last receiver has moved to this URL. Its statements continue. Saving the same URL again keeps the receiver */
             new_receiver?: boolean;
             /** @description Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
             product?: string;
@@ -5860,7 +5860,7 @@ export interface components {
              * @enum {string}
              */
             kind: "statement" | "quantity" | "charge" | "invoice_action";
-            /** @description One line for each meter */
+            /** @description The usage and the adjustments of the report */
             lines: components["schemas"]["StatementReportLine"][];
             /**
              * @description Reporting method of the provider. Only for a quantity
@@ -6259,7 +6259,7 @@ export interface components {
              */
             note?: string;
             pause?: components["schemas"]["SyncPause"];
-            /** @description Whether the sync is paused. Absent if unknown. The list contains it only for a paused customer */
+            /** @description Whether the sync is paused. Absent if unknown. The list of syncs shows this field only for paused customers */
             paused?: boolean;
             /** @description The customer's latest unresolved reconciliations: periods with different invoices or a last invoice that is not final. Only for a single sync */
             reconciliations?: components["schemas"]["Unresolved"][];
@@ -6299,7 +6299,7 @@ export interface components {
             currency: string;
             /**
              * Format: int64
-             * @description Hours for which a billing period accepts late events after its end
+             * @description Hours from the end of a billing period to its closing. Events that arrive after the closing are late usage
              */
             grace_hours: number;
             /**
@@ -6398,7 +6398,7 @@ export interface components {
             data: components["schemas"]["UnratedTotal"][];
             /**
              * Format: date-time
-             * @description Start of the months. Includes the billing periods that end after it
+             * @description Start of the first of these months. Billing periods that end after this time are included
              */
             since: string;
         };
@@ -6505,7 +6505,7 @@ export interface components {
             currency?: string;
             /**
              * Format: int64
-             * @description Hours after the end of a billing period in which events for it are still accepted
+             * @description Hours from the end of a billing period to its closing
              */
             grace_hours?: number;
             /**
@@ -6657,7 +6657,7 @@ export interface components {
             next_page_token: string | null;
             /**
              * Format: decimal
-             * @description Usage in the group $other, which is not in total although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
+             * @description Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
              */
             other_total?: string;
             period: components["schemas"]["UsagePeriod"];
@@ -7185,11 +7185,11 @@ export interface operations {
     "finish-oidc": {
         parameters: {
             query?: {
-                /** @description Only items in this state */
+                /** @description State of the redirect to the issuer */
                 state?: string;
-                /** @description The issuer's code */
+                /** @description Authorization code of the issuer */
                 code?: string;
-                /** @description The issuer's error */
+                /** @description Error code of the issuer */
                 error?: string;
                 /** @description Issuer of the response, as defined by RFC 9207 */
                 iss?: string;
@@ -11288,7 +11288,7 @@ export interface operations {
     "remove-member": {
         parameters: {
             query?: {
-                /** @description Treatment of valid API keys and HMAC secrets that the member created, directly or with those. Required if there are any. revoke ends them. hand_over makes you responsible for them */
+                /** @description Treatment of valid API keys and HMAC secrets that the member created, directly or through other such credentials. Required if there are any. revoke ends them. hand_over makes you responsible for them */
                 keys?: "hand_over" | "revoke";
             };
             header?: never;

@@ -16,8 +16,6 @@ import (
 	"github.com/odometer-metering/odometer/dev/proc"
 )
 
-// TestDrillConnectionsOfStrangersAreBounded opens more connections than an API keeps, through a
-// trusted proxy and without one. Somebody else is answered meanwhile, on a connection of before too.
 func TestHeadersAreAtMost16KB(t *testing.T) {
 	t.Parallel()
 	_, url := dbtest.Fresh(t)
@@ -33,6 +31,8 @@ func TestHeadersAreAtMost16KB(t *testing.T) {
 	}
 }
 
+// TestDrillConnectionsOfStrangersAreBounded opens more connections than an API keeps, through a
+// trusted proxy and without one. Somebody else is answered meanwhile, on a connection of before too.
 func TestDrillConnectionsOfStrangersAreBounded(t *testing.T) {
 	_, url := dbtest.Fresh(t)
 	system := proc.New(t, proc.Config{DatabaseURL: url, TemporalAddress: unreachable})

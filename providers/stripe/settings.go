@@ -49,7 +49,7 @@ var eventSecret = regexp.MustCompile(`^whsec_[!-~]{8,200}$`)
 // is the endpoint's shows only when an event comes.
 func (p Provider) Validate(ctx context.Context, s providers.Settings, secrets providers.Secrets) (providers.Identity, error) {
 	if s.Bills == metering.BillsAmounts && s.Text.Product == "" && len(s.Text.Products) == 0 {
-		return providers.Identity{}, metering.Invalid("body.product", "or body.products is required to bill amounts, because every invoice line names a product")
+		return providers.Identity{}, metering.Invalid("body.product", "is required to bill amounts, unless products names a product for every meter")
 	}
 	if (s.Text.CollectionMethod == sent) != (s.Text.DaysUntilDue > 0) {
 		return providers.Identity{}, metering.Invalid("body.days_until_due", "is required for the collection_method "+sent+" and must be omitted for any other")

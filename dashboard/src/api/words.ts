@@ -16,6 +16,7 @@ const calls: Record<string, string> = {
   "PUT /v1/billing/auto-sync": "the switch above",
   "PUT /v1/billing/provider": "the form under Billing, Provider",
   "POST /v1/billing/sync": "Sync now on the customer's bill",
+  "GET /v1/billing/unrated": "the list of unrated usage",
 };
 
 /** What forms call fields whose names say something else. */

@@ -116,7 +116,7 @@ function Withdraw({ of, price }: { of: Priced; price: Schema<"Price"> }) {
   const withdraw = useAct<string>(() => withdrawPrice(of, price.version), { changes: [["pricing"]] });
   return (
     <Confirm verb="Withdraw" thing={`version ${price.version}`} needs="pricing:write" act={withdraw} danger>
-      The version does not take effect{price.effective_from && <> at <Instant at={price.effective_from} /></>}. The previous version stays in force. Past charges do not change.
+      The version does not take effect{price.effective_from && <> at <Instant at={price.effective_from} /></>}. Other prices and past charges do not change.
     </Confirm>
   );
 }

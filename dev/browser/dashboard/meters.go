@@ -13,7 +13,7 @@ func (w walk) meters(ctx context.Context) error {
 		w.to("/meters"),
 		press("Create a meter"), fill("Name", "Storage"), fill("Slug", "storage"), fill("Event type", "stored"), w.judged("meter-make"), press("Create the meter"), see("Storage"),
 		see("Details"), press("Prices"), see("Set the first price"), fill("Base price", "10"), fill("Included units", "100"), fill("Overage rate", "0.05"),
-		press("Preview the running bills"), see("the bills that run"), w.judged("price-set"), press("Set the price"),
+		press("Preview the running bills"), see("running bills as of now"), w.judged("price-set"), press("Set the price"),
 		see("in running billing periods"), w.refused("/v1/meters/storage/pricing"), w.judged("price-confirmed"), press("Change the bills"), see("charged now"),
 	)
 	if err != nil {

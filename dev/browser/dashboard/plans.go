@@ -11,7 +11,7 @@ func (w walk) plans(ctx context.Context) error {
 		w.to("/meters"), press("Plans"), see("Pro"),
 		press("Create a plan"), fill("Name", "Growth"), fill("Slug", "growth"), w.judged("plan-make"), press("Create the plan"), see("the meter's own"),
 		press("api-calls"), see("Set the first price"), fill("Base price", "100"), fill("Overage rate", "0.01"),
-		press("Preview the running bills"), see("the bills that run"), press("Set the price"), see("charged now"),
+		press("Preview the running bills"), see("running bills as of now"), press("Set the price"), see("charged now"),
 	)
 	if err != nil {
 		return fmt.Errorf("make: %w", err)

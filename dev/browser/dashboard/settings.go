@@ -83,7 +83,7 @@ func (w walk) settings(ctx context.Context) error {
 	return do(ctx,
 		w.to("/settings/you"), fill("Current password", w.password), fill("New password", another), press("Change the password"), see("The password is changed"),
 		fill("Current password", another), fill("New password", w.password), press("Change the password"), miss("The password is changed"), see("The password is changed"),
-		w.menu, press("Another tenant"), see("Your password"), w.judged("another-tenant"), fill("Your password", w.password), press("Show my tenants"), see("is a member of"), press("Close"), miss("is a member of"),
+		w.menu, press("Another tenant"), see("Your password"), w.judged("another-tenant"), fill("Your password", w.password), press("Show my tenants"), see("accepts this password"), press("Close"), miss("accepts this password"),
 		forgetSession, w.signIn, w.to("/settings/you"), press("End"), see("The browser that uses it is signed out"), w.judged("session-end"), press("End"), miss("The browser that uses it is signed out"),
 		press("Sign out everywhere"), see("including this one"), press("Sign out everywhere"), see("Sign in"), w.signIn,
 	)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/proc"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -148,11 +149,8 @@ type server struct {
 
 func newServer(t testing.TB) *server {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	_, port, err := net.SplitHostPort(proc.FreeAddress(t))
 	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
 	dir := t.TempDir()
 	s := &server{TB: t, data: filepath.Join(dir, "data"), port: port, pidfile: filepath.Join(dir, "pid")}
 	t.Cleanup(func() { s.run("remove", s.data) })

@@ -155,10 +155,7 @@ func buildAsDockerfile(t testing.TB) (folder string) {
 
 func freePort(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
+	_, port, err := net.SplitHostPort(proc.FreeAddress(t))
 	require.NoError(t, err)
 	return port
 }

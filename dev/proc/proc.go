@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -188,15 +189,27 @@ func (s *System) start(t testing.TB, command, role string) *Process {
 	return p
 }
 
-// FreeAddress is a HOST:PORT that nothing listens at.
+// Ports that systems do not give to outgoing connections by default.
+const (
+	firstPort = 10_000
+	lastPort  = 32_767
+)
+
+// FreeAddress returns a HOST:PORT at which nothing listens. A connection cannot take its port before
+// the caller listens.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for {
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+mathrand.IntN(lastPort-firstPort+1)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		return listener.Addr().String()
 	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // Start starts a process that was killed or stopped, at the same address.

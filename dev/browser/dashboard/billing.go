@@ -10,7 +10,7 @@ import (
 func (w walk) billing(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/billing/provider"), see("No provider is connected"), w.judged("provider-stripe"),
-		choose("Provider", "Webhook: your own URL"), fill("Address", w.receiver),
+		choose("Provider", "Webhook: your own URL"), fill("URL", w.receiver),
 		press("Create a secret"), see("It is shown only once"), w.judged("provider-secret"), kept, miss("It is shown only once"),
 		press("Connect the webhook"), see("Disconnect"),
 		w.to("/billing/auto-sync"), press("Sync automatically"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),

@@ -52,5 +52,5 @@ func (w walk) developers(ctx context.Context) error {
 			return err
 		}
 	}
-	return do(ctx, w.to(webhook), press("Delete"), see("gone"), press("Delete"), see("No webhooks yet"))
+	return do(ctx, w.to(webhook), press("Delete"), see("its delivery history is deleted"), press("Delete"), see("No webhooks yet"))
 }

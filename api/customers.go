@@ -106,7 +106,7 @@ const byExternalID = "by-external-id"
 // CustomerPath names a customer in a path.
 type CustomerPath struct {
 	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID, or by-external-id to send it in the query parameter external_id"`
-	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .."`
+	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .."`
 }
 
 // externalID returns the external ID that the path or the query has.

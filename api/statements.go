@@ -111,7 +111,7 @@ type statementReportLine struct {
 	MeterSlug string            `json:"meter_slug"`
 	Component billing.Component `json:"component"`
 	Period    usagePeriod       `json:"period"`
-	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period at that time"`
+	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period when the report was stored"`
 	Quantity  metering.Decimal  `json:"quantity" doc:"Units that the provider has after it accepts the report"`
 	Amount    metering.Decimal  `json:"amount" doc:"Part of the charge that is billed there"`
 	Currency  string            `json:"currency" example:"USD"`

@@ -6096,7 +6096,7 @@ type StatementReportLine struct {
 	// Quantity Units that the provider has after it accepts the report
 	Quantity json.Number `json:"quantity"`
 
-	// Usage Usage of the whole period at that time
+	// Usage Usage of the whole period when the report was stored
 	Usage json.Number `json:"usage"`
 }
 
@@ -7157,37 +7157,37 @@ type GetCustomerByIdParams struct {
 
 // ArchiveCustomerParams defines parameters for ArchiveCustomer.
 type ArchiveCustomerParams struct {
-	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // EraseCustomerParams defines parameters for EraseCustomer.
 type EraseCustomerParams struct {
-	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetCustomerPlanParams defines parameters for GetCustomerPlan.
 type GetCustomerPlanParams struct {
-	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // AssignPlanParams defines parameters for AssignPlan.
 type AssignPlanParams struct {
-	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
 type UnarchiveCustomerParams struct {
-	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UpsertCustomerParams defines parameters for UpsertCustomer.
 type UpsertCustomerParams struct {
-	// ExternalId The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
@@ -8167,7 +8167,7 @@ type ClientInterface interface {
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
 	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-	// - A customer with a waiting request joins it.
+	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes any type of body and a specified content type.
@@ -8180,7 +8180,7 @@ type ClientInterface interface {
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
 	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-	// - A customer with a waiting request joins it.
+	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes a body of the `application/json` content type.
@@ -9995,7 +9995,7 @@ func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams,
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
 // - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-// - A customer with a waiting request joins it.
+// - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
 // Takes any type of body and a specified content type.
@@ -10018,7 +10018,7 @@ func (c *Client) RetryFailedSyncsWithBody(ctx context.Context, params *RetryFail
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
 // - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-// - A customer with a waiting request joins it.
+// - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
 // Takes a body of the `application/json` content type.
@@ -19796,7 +19796,7 @@ type ClientWithResponsesInterface interface {
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
 	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-	// - A customer with a waiting request joins it.
+	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -19809,7 +19809,7 @@ type ClientWithResponsesInterface interface {
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
 	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-	// - A customer with a waiting request joins it.
+	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -27820,7 +27820,7 @@ func (c *ClientWithResponses) ListAttentionWithResponse(ctx context.Context, par
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
 // - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-// - A customer with a waiting request joins it.
+// - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -27839,7 +27839,7 @@ func (c *ClientWithResponses) RetryFailedSyncsWithBodyWithResponse(ctx context.C
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
 // - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-// - A customer with a waiting request joins it.
+// - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).

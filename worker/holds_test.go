@@ -128,6 +128,16 @@ func disagreeing(t *testing.T) (s *stripeSystem, stop func(), hold db.Hold) {
 	return s, stop, s.awaitHold(billing.HoldDisagrees)
 }
 
+// release asks the run of the hold to release the invoice. On a busy machine the answer can come too
+// late; the release happens nevertheless.
+func (s *stripeSystem) release(hold db.Hold) {
+	s.Helper()
+	err := workflows.ReleaseHeldInvoice(s.Context(), s.temporal, s.tenant, hold.CustomerID, hold.ID, asks)
+	if metering.CodeOf(err) != metering.CodeUnavailable {
+		require.NoError(s, err)
+	}
+}
+
 func TestAnInvoiceThatDisagreesIsHeldUntilAnOperatorReleasesIt(t *testing.T) {
 	t.Parallel()
 	s, _, hold := disagreeing(t)
@@ -143,7 +153,7 @@ func TestAnInvoiceThatDisagreesIsHeldUntilAnOperatorReleasesIt(t *testing.T) {
 	asked, err := s.store.Holds.AskRelease(t.Context(), s.tenant, "key_7", hold.ID, "agreed with the customer", time.Now())
 	require.NoError(t, err)
 	require.Equal(t, billing.HoldDisagrees, asked.State)
-	require.NoError(t, workflows.ReleaseHeldInvoice(t.Context(), s.temporal, s.tenant, hold.CustomerID, hold.ID, asks))
+	s.release(hold)
 	released := s.awaitHold(billing.HoldReleased)
 	require.NoError(t, s.awaitClosed(run))
 	require.Equal(t, metering.Actor("key_7"), released.Actor)
@@ -162,7 +172,7 @@ func TestADraftThatSomebodyChangedIsLeftAlone(t *testing.T) {
 	s.human("/v1/invoices/"+hold.InvoiceID, "metadata[agreed]", "yes")
 	_, err := s.store.Holds.AskRelease(t.Context(), s.tenant, "key_7", hold.ID, "too late", time.Now())
 	require.NoError(t, err)
-	require.NoError(t, workflows.ReleaseHeldInvoice(t.Context(), s.temporal, s.tenant, hold.CustomerID, hold.ID, asks))
+	s.release(hold)
 	theirs := s.awaitHold(billing.HoldTheirs)
 	require.NoError(t, s.awaitClosed(run))
 	require.Equal(t, []billing.HoldReason{{Code: billing.HoldChanged}}, theirs.Reasons)

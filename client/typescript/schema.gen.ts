@@ -357,7 +357,7 @@ export interface paths {
          * @description Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
          *
          *     - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
-         *     - A customer with a waiting request joins it.
+         *     - If a sync request of a customer is already waiting, no second one is created.
          *     - Workers start the syncs, even if this API process stops.
          */
         post: operations["retry-failed-syncs"];
@@ -5941,7 +5941,7 @@ export interface components {
             quantity: string;
             /**
              * Format: decimal
-             * @description Usage of the whole period at that time
+             * @description Usage of the whole period when the report was stored
              */
             usage: string;
         };
@@ -9093,7 +9093,7 @@ export interface operations {
     "archive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9137,7 +9137,7 @@ export interface operations {
     "erase-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9185,7 +9185,7 @@ export interface operations {
     "get-customer-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9229,7 +9229,7 @@ export interface operations {
     "assign-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9277,7 +9277,7 @@ export interface operations {
     "unarchive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9321,7 +9321,7 @@ export interface operations {
     "upsert-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID, if the path contains by-external-id. For IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;

@@ -21,7 +21,7 @@ const reasons: Record<Schema<"UnratedUsage">["reason"], string> = {
   no_provider_link: "The customer is not linked to the provider",
   no_subscription_item: "The provider accepts no usage of the meter",
   before_subscription: "Outside the customer's subscription",
-  closed_unbilled: "The period closed before a provider accepted the usage",
+  closed_unbilled: "The period closed unbilled",
 };
 
 /** The usage that nothing will bill, in running periods and in closed ones. */

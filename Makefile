@@ -118,7 +118,7 @@ generate: $(typescript)/node_modules ## what is made from something else
 	$(python) python generate.py
 
 %/node_modules: %/package-lock.json
-	npm ci --loglevel=error --no-audit --no-fund --ignore-scripts --prefix $*
+	npm ci --loglevel=error --no-audit --no-fund --ignore-scripts --prefix $* >&2
 	@touch $@
 
 # Before the first release nothing is promised.

@@ -170,12 +170,11 @@ func (s *server) priceIn(ctx context.Context, m metering.Meter, plan metering.Pl
 	if in.Currency != nil {
 		p.Currency = *in.Currency
 	}
-	switch versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, plan); {
-	case err != nil:
-		return p, err
-	case in.EffectiveFrom != nil:
+	if in.EffectiveFrom != nil {
 		p.EffectiveFrom = in.EffectiveFrom.Time
-	case len(versions) == 0:
+	} else if versions, err := s.Store.Prices.Versions(ctx, tenant.ID, m.ID, plan); err != nil {
+		return p, err
+	} else if len(versions) == 0 {
 		p.EffectiveFrom = time.Time{}
 	}
 	if err := p.Validate(); err != nil {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/odometer-metering/odometer/metering"
@@ -70,9 +69,6 @@ var permissions = map[Permission]grant{
 	TenantManage:   {[]metering.Scope{adm}, []metering.Role{owner}},
 	OwnSession:     {[]metering.Scope{adm, rw, ro, ink}, []metering.Role{owner, admin, developer, biller, viewer}},
 }
-
-// Permissions returns the permissions that credentials need, by name.
-func Permissions() []Permission { return slices.Sorted(maps.Keys(permissions)) }
 
 // Holders returns the scopes and the roles that have the permission.
 func (p Permission) Holders() ([]metering.Scope, []metering.Role) {

@@ -36,7 +36,6 @@ type operation struct {
 	Responses   map[string]body `json:"responses"`
 	Permission  api.Permission  `json:"x-permission"`
 	Heavy       bool            `json:"x-heavy"`
-	RateLimit   string          `json:"x-rate-limit"`
 
 	method, path string
 }
@@ -126,8 +125,9 @@ func operations(paths map[string]pathItem) (all []operation) {
 	for path, item := range paths {
 		for method, o := range map[string]*operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
 			if o != nil {
-				o.method, o.path = method, path
-				all = append(all, *o)
+				named := *o
+				named.method, named.path = method, path
+				all = append(all, named)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ func TestThePagesAreCurrent(t *testing.T) {
 
 func TestEachOperationAndMessageIsOnOnePage(t *testing.T) {
 	t.Parallel()
+	document, committed := committed(t)
 	for name, c := range map[string]struct{ page, old, new, message string }{
 		"operation on none":     {"usage.md", "operations /v1/usage ", "operations /v1/usage/daily ", "GET /v1/usage is on no page"},
 		"operation on two":      {"usage.md", "operations /v1/usage ", "operations /v1/usage /v1/events ", "/v1/events is on events.md and on usage.md"},
@@ -41,7 +43,7 @@ func TestEachOperationAndMessageIsOnOnePage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			document, texts := committed(t)
+			texts := maps.Clone(committed)
 			require.Contains(t, texts[c.page], c.old)
 			texts[c.page] = strings.Replace(texts[c.page], c.old, c.new, 1)
 			_, err := generate(document, texts)

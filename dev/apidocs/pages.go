@@ -238,8 +238,6 @@ func (s *site) write(p *page) (string, error) {
 			part = s.objectsPart(p)
 		case "errors":
 			part = errorsPart()
-		case "permissions":
-			part = permissionsPart()
 		default:
 			err = errors.Join(err, fmt.Errorf("%s: nothing is generated for the marker %q", p.name, m[2]))
 		}

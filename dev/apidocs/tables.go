@@ -270,17 +270,6 @@ func errorsPart() string {
 	return text.String()
 }
 
-// permissionsPart is the table of the permissions of each scope and role.
-func permissionsPart() string {
-	var text strings.Builder
-	text.WriteString("| permission | scopes of keys and secrets | roles of members |\n|---|---|---|\n")
-	for _, p := range api.Permissions() {
-		scopes, roles := p.Holders()
-		fmt.Fprintf(&text, "| `%s` | %s | %s |\n", p, quoted(scopes), quoted(roles))
-	}
-	return text.String()
-}
-
 // sentences joins texts, each of which ends with a full stop.
 func sentences(texts ...string) string {
 	var ended []string
@@ -332,5 +321,5 @@ var mark = regexp.MustCompile(`^([-+*>]|#+|\d+[.)])$`)
 
 // cell makes a text fit into a cell of a table.
 func cell(text string) string {
-	return strings.NewReplacer("\n", " ", "|", `\|`).Replace(strings.Join(strings.Fields(text), " "))
+	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }

@@ -24,6 +24,9 @@ func showImpact(impact []db.PriceImpact) []priceImpact {
 	return shown
 }
 
+// aboutPreview describes the operations that preview a price.
+const aboutPreview = "Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed."
+
 type pricePreview struct {
 	EffectiveFrom *time.Time    `json:"effective_from" doc:"Time from which the price would apply. Null: from the beginning"`
 	Changes       []priceImpact `json:"changes" doc:"Changes of the charges of billing periods that are not closed, by currency, from the usage so far. Empty if there are none"`

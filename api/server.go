@@ -216,7 +216,7 @@ func (s *server) routes() {
 			"- Without `effective_from`, a later version applies from the start of the next calendar month.\n\n"+
 			howToConfirm)), s.setPricing)
 	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview the effect of a price",
-		"Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.")), s.previewPricing)
+		aboutPreview)), s.previewPricing)
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's scheduled price",
 		"Returns 409 if the version is already in force."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-plan", "/v1/plans", PricingWrite, "Create a plan",
@@ -230,7 +230,7 @@ func (s *server) routes() {
 	huma.Register(s.api, heavy(put("set-plan-pricing", "/v1/plans/{slug}/pricing/{meter}", PricingWrite, "Set a meter's price in a plan",
 		"Adds a version of the meter's price in this plan. The rules are those of `PUT /v1/meters/{slug}/pricing`.")), s.setPlanPricing)
 	huma.Register(s.api, heavy(post("preview-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/preview", PricingWrite, "Preview the effect of a price in a plan",
-		"Takes the same body as setting a price, and changes nothing. Returns the difference in the charges of billing periods that are not closed.")), s.previewPlanPricing)
+		aboutPreview)), s.previewPlanPricing)
 	huma.Register(s.api, remove("withdraw-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's scheduled price in a plan",
 		"Returns 409 if the version is already in force."), s.withdrawPlanPricing)
 	huma.Register(s.api, get("get-customer-plan", "/v1/customers/{external_id}/plan", PricingRead, "Get a customer's plan",

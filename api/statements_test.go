@@ -320,7 +320,7 @@ func (b *bundle) checkStatement(t *testing.T, usage, amount string) {
 	require.NoError(t, b.store.Ledger.Complete(t.Context(), b.tenant.ID, planned.Send[0].ID, billing.Accepted, "taken", b.now()))
 }
 
-// TestTheWorkedExampleOfTheDocuments holds docs/api/bills.md to what really comes.
+// TestTheWorkedExampleOfTheDocuments compares the example of docs/api/bills.md with a real answer.
 func TestTheWorkedExampleOfTheDocuments(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/api/bills.md")

@@ -26,7 +26,7 @@ export const pricings = (plan?: string) =>
     async queryFn({ signal }) {
       const all: Schema<"Pricing">[] = [];
       for (let token: string | null = ""; token !== null; ) {
-        const query = { page_size: 200, ...(plan && { plan: plan }), ...(token && { page_token: token }) };
+        const query = { page_size: 200, ...(plan && { plan }), ...(token && { page_token: token }) };
         const page: Schema<"ListPricing"> = await answer(api.GET("/v1/pricing", { params: { query }, signal }));
         all.push(...page.data);
         token = page.next_page_token;

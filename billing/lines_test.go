@@ -193,8 +193,8 @@ func TestConfiguration(t *testing.T) {
 	require.Equal(t, "nothing", known[hash(func(f *billing.Facts) { f.Meters[0].Slug = "renamed" })])
 }
 
-// The price of a plan comes before the meter's own, which holds for who has
-// no plan and where the plan has none.
+// The price of a plan comes before the meter's own, which applies to customers without a plan and
+// to meters that the plan does not price.
 func TestThePriceOfAPlan(t *testing.T) {
 	t.Parallel()
 	versions := []billing.Price{{Version: 1}, {Version: 2, PlanID: 5}, {Version: 3, PlanID: 6, EffectiveFrom: february.Start}}

@@ -6,8 +6,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Assignment says which plan a customer has from an instant on. Of two with
-// the same instant the later in a list holds.
+// Assignment gives a customer a plan from an instant on. If two have the same instant, the later
+// one in the list applies.
 type Assignment struct {
 	PlanID        metering.PlanID // 0: none
 	EffectiveFrom time.Time

@@ -18,8 +18,8 @@ type Price struct {
 	CreatedAt     time.Time
 }
 
-// PriceAt returns the price in force at t for who has a plan, or none (0):
-// the plan's, else the meter's own.
+// PriceAt returns the price in force at t for a customer with the plan, or without one (0): the
+// plan's price, else the meter's own.
 func PriceAt(versions []Price, plan metering.PlanID, t time.Time) (in Price, ok bool) {
 	if in, ok = priceOf(versions, plan, t); !ok && plan != 0 {
 		return priceOf(versions, 0, t)

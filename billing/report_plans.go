@@ -44,14 +44,13 @@ func (f Facts) Plan() ReportPlan {
 	return p.plan
 }
 
-// uncountedAfter is how long what was taken may stay unseen in what the
-// provider has counted before somebody looks again.
+// uncountedAfter is how long an accepted report may be missing in the provider's count before the
+// customer is re-evaluated.
 const uncountedAfter = 24 * time.Hour
 
-// lookAtBorders has somebody look again when a period ends, when one is to
-// close, when a meter begins to feed another stream, as long as no period is known
-// that follows the last one, and where something was taken and not seen counted
-// for a day.
+// lookAtBorders sets LookAgain to the next instant at which the plan can change: a period ends or
+// closes, a meter begins to feed another stream, or a day has passed since the provider accepted a
+// report without counting it. It is now if the last known period has ended.
 func (p *planner) lookAtBorders() {
 	for _, period := range p.periods {
 		if period.ClosedAt == nil {
@@ -65,7 +64,7 @@ func (p *planner) lookAtBorders() {
 	if n := len(p.periods); n == 0 {
 		p.lookAt(p.first().Start)
 	} else if !p.periods[n-1].End.After(p.Now) {
-		p.lookFrom(p.Now) // what follows is for the provider to say
+		p.lookFrom(p.Now) // the provider determines the next period
 	}
 	if p.plan.HeadOpenUntil != nil {
 		p.lookAt(*p.plan.HeadOpenUntil)
@@ -80,9 +79,9 @@ func (p *planner) lookAtBorders() {
 	}
 }
 
-// isInNext says whether a report of the series went out with a time in a
-// subscription that has taken the place of the former one: once the period is
-// known to lie in it, the report counts there, unless the former one goes on.
+// isInNext reports whether a report of the series was sent with a time in a subscription that has
+// replaced the previous one. Once the period is known to lie in it, the report counts there, unless
+// the previous subscription continues.
 func (p *planner) isInNext(r Reported) bool {
 	if r.Kind != QuantityReport || r.Counting == Replaces || !p.here(r.Series) || r.Timestamp == nil || r.Invoiced != nil {
 		return false
@@ -96,9 +95,8 @@ func (p *planner) isInNext(r Reported) bool {
 	})
 }
 
-// looksForCounted says whether what was taken is to be seen counted: it is of a
-// period that is not complete, and of the part of it that lies in the
-// subscription's.
+// looksForCounted reports whether the provider still has to count an accepted report: the report is
+// of a period that is not complete, and of the part of the period in the subscription's range.
 func (p *planner) looksForCounted(r Reported) bool {
 	if r.Kind != QuantityReport || !p.here(r.Series) || r.TakenAt.IsZero() {
 		return false
@@ -109,22 +107,22 @@ func (p *planner) looksForCounted(r Reported) bool {
 	})
 }
 
-// lookAt has somebody look again at t, if that is ahead and nobody looks before.
+// lookAt sets LookAgain to t if t is in the future and before LookAgain.
 func (p *planner) lookAt(t time.Time) {
 	if t.After(p.Now) {
 		p.lookFrom(t)
 	}
 }
 
-// lookFrom has somebody look again from t on, if nobody looks before.
+// lookFrom sets LookAgain to t if t is before LookAgain, or if that is unset.
 func (p *planner) lookFrom(t time.Time) {
 	if p.plan.LookAgain.IsZero() || t.Before(p.plan.LookAgain) {
 		p.plan.LookAgain = t
 	}
 }
 
-// UsageRanges are the periods whose usage a plan depends on: those that are not
-// complete, and the closed ones that late usage may adjust.
+// UsageRanges returns the periods with usage that a plan depends on: the incomplete ones, and the
+// closed ones that late usage can adjust.
 func UsageRanges(f Facts) []metering.Range {
 	var ranges []metering.Range
 	for _, p := range ExpectedPeriods(f) {
@@ -135,7 +133,7 @@ func UsageRanges(f Facts) []metering.Range {
 	return ranges
 }
 
-// WindowedMeters are those whose usage goes to the provider by its windows.
+// WindowedMeters returns the meters with usage that is reported by the provider's windows.
 func WindowedMeters(f Facts) []metering.MeterID {
 	var meters []metering.MeterID
 	if f.Side != nil {
@@ -148,12 +146,13 @@ func WindowedMeters(f Facts) []metering.MeterID {
 	return meters
 }
 
-// leaveFormer finds what is on its way. What goes to the present connection is
-// resumed, but withdrawn if it was made for a former subscription and never sent.
-// What goes to a former connection is withdrawn if it was never sent, and
-// else in doubt unless somebody is sending it at this moment: it counts as
-// billed there until its outcome is known. What was withdrawn is known to nobody,
-// also where the tenant comes back before anything was reported elsewhere.
+// leaveFormer plans the open reports:
+//   - to the current connection: resumed, or withdrawn if they were made for a previous subscription
+//     and never sent.
+//   - to a previous connection: withdrawn if they were never sent, else of unknown outcome unless
+//     they are being sent. They count as billed there until the outcome is known.
+//
+// No provider knows a withdrawn report, even if the tenant returns to the previous connection.
 func (p *planner) leaveFormer() {
 	for _, o := range p.Open {
 		leased := o.LeaseUntil != nil && o.LeaseUntil.After(p.Now)

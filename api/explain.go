@@ -28,12 +28,12 @@ type step struct {
 
 // stepSeries is where an amount was reported.
 type stepSeries struct {
-	Kind             billing.Kind `json:"kind"`
-	ConnectionID     string       `json:"connection_id" example:"con_1"`
-	ProviderCustomer string       `json:"provider_customer,omitempty" example:"cus_NffrFeUfNV2Hib"`
-	Method           string       `json:"method,omitempty" example:"meter_event"`
-	Target           string       `json:"target,omitempty" example:"si_Na6dzxczY5fwHx"`
-	Window           usagePeriod  `json:"window"`
+	Kind             lineKind    `json:"kind"`
+	ConnectionID     string      `json:"connection_id" example:"con_1"`
+	ProviderCustomer string      `json:"provider_customer,omitempty" example:"cus_NffrFeUfNV2Hib"`
+	Method           string      `json:"method,omitempty" example:"meter_event"`
+	Target           string      `json:"target,omitempty" example:"si_Na6dzxczY5fwHx"`
+	Window           usagePeriod `json:"window"`
 }
 
 func showSteps(steps []billing.Step) []step {
@@ -60,7 +60,7 @@ func showStep(s billing.Step) step {
 	}
 	if s.Series != nil {
 		shown.Series = &stepSeries{
-			Kind: s.Series.Kind, ConnectionID: s.Series.Connection.String(), ProviderCustomer: s.Series.Customer, Method: string(s.Series.Method),
+			Kind: lineKind(s.Series.Kind), ConnectionID: s.Series.Connection.String(), ProviderCustomer: s.Series.Customer, Method: string(s.Series.Method),
 			Target: s.Series.Target, Window: usagePeriod{s.Series.Window.Start.UTC(), s.Series.Window.End.UTC()},
 		}
 	}

@@ -191,8 +191,8 @@ func (s *server) routes() {
 	huma.Register(s.api, accepted(post("erase-customer", "/v1/customers/{external_id}/erase", CustomersErase, "Erase a customer's personal data",
 		"Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.\n\n"+
 			"- Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.\n"+
-			"- Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names "+
-			"the cause.")), s.eraseCustomer)
+			"- Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is "+
+			"held. The error names the cause.")), s.eraseCustomer)
 	s.archives()
 	huma.Register(s.api, get("list-meters", "/v1/meters", MetersRead, "List meters",
 		"Meters are listed in order of creation. Archived meters are included only with `archived=true`."), s.listMeters)

@@ -60,6 +60,7 @@ func describeSets(schemas huma.Registry) {
 	describe[metering.SyncStatus](schemas)
 	describe[metering.Trigger](schemas)
 	describe[deliveredKind](schemas)
+	describe[lineKind](schemas)
 	describe[resolvedState](schemas)
 	describe[stepName](schemas)
 	describe[givenRole](schemas)
@@ -74,6 +75,14 @@ func (deliveredKind) Values() (kinds []deliveredKind) {
 		kinds = append(kinds, deliveredKind(kind))
 	}
 	return append(kinds, deliveredKind(metering.WebhookTest))
+}
+
+// lineKind is the kind of a report that has lines. An invoice action has none.
+type lineKind billing.Kind
+
+// Values returns the kinds.
+func (lineKind) Values() []lineKind {
+	return []lineKind{lineKind(billing.StatementReport), lineKind(billing.QuantityReport), lineKind(billing.ChargeReport)}
 }
 
 // resolvedState is what an operator finds out about a report.

@@ -88,7 +88,7 @@ type statementTotal struct {
 type statementReport struct {
 	ReportID         string                `json:"report_id"`
 	Number           int64                 `json:"number" doc:"Sequence number of the report for this customer. For a statement, its sequence"`
-	Kind             billing.Kind          `json:"kind"`
+	Kind             billing.Kind          `json:"kind" doc:"statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines"`
 	State            billing.State         `json:"state"`
 	Provider         metering.ProviderKind `json:"provider" doc:"Type of the provider" example:"webhook"`
 	ConnectionID     string                `json:"connection_id" example:"con_1"`

@@ -30,7 +30,7 @@ type syncLine struct {
 	Amount    metering.Decimal  `json:"amount" doc:"Charge for the usage, rounded to the currency's minor unit. For an adjustment, the additional charge of the closed period"`
 	Currency  string            `json:"currency"`
 
-	Kind         billing.Kind      `json:"kind" doc:"Kind of the report with this line"`
+	Kind         lineKind          `json:"kind" doc:"Kind of the report with this line"`
 	Number       int64             `json:"number" doc:"Sequence number of the report for this customer. For a statement, its sequence"`
 	State        billing.State     `json:"state" doc:"State of the report"`
 	Method       string            `json:"method,omitempty" doc:"Reporting method of the provider. Only for a quantity" example:"meter_event"`
@@ -106,7 +106,7 @@ func showSync(run metering.Sync) syncRun {
 	}
 	for _, l := range run.Lines {
 		shown.Lines = append(shown.Lines, syncLine{
-			ReportID: l.ReportID.String(), Kind: billing.Kind(l.Kind), Number: l.Number, State: billing.State(l.State),
+			ReportID: l.ReportID.String(), Kind: lineKind(l.Kind), Number: l.Number, State: billing.State(l.State),
 			MeterID: l.MeterID.String(), MeterSlug: l.MeterSlug, Period: usagePeriod{l.Period.Start.UTC(), l.Period.End.UTC()},
 			Component: billing.Component(l.Component), Usage: l.Usage, UnitPrice: l.UnitPrice, Amount: l.Amount, Currency: l.Currency,
 			Method: l.Method, Target: l.Target, Window: usagePeriod{l.Window.Start.UTC(), l.Window.End.UTC()},

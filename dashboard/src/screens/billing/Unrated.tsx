@@ -103,7 +103,7 @@ function Estimate({ value, currency }: { value: string | null; currency: string 
 function None() {
   return (
     <Empty title="All usage is billed">
-      <p>Usage that no price, provider or subscription covers is listed here with its estimated charge.</p>
+      <p>Usage that no price, provider or subscription covers is listed here. If it has a price, its estimated charge is shown.</p>
     </Empty>
   );
 }

@@ -23,7 +23,7 @@ export function AuditLog() {
   return (
     <>
       <Head part title="Audit log">
-        All changes with their actor, time, and values before and after. Also refused requests and exports of events.
+        All changes, with actor, time, and values before and after. Refused requests and all exports of events are listed too.
       </Head>
       <Allowed to="api_keys:manage">
         <Filters />

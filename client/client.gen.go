@@ -1856,18 +1856,15 @@ func (e StepName) Valid() bool {
 
 // Defines values for StepSeriesKind.
 const (
-	StepSeriesKindCharge        StepSeriesKind = "charge"
-	StepSeriesKindInvoiceAction StepSeriesKind = "invoice_action"
-	StepSeriesKindQuantity      StepSeriesKind = "quantity"
-	StepSeriesKindStatement     StepSeriesKind = "statement"
+	StepSeriesKindCharge    StepSeriesKind = "charge"
+	StepSeriesKindQuantity  StepSeriesKind = "quantity"
+	StepSeriesKindStatement StepSeriesKind = "statement"
 )
 
 // Valid indicates whether the value is a known member of the StepSeriesKind enum.
 func (e StepSeriesKind) Valid() bool {
 	switch e {
 	case StepSeriesKindCharge:
-		return true
-	case StepSeriesKindInvoiceAction:
 		return true
 	case StepSeriesKindQuantity:
 		return true
@@ -1898,18 +1895,15 @@ func (e SyncLineComponent) Valid() bool {
 
 // Defines values for SyncLineKind.
 const (
-	SyncLineKindCharge        SyncLineKind = "charge"
-	SyncLineKindInvoiceAction SyncLineKind = "invoice_action"
-	SyncLineKindQuantity      SyncLineKind = "quantity"
-	SyncLineKindStatement     SyncLineKind = "statement"
+	SyncLineKindCharge    SyncLineKind = "charge"
+	SyncLineKindQuantity  SyncLineKind = "quantity"
+	SyncLineKindStatement SyncLineKind = "statement"
 )
 
 // Valid indicates whether the value is a known member of the SyncLineKind enum.
 func (e SyncLineKind) Valid() bool {
 	switch e {
 	case SyncLineKindCharge:
-		return true
-	case SyncLineKindInvoiceAction:
 		return true
 	case SyncLineKindQuantity:
 		return true
@@ -6018,7 +6012,7 @@ type StatementReport struct {
 	// FirstSentAt Time of the first attempt to send it; null if never sent
 	FirstSentAt *time.Time `json:"first_sent_at"`
 
-	// Kind The kind of report
+	// Kind statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines
 	Kind StatementReportKind `json:"kind"`
 
 	// Lines The usage and the adjustments of the report
@@ -6067,7 +6061,7 @@ type StatementReport struct {
 	Window UsagePeriod `json:"window"`
 }
 
-// StatementReportKind The kind of report
+// StatementReportKind statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines
 type StatementReportKind string
 
 // StatementReportState The state
@@ -8701,7 +8695,7 @@ type ClientInterface interface {
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
 	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-	// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+	// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8713,7 +8707,7 @@ type ClientInterface interface {
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
 	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-	// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+	// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -11049,7 +11043,7 @@ func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, params 
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
 // - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Takes any type of body and a specified content type.
 //
@@ -11071,7 +11065,7 @@ func (c *Client) EraseCustomerWithBody(ctx context.Context, externalId string, p
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
 // - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -20378,7 +20372,7 @@ type ClientWithResponsesInterface interface {
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
 	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-	// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+	// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -20390,7 +20384,7 @@ type ClientWithResponsesInterface interface {
 	// Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 	//
 	// - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-	// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+	// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -28714,7 +28708,7 @@ func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, e
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
 // - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28732,7 +28726,7 @@ func (c *ClientWithResponses) EraseCustomerWithBodyWithResponse(ctx context.Cont
 // Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
 //
 // - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-// - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+// - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

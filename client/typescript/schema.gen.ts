@@ -1123,7 +1123,7 @@ export interface paths {
          * @description Replaces the external ID, the name, the metadata and the content of the customer's events with digests. Totals, bills and reports are kept.
          *
          *     - Afterwards the customer's external ID is `erased-<number>`, and it accepts no more events.
-         *     - Returns 409 while usage is unreported, a report is outstanding, a closed period is not fully billed, or an invoice is held. The error names the cause.
+         *     - Returns 409 while usage is unreported, a report is outstanding, a sync has not ended, a closed period is not fully billed, or an invoice is held. The error names the cause.
          */
         post: operations["erase-customer"];
         delete?: never;
@@ -5856,7 +5856,7 @@ export interface components {
              */
             first_sent_at: string | null;
             /**
-             * @description The kind of report
+             * @description statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines
              * @enum {string}
              */
             kind: "statement" | "quantity" | "charge" | "invoice_action";
@@ -6043,7 +6043,7 @@ export interface components {
              * @description The kind of reports
              * @enum {string}
              */
-            kind: "statement" | "quantity" | "charge" | "invoice_action";
+            kind: "statement" | "quantity" | "charge";
             /**
              * @description The method of reporting to the provider
              * @example meter_event
@@ -6143,7 +6143,7 @@ export interface components {
              * @description Kind of the report with this line
              * @enum {string}
              */
-            kind: "statement" | "quantity" | "charge" | "invoice_action";
+            kind: "statement" | "quantity" | "charge";
             /** @description The meter's id */
             meter_id: string;
             /** @description The meter's slug */

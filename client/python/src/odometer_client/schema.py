@@ -1625,7 +1625,7 @@ class StatementReportLine(TypedDict):
 
 class StepSeries(TypedDict):
     connection_id: str
-    kind: Literal["statement", "quantity", "charge", "invoice_action"]
+    kind: Literal["statement", "quantity", "charge"]
     method: NotRequired[str]
     provider_customer: NotRequired[str]
     target: NotRequired[str]
@@ -1648,7 +1648,7 @@ class SyncLine(TypedDict):
     amount: Decimal
     component: Literal["usage", "adjustment"]
     currency: str
-    kind: Literal["statement", "quantity", "charge", "invoice_action"]
+    kind: Literal["statement", "quantity", "charge"]
     meter_id: str
     meter_slug: str
     method: NotRequired[str]

@@ -26,19 +26,19 @@ func sinceWhen(at time.Time) *time.Time {
 
 func (s *server) archives() {
 	huma.Register(s.api, post("archive-customer", "/v1/customers/{external_id}/archive", CustomersWrite, "Archive a customer",
-		"Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it."), s.archiveCustomer(true))
+		"Hides the customer from lists. The customer's usage is still counted and billed, base prices included. The customer's next event unarchives the customer."), s.archiveCustomer(true))
 	huma.Register(s.api, post("unarchive-customer", "/v1/customers/{external_id}/unarchive", CustomersWrite, "Unarchive a customer",
 		"Shows the customer in lists again. Repeating the request changes nothing."), s.archiveCustomer(false))
 	huma.Register(s.api, heavy(post("archive-meter", "/v1/meters/{slug}/archive", MetersWrite, "Archive a meter",
 		"Hides the meter from lists. It stops counting new events.\n\n"+
-			"- Usage that it has counted is kept and billed.\n"+
+			"- Usage that the meter has counted is kept and billed. A base price is still charged.\n"+
 			"- A running backfill stops. If it is the meter's first one, the meter has no usage.\n\n"+
 			howToConfirm)), s.archiveMeter)
 	huma.Register(s.api, heavy(post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
 		"The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.\n\n"+
 			howToConfirm)), s.unarchiveMeter)
 	huma.Register(s.api, post("archive-plan", "/v1/plans/{slug}/archive", PricingWrite, "Archive a plan",
-		"Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers."), s.archivePlan(true))
+		"Hides the plan from lists. Customers who have the plan keep it. The plan cannot be assigned to other customers."), s.archivePlan(true))
 	huma.Register(s.api, post("unarchive-plan", "/v1/plans/{slug}/unarchive", PricingWrite, "Unarchive a plan",
 		"The plan can be assigned again. Repeating the request changes nothing."), s.archivePlan(false))
 }

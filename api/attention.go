@@ -20,7 +20,7 @@ func (s *server) attention() {
 			"- `sync_failed`: a customer whose last sync failed.\n"+
 			"- `sync_delayed`: a sync that has been open for more than 15 minutes.\n"+
 			"- `backfill_stuck`: a meter whose backfill has made no progress for an hour.\n"+
-			"- `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.\n"+
+			"- `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.\n"+
 			"- `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.")), s.listAttention)
 	huma.Register(s.api, heavy(accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync failed",
 		"Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.\n\n"+
@@ -35,9 +35,9 @@ type attentionItem struct {
 	Reference string             `json:"reference" doc:"Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync"`
 	Customer  *attentionCustomer `json:"customer,omitempty"` // absent: it is about no customer
 	Cause     string             `json:"cause" example:"the webhook answered 400"`
-	Amounts   []money            `json:"amounts" doc:"Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge"`
-	Since     time.Time          `json:"since" doc:"Start of the item. For a failed sync, the customer's first sync in the unbroken series of failures"`
-	Until     *time.Time         `json:"until" doc:"Deadline for acting. Null if there is none"`
+	Amounts   []money            `json:"amounts" doc:"Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge"`
+	Since     time.Time          `json:"since" doc:"Time since which the item exists. For a failed sync, the customer's first sync in the unbroken series of failures"`
+	Until     *time.Time         `json:"until" doc:"Time by which an operator must act. Null if there is no deadline"`
 	Action    string             `json:"action" doc:"Recommended action" example:"Fix the cause, then sync the customer again."`
 	URL       string             `json:"url" doc:"Path in this API with the details" example:"/v1/billing/holds/hld_42"`
 	Syncing   bool               `json:"syncing" doc:"Whether a sync of the customer is open"`
@@ -76,7 +76,7 @@ type attentionPage struct {
 type listAttentionInput struct {
 	Paging
 	Kind  db.AttentionKind `query:"kind"`
-	Cause string           `query:"cause" maxLength:"1000" doc:"A cause from causes"`
+	Cause string           `query:"cause" maxLength:"1000" doc:"A cause, as in causes of the response"`
 }
 
 type listAttentionOutput struct{ Body attentionPage }

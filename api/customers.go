@@ -42,7 +42,7 @@ type listCustomersOutput struct{ Body List[customer] }
 func (s *server) listCustomers(ctx context.Context, in *struct {
 	Paging
 	Archivable
-	Search string `query:"search" maxLength:"255" doc:"Search text: a part of the name or external ID in any case, or a complete id here or at the billing provider"`
+	Search string `query:"search" maxLength:"255" doc:"Search text: a part of the name or external ID, in upper or lower case, or a complete id of the customer in Odometer or at the billing provider"`
 }) (*listCustomersOutput, error) {
 	if !storable(in.Search) {
 		return nil, metering.Invalid("query.search", "must be UTF-8 without NUL")
@@ -106,7 +106,7 @@ const byExternalID = "by-external-id"
 // CustomerPath names a customer in a path.
 type CustomerPath struct {
 	InPath  string `path:"external_id" maxLength:"255" doc:"The customer's external ID, or by-external-id to send it in the query parameter external_id"`
-	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .."`
+	InQuery string `query:"external_id" maxLength:"255" doc:"The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .."`
 }
 
 // externalID returns the external ID that the path or the query has.

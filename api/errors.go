@@ -100,7 +100,7 @@ type Problem struct {
 	Status    int            `json:"status" doc:"HTTP status"`
 	Detail    string         `json:"detail" doc:"Description of this error"`
 	Code      metering.Code  `json:"code"`
-	RequestID string         `json:"request_id" doc:"Id to report to the operator. Also in the X-Request-Id header"`
+	RequestID string         `json:"request_id" doc:"Id to report to the operator. The header X-Request-Id has the same id"`
 	Errors    []FieldProblem `json:"errors" doc:"The fields that break a rule"`
 
 	// Confirmation comes with the code confirmation_required.

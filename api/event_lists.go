@@ -34,7 +34,7 @@ type storedEvent struct {
 	ExportedEvent
 
 	IngestedAt time.Time      `json:"ingested_at" doc:"Time at which the event was received"`
-	CountedBy  []eventCounter `json:"counted_by" doc:"Meters that count the event. A meter that is backfilling is listed once that is complete"`
+	CountedBy  []eventCounter `json:"counted_by" doc:"Meters that count the event. A meter that is backfilling is listed after its backfill"`
 }
 
 type eventCounter struct {

@@ -71,7 +71,7 @@ type explainInput struct {
 	Customer string   `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Meter    string   `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Period   string   `query:"period" maxLength:"64" doc:"Id of one of the customer's billing periods"`
-	At       SentTime `query:"at" doc:"A time in the billing period, instead of period. Default: now"`
+	At       SentTime `query:"at" doc:"A time in the billing period. Use it instead of the parameter period. Default: now"`
 }
 
 type explainOutput struct {

@@ -18,7 +18,7 @@ func (s *server) holds() {
 		"Lists held invoices, current and past, newest first. Odometer holds an invoice as a draft while it compares the lines with the reports. Enable holds with `invoice_hold` "+
 			"in `PATCH /v1/tenant`."), s.listHolds)
 	huma.Register(s.api, get("get-invoice-hold", path+"/{id}", BillingRead, "Get a held invoice",
-		"Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case."), s.getHold)
+		"Returns the state, the differences found, and the deadline at which the provider finalizes the invoice without a release."), s.getHold)
 	huma.Register(s.api, post("release-invoice-hold", path+"/{id}/release", BillingWrite, "Release a held invoice",
 		"Asks the provider to finalize the invoice, whatever the differences. The audit log keeps the reason. A repeat changes nothing.\n\n"+
 			"- Returns 409 if the invoice is final, was edited at the provider, or is already being released.\n"+
@@ -37,8 +37,8 @@ type invoiceHold struct {
 	Period       heldPeriod        `json:"period"`
 	State        billing.HoldState `json:"state" doc:"planned: the provider has not accepted the hold yet. held: reports are not counted or compared yet. disagrees: differences were found, act on them. releasing: the provider is finalizing the invoice. released: the invoice is final. expired: it became final at the deadline. finalized: it was finalized by other means. theirs: the draft was edited at the provider or is finalized there manually, so it is left alone. refused: the provider did not accept the hold"`
 	Reasons      []holdReason      `json:"reasons" doc:"Differences of the last comparison. If an operator released the invoice, the differences before the release"`
-	GraceUntil   time.Time         `json:"grace_until" doc:"Time before which nothing is compared"`
-	Deadline     time.Time         `json:"deadline" doc:"Time at which the provider finalizes the invoice in any case"`
+	GraceUntil   time.Time         `json:"grace_until" doc:"End of the grace. The draft is not compared before this time"`
+	Deadline     time.Time         `json:"deadline" doc:"Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider"`
 	Actions      []string          `json:"actions" doc:"Available actions. Each is a path below the hold" example:"[\"release\"]"`
 	Hold         *holdReport       `json:"hold,omitempty"`
 	Release      *holdReport       `json:"release,omitempty"`

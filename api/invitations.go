@@ -257,7 +257,7 @@ func (s *server) findInvitation(ctx context.Context, in *findInvitationInput) (*
 type acceptInvitationInput struct {
 	Body struct {
 		Token    string `json:"token" maxLength:"64" doc:"The token of the invitation"`
-		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. A member of other tenants gives the existing password and uses it for all of them"`
+		Password string `json:"password" minLength:"12" maxLength:"256" doc:"12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. Another password stays separate"`
 	}
 }
 

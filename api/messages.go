@@ -15,7 +15,7 @@ import (
 func (s *server) messages() {
 	document := s.api.OpenAPI()
 	document.Webhooks = map[string]*huma.PathItem{}
-	sent[db.CustomerSynced](document, metering.BillingSynced, "All usage of a customer is reported", toWebhooks)
+	sent[db.CustomerSynced](document, metering.BillingSynced, "A sync of a customer succeeded", toWebhooks)
 	sent[db.CustomerNotSynced](document, metering.BillingSyncFailed, "The sync of a customer needs an operator", toWebhooks)
 	sent[db.PeriodClosed](document, metering.PeriodClosed, "The totals of a billing period are final", toWebhooks)
 	sent[db.ReconciliationDisputed](document, metering.BillingDiscrepancy, "The provider's invoices differ from the reports",

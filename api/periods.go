@@ -46,7 +46,7 @@ type periodLine struct {
 	EventCount    int64            `json:"event_count"`
 	PriceVersion  int              `json:"price_version" doc:"Version of the meter's price. 0 without a price or if the provider's own price applies"`
 	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if our price applies" example:"price_1Q2"`
-	Amount        metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
+	Amount        metering.Decimal `json:"amount" doc:"Amount, rounded to the currency's minor unit"`
 	Currency      string           `json:"currency"`
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period, in the provider's current mode"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`

@@ -165,7 +165,7 @@ type assignPlanInput struct {
 	CustomerPath
 	Body struct {
 		Plan          *string   `json:"plan" maxLength:"64" nullable:"true" doc:"Slug of the plan. Null to use the meters' own prices"`
-		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Time from which the plan applies to the billing periods that start. Default: the start of the customer's next billing period, or of the current one if the customer was created in it"`
+		EffectiveFrom *SentTime `json:"effective_from,omitempty" doc:"Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current one if the customer was created in it"`
 		Confirm
 	}
 }

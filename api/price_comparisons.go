@@ -16,13 +16,13 @@ import (
 type priceComparison struct {
 	ComparedAt  *time.Time        `json:"compared_at" doc:"Time at which the provider's prices were read. Null if they are not compared yet"`
 	Reason      string            `json:"reason,omitempty" doc:"Reason why the prices are not compared yet"`
-	Differences []priceDifference `json:"differences" doc:"Meters with a price here that differs from the provider's price. The provider's price is billed"`
+	Differences []priceDifference `json:"differences" doc:"Meters for which Odometer's price differs from the provider's price. The provider's price is billed"`
 }
 
 type priceDifference struct {
 	MeterID    string `json:"meter_id" example:"mtr_7"`
 	MeterSlug  string `json:"meter_slug"`
-	OurPrice   string `json:"our_price" doc:"Description of the price here" example:"0.02 USD for each unit"`
+	OurPrice   string `json:"our_price" doc:"Description of Odometer's price" example:"0.02 USD for each unit"`
 	TheirPrice string `json:"their_price" doc:"Description of the provider's price" example:"0.03 USD for each unit"`
 }
 

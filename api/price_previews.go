@@ -29,8 +29,8 @@ const aboutPreview = "Takes the same body as setting a price, and changes nothin
 
 type pricePreview struct {
 	EffectiveFrom *time.Time    `json:"effective_from" doc:"Time from which the price would apply. Null: from the beginning"`
-	Changes       []priceImpact `json:"changes" doc:"Changes of the charges of billing periods that are not closed, by currency, from the usage so far. Empty if there are none"`
-	IfInForce     []priceImpact `json:"if_in_force" doc:"The same changes if the price had applied at the start of those periods"`
+	Changes       []priceImpact `json:"changes" doc:"Changes in the charges of billing periods that are not closed, by currency, for the usage so far. Empty if no charge changes"`
+	IfInForce     []priceImpact `json:"if_in_force" doc:"Changes in the charges of the same periods, computed as if the price had applied when they began"`
 }
 
 type pricePreviewOutput struct{ Body pricePreview }

@@ -20,7 +20,7 @@ func (s *server) settingsBody(op huma.Operation) huma.Operation {
 		Type: huma.TypeObject, Required: []string{providerType}, AdditionalProperties: false,
 		Properties: map[string]*huma.Schema{providerType: s.kindSchema(), newReceiver: {
 			Type: huma.TypeBoolean, Description: "Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. " +
-				"false: the URL belongs to the receiver that had it before. If none had it, the last receiver has moved to this URL. Its statements continue. " +
+				"false: the URL belongs to the receiver that had it before, or else to the latest receiver, which has moved to it. The statements of that receiver continue. " +
 				"Saving the same URL again keeps the receiver",
 		}},
 	}

@@ -15,8 +15,8 @@ import (
 type provider struct {
 	ID             string                `json:"id" example:"con_3"`
 	Type           metering.ProviderKind `json:"type"`
-	Account        string                `json:"account,omitempty" doc:"Account of the secret. Absent for a provider with a URL" example:"acct_1PQ2"`
-	Livemode       *bool                 `json:"livemode,omitempty" doc:"Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other"`
+	Account        string                `json:"account,omitempty" doc:"Account at the provider that the saved secret belongs to. Absent for a provider with a URL" example:"acct_1PQ2"`
+	Livemode       *bool                 `json:"livemode,omitempty" doc:"Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in test mode never count as billed in live mode, and the reverse"`
 	SecretLastFour string                `json:"secret_last_four" doc:"Last four characters of the secret"`
 	ValidatedAt    time.Time             `json:"validated_at" doc:"Time at which the provider accepted the settings"`
 	CreatedAt      time.Time             `json:"created_at"`

@@ -54,7 +54,7 @@ type reconciliation struct {
 	MeterID      string           `json:"meter_id"`
 	MeterSlug    string           `json:"meter_slug"`
 
-	Bills    metering.Bills    `json:"bills" doc:"Unit in which the provider bills the period. With amounts, every quantity of invoices and billed usage is money in the currency of the charge"`
+	Bills    metering.Bills    `json:"bills" doc:"Unit in which the provider bills the period. With amounts, all invoiced and billed quantities are money, in the currency of the charge"`
 	Ours     reconciledOurs    `json:"ours"`
 	Accepted metering.Decimal  `json:"accepted_quantity" doc:"Units that the provider has accepted"`
 	Counted  metering.Decimal  `json:"counted_quantity" doc:"Accepted units that the provider has counted"`
@@ -64,7 +64,7 @@ type reconciliation struct {
 	State     billing.ReconciliationState `json:"state"`
 	Reason    string                      `json:"reason" doc:"Reason why the invoices differ. Empty if they agree" example:"accepted, not billed"`
 	Actions   []billing.Decision          `json:"actions" doc:"Available decisions. Send each to the path of the same name below the reconciliation, and write_off to write-off"`
-	DecidedBy string                      `json:"decided_by" doc:"Operator that decided the state. Empty if the rules did or it is undecided" example:"key_12"`
+	DecidedBy string                      `json:"decided_by" doc:"Operator that decided the state. Empty if the rules decided the state, or it is undecided" example:"key_12"`
 	DecidedAt *time.Time                  `json:"decided_at" doc:"Time of the decision. Null while the state is open"`
 	Note      string                      `json:"note" doc:"Reason given by the operator"`
 
@@ -85,8 +85,8 @@ type reconciledOurs struct {
 
 type reconciledTheirs struct {
 	Quantity    metering.Decimal  `json:"quantity" doc:"Units on final invoices that are not void. They do not change after the state is decided"`
-	Unexplained metering.Decimal  `json:"unexplained" doc:"Part of quantity that Odometer did not report. 0 while the state is open"`
-	Amount      *metering.Decimal `json:"amount,omitempty" doc:"Invoiced amount of the meter before discounts and tax. Absent for none or several currencies"`
+	Unexplained metering.Decimal  `json:"unexplained" doc:"Units of quantity that Odometer did not report. 0 while the state is open"`
+	Amount      *metering.Decimal `json:"amount,omitempty" doc:"Invoiced amount of the meter before discounts and tax. Absent if the invoices have no amount of the meter or several currencies"`
 	Currency    string            `json:"currency,omitempty" doc:"Currency of amount" example:"USD"`
 }
 
@@ -94,10 +94,10 @@ type reconciledInvoice struct {
 	ID           string           `json:"id" doc:"Id of the invoice at the provider" example:"in_1MtHbELkdIwHu7ixl4OzzPMv"`
 	ConnectionID string           `json:"connection_id" example:"con_1"`
 	Status       string           `json:"status" doc:"Status at the provider" example:"paid"`
-	Void         bool             `json:"void" doc:"Whether nothing is due because the invoice was voided or fully credited"`
-	Renewal      bool             `json:"renewal" doc:"Whether the end of the period created the invoice. It is then the last one of the period"`
-	Quantity     metering.Decimal `json:"quantity" doc:"Units of the meter"`
-	Amount       metering.Decimal `json:"amount" doc:"Amount of the meter before discounts and tax"`
+	Void         bool             `json:"void" doc:"Whether the invoice bills nothing, because it was voided or fully credited"`
+	Renewal      bool             `json:"renewal" doc:"Whether the provider created the invoice because the period ended. Such an invoice is the last one of the period"`
+	Quantity     metering.Decimal `json:"quantity" doc:"Units of the meter on the invoice"`
+	Amount       metering.Decimal `json:"amount" doc:"Amount of the meter on the invoice, before discounts and tax"`
 	Currency     string           `json:"currency" example:"USD"`
 	FinalizedAt  *time.Time       `json:"finalized_at" doc:"Time at which the provider finalized the invoice. Null while it can change"`
 }

@@ -177,8 +177,8 @@ func (s *server) routes() {
 			"- The first event of an unknown customer also creates the customer, unless the tenant is strict.\n"+
 			"- `billing_provider_id` decides which customer the provider charges. Setting it needs the permission `billing:write`.")), s.createCustomer)
 	huma.Register(s.api, get("get-customer-by-external-id", "/v1/customers/by-external-id", CustomersRead, "Get a customer by an external ID that does not fit in a path",
-		"Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.\n\n"+
-			"Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT "+
+		"Use this path for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.\n\n"+
+			"Every other path with an external ID accepts `by-external-id` in its place, with the ID in the query parameter `external_id`. Example: `PUT "+
 			"/v1/customers/by-external-id/plan?external_id=a%2Fb`."), s.customerByExternalID)
 	huma.Register(s.api, get("get-customer-by-id", "/v1/customers/by-id", CustomersRead, "Get a customer by its id",
 		"The `id` is the one that this API assigned, such as `cus_12`. Erased customers are found too."), s.customerByID)
@@ -218,7 +218,7 @@ func (s *server) routes() {
 	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview the effect of a price",
 		aboutPreview)), s.previewPricing)
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's scheduled price",
-		"Returns 409 if the version is already in force."), s.withdrawPricing)
+		"Returns 409 if the version has already begun."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-plan", "/v1/plans", PricingWrite, "Create a plan",
 		"A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.")), s.createPlan)
 	huma.Register(s.api, get("list-plans", "/v1/plans", PricingRead, "List plans",
@@ -232,7 +232,7 @@ func (s *server) routes() {
 	huma.Register(s.api, heavy(post("preview-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/preview", PricingWrite, "Preview the effect of a price in a plan",
 		aboutPreview)), s.previewPlanPricing)
 	huma.Register(s.api, remove("withdraw-plan-pricing", "/v1/plans/{slug}/pricing/{meter}/{version}", PricingWrite, "Withdraw a meter's scheduled price in a plan",
-		"Returns 409 if the version is already in force."), s.withdrawPlanPricing)
+		"Returns 409 if the version has already begun."), s.withdrawPlanPricing)
 	huma.Register(s.api, get("get-customer-plan", "/v1/customers/{external_id}/plan", PricingRead, "Get a customer's plan",
 		"Returns the plan that charges the current billing period, and every assignment in order of `effective_from`."), s.getCustomerPlan)
 	huma.Register(s.api, put("assign-plan", "/v1/customers/{external_id}/plan", PricingWrite, "Assign a plan to a customer",
@@ -289,7 +289,7 @@ func (s *server) routes() {
 		"For a provider that sends events, the response contains the endpoint to create there: `webhook_url` and `webhook_events`. Save the provider with "+
 			"that endpoint's signing secret."), s.listConnectable)
 	huma.Register(s.api, post("make-provider-secret", "/v1/billing/providers/{type}/secret", BillingWrite, "Create a secret for a provider before saving it",
-		"Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.\n\n"+
+		"Use this call if your receiver verifies signatures from the start, because saving the provider sends a signed ping. Install the secret in the receiver, then save the provider with it.\n\n"+
 			"Returns 422 if the provider issues its own secrets."), s.makeProviderSecret)
 	huma.Register(s.api, get("get-billing-provider", "/v1/billing/provider", BillingRead, "Get the billing provider",
 		"Secrets are not returned, only their last four characters."), s.getProvider)
@@ -309,7 +309,7 @@ func (s *server) routes() {
 			"- Events of other accounts, or of the account's other mode, return 200 and are discarded.")), s.providerEvent)
 	s.describeProviderEvent()
 	huma.Register(s.api, post("sync-billing", "/v1/billing/sync", BillingWrite, "Sync a customer with the billing provider",
-		"Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even "+
+		"Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even "+
 			"after a crash or a repeated request.\n\n"+
 			"- 200: the sync has finished. Its `status` is `succeeded` or `failed`.\n"+
 			"- 202: the sync is still running, or the customer is paused. Poll `status_url`."), s.syncBilling)
@@ -318,8 +318,8 @@ func (s *server) routes() {
 		"Returns the reported lines, the number of attempts, the last error, the time of the next attempt, and whether the customer is paused."), s.getSync)
 	s.steerSyncs()
 	huma.Register(s.api, post("resolve-report", "/v1/billing/reports/{id}/resolve", BillingWrite, "Resolve a report with an unknown outcome",
-		"Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After "+
-			"`rejected`, the customer's next sync reports its usage again."), s.resolveReport)
+		"Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, "+
+			"the report counts as billed. After `rejected`, the customer's next sync reports the usage again."), s.resolveReport)
 	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs",
 		"Syncs are listed newest first. `status` and `customer` filter the list."), s.listSyncs)
 	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "List a customer's billing periods",
@@ -328,7 +328,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-statement", "/v1/billing/statements/{period}", BillingRead, "Get the bill of a billing period",
 		"Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. "+
 			"`reports` is a page of the reports that bill the period.\n\n"+
-			"A period gets its id with the first sync in or after it."), s.getStatement)
+			"A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes."), s.getStatement)
 	huma.Register(s.api, get("explain-billing", "/v1/billing/explain", BillingRead, "Get the breakdown of a meter's charge in a billing period",
 		"Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained."), s.explain)
 	huma.Register(s.api, heavy(get("get-revenue", "/v1/billing/revenue", BillingRead, "Get billed and estimated revenue by month and currency",
@@ -398,7 +398,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-audit-log", "/v1/audit-log", KeysManage, "List the audit log",
 		"Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.\n\n"+
 			"- The log also records refused requests, exports of events, requested syncs and tests of webhooks.\n"+
-			"- It records 20 refusals of a kind in a minute, and then the number of the others."), s.auditLog)
+			"- Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals."), s.auditLog)
 
 	huma.Register(s.api, post("log-in", "/v1/auth/login", Public, "Sign in with e-mail and password",
 		"If the e-mail belongs to several tenants and `tenant_id` is omitted, the response lists the tenants and contains no token."), s.logIn)
@@ -462,7 +462,7 @@ func (s *server) routes() {
 	huma.Register(s.api, put("save-oidc", "/v1/tenant/oidc", TenantManage, "Save the tenant's OIDC issuer",
 		"The settings are tested at the issuer first."), s.saveOIDC)
 	huma.Register(s.api, remove("delete-oidc", "/v1/tenant/oidc", TenantManage, "Delete the tenant's OIDC issuer",
-		"Members without a password cannot sign in until they get one or another issuer is saved."), s.deleteOIDC)
+		"Afterwards, a member without a password cannot sign in until you reset the member's password or save another issuer."), s.deleteOIDC)
 
 	huma.Register(s.api, get("get-health", "/healthz", Public, "Check that the process runs",
 		"Checks only that the process responds, not the database or Temporal."), s.health)

@@ -22,10 +22,10 @@ type StatementLine struct {
 	Charge        metering.Decimal `json:"charge" doc:"Charge for the usage, rounded to the currency's minor unit"`
 	Amount        metering.Decimal `json:"amount" doc:"Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge"`
 	Currency      string           `json:"currency" example:"USD"`
-	Steps         []step           `json:"steps" doc:"Breakdown of the amount, which is the last step"`
+	Steps         []step           `json:"steps" doc:"Steps that compute the amount. The last step is the amount"`
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
-	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge for late usage, in whichever period it is billed"`
+	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge of this period for late usage. Another period bills it"`
 	LateSteps     []step           `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`
 	Digest        *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }
@@ -34,7 +34,7 @@ type StatementLine struct {
 type digest struct {
 	Algorithm  string `json:"algorithm" doc:"Algorithm of the hash, as described in docs/api/bills.md" example:"sha256-events-1"`
 	Hash       string `json:"hash" doc:"Hash in hexadecimal digits" example:"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"`
-	EventCount int64  `json:"event_count" doc:"Number of events in the hash"`
+	EventCount int64  `json:"event_count" doc:"Number of events that the hash covers"`
 }
 
 func showDigest(digests map[metering.MeterID]db.Digest, meter metering.MeterID) *digest {
@@ -76,7 +76,7 @@ type adjustmentLine struct {
 	Quantity  metering.Decimal `json:"quantity" doc:"Additional units"`
 	Amount    metering.Decimal `json:"amount" doc:"Additional charge of the closed period"`
 	Currency  string           `json:"currency" example:"USD"`
-	Steps     []step           `json:"steps" doc:"Breakdown of the amount. If the billing period that bills it is closed too, it contains the reported amounts"`
+	Steps     []step           `json:"steps" doc:"Steps that compute the amount. After the period that bills the adjustment has closed, they contain the reported amounts"`
 }
 
 type statementTotal struct {
@@ -96,7 +96,7 @@ type statementReport struct {
 	Method           string                `json:"method,omitempty" doc:"Reporting method of the provider. Only for a quantity" example:"meter_event"`
 	Target           string                `json:"target,omitempty" doc:"Object at the provider that receives the report" example:"si_Na6dzxczY5fwHx"`
 	Window           usagePeriod           `json:"window"`
-	QuantitySent     *metering.Decimal     `json:"quantity_sent,omitempty" doc:"Number that was sent. For a charge, an amount"`
+	QuantitySent     *metering.Decimal     `json:"quantity_sent,omitempty" doc:"Number that was sent to the provider. For a charge, an amount of money"`
 	Lines            []statementReportLine `json:"lines"`
 	Attempts         int                   `json:"attempts"`
 	Response         string                `json:"response" doc:"Result of the report"`
@@ -113,7 +113,7 @@ type statementReportLine struct {
 	Period    usagePeriod       `json:"period"`
 	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period when the report was stored"`
 	Quantity  metering.Decimal  `json:"quantity" doc:"Units that the provider has after it accepts the report"`
-	Amount    metering.Decimal  `json:"amount" doc:"Part of the charge that is billed there"`
+	Amount    metering.Decimal  `json:"amount" doc:"Part of the charge that the report bills"`
 	Currency  string            `json:"currency" example:"USD"`
 }
 

@@ -35,7 +35,7 @@ var syncVerbs = []syncVerb{
 		(*server).pauseSync,
 	},
 	{
-		"resume", "Resume a customer's syncs", "Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.\n\n" + runHas,
+		"resume", "Resume a customer's syncs", "Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.\n\n" + runHas,
 		"The customer's run continues. It performs every sync in holds_for.",
 		(*server).resumeSync,
 	},

@@ -25,7 +25,7 @@ type tenant struct {
 
 type invoiceHoldSettings struct {
 	Enabled       bool `json:"enabled" doc:"Whether draft invoices with usage are held until the reports are counted and compared"`
-	DeadlineHours int  `json:"deadline_hours" doc:"Hours after the grace at which a held invoice becomes final in any case"`
+	DeadlineHours int  `json:"deadline_hours" doc:"Hours after the grace at which the provider finalizes a held invoice that was not released"`
 }
 
 func (s *server) showTenant(t metering.Tenant) tenant {
@@ -44,13 +44,13 @@ func (s *server) getTenant(ctx context.Context, _ *struct{}) (*tenantOutput, err
 
 type invoiceHoldChange struct {
 	Enabled       *bool `json:"enabled,omitempty" doc:"Whether draft invoices with usage are held. Only for providers that make invoices"`
-	DeadlineHours *int  `json:"deadline_hours,omitempty" minimum:"1" maximum:"720" doc:"Hours after the grace at which a held invoice becomes final in any case. At most 720 together with grace_hours. Current holds keep their deadlines"`
+	DeadlineHours *int  `json:"deadline_hours,omitempty" minimum:"1" maximum:"720" doc:"Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with grace_hours. Current holds keep their deadlines"`
 }
 
 type updateTenantInput struct {
 	Body struct {
 		Name              *string                  `json:"name,omitempty" minLength:"1" maxLength:"255"`
-		Timezone          *string                  `json:"timezone,omitempty" doc:"IANA time zone. Meters recount all usage and use the current zone until that is complete. Returns 409 once a customer has a billing period. Also returns 409 confirmation_required if the dates of begun billing periods change"`
+		Timezone          *string                  `json:"timezone,omitempty" doc:"IANA time zone. After a change, meters count all usage again, and use the previous zone until they have. Returns 409 after a billing period of a customer was stored. Returns 409 confirmation_required if the dates of begun billing periods would change"`
 		Currency          *string                  `json:"currency,omitempty" doc:"ISO 4217 code. Applies to prices without a currency of their own"`
 		GraceHours        *int                     `json:"grace_hours,omitempty" minimum:"0" maximum:"720"`
 		LatePolicy        *metering.LatePolicy     `json:"late_policy,omitempty"`

@@ -16,10 +16,10 @@ func (s *server) unrated() {
 	const path = "/v1/billing/unrated"
 	const which = "- Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.\n" +
 		"- A tenant without any price and without a provider has no unrated usage.\n"
-	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List usage that will not be billed", "Each line is one customer, meter, period and reason, with the estimated charge.\n\n"+
+	huma.Register(s.api, heavy(get("list-unrated-usage", path, BillingRead, "List unrated usage", "Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.\n\n"+
 		which+
 		"- A page may have few lines or none while `next_page_token` is set. Continue until it is null.")), s.listUnrated)
-	huma.Register(s.api, heavy(get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of usage that will not be billed", "Returns totals by reason and currency.\n\n"+
+	huma.Register(s.api, heavy(get("get-unrated-totals", path+"/totals", BillingRead, "Get the total of unrated usage", "Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.\n\n"+
 		which)), s.unratedTotals)
 }
 
@@ -110,10 +110,10 @@ func (s *server) listUnrated(ctx context.Context, in *listUnratedInput) (*listUn
 
 type unratedTotal struct {
 	Reason    billing.UnratedReason `json:"reason"`
-	Currency  *string               `json:"currency" doc:"Null for usage without a price" example:"USD"`
+	Currency  *string               `json:"currency" doc:"Null if the usage has no price" example:"USD"`
 	Customers int64                 `json:"customers"`
 	Lines     int64                 `json:"lines" doc:"Number of lines in the list"`
-	Estimate  *metering.Decimal     `json:"estimate" doc:"Sum of the estimates. Null for usage without a price"`
+	Estimate  *metering.Decimal     `json:"estimate" doc:"Sum of the estimates. Null if the usage has no price"`
 }
 
 type unratedTotalsInput struct{ UnratedMonths }

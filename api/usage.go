@@ -75,7 +75,7 @@ type usageResult struct {
 	NextPageToken *string              `json:"next_page_token"`
 
 	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage"`
-	Warnings   []string          `json:"warnings,omitempty" doc:"Reasons why a group filter can miss usage"`
+	Warnings   []string          `json:"warnings,omitempty" doc:"Warnings about group filters that may miss usage"`
 }
 
 type usageInput struct {

@@ -23,7 +23,7 @@ type dailyUsage struct {
 type meterDaily struct {
 	MeterID   string           `json:"meter_id"`
 	MeterSlug string           `json:"meter_slug"`
-	Total     metering.Decimal `json:"total" doc:"Usage of all these days"`
+	Total     metering.Decimal `json:"total" doc:"Usage of all days in the list"`
 	Days      []dayUsage       `json:"days" doc:"Days in order of time. Days without usage are omitted"`
 
 	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. Until then there are no days and no total"`

@@ -89,7 +89,7 @@ type InvoiceDisagrees struct {
 	OfCustomer
 	HoldID    string                `json:"hold_id" doc:"Id of the hold, for POST /v1/billing/holds/{id}/release"`
 	InvoiceID string                `json:"invoice_id" doc:"Id of the invoice at the provider"`
-	Deadline  time.Time             `json:"deadline" doc:"Time at which the provider finalizes the invoice in any case"`
+	Deadline  time.Time             `json:"deadline" doc:"Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider"`
 	Reasons   []InvoiceDisagreement `json:"reasons" nullable:"false"`
 	Period    MessagePeriod         `json:"period"`
 }

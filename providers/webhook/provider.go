@@ -98,7 +98,7 @@ type Statement struct {
 	Period             StatementPeriod  `json:"period"`
 	LedgerEpoch        int64            `json:"ledger_epoch" doc:"Number that rises when the database is restored from a backup. sequence rises with it"`
 	Sequence           int64            `json:"sequence" doc:"Number of the statement. It rises with every statement of the customer"`
-	Currency           string           `json:"currency" doc:"Currency of the lines. The tenant's if the lines have several"`
+	Currency           string           `json:"currency" doc:"Currency of the lines. If the lines have several currencies, the tenant's currency"`
 	Meters             []StatementMeter `json:"meters"`
 	Adjustments        []Adjustment     `json:"adjustments" doc:"Usage that arrived after the closing of its period. period is the closed period"`
 }
@@ -115,7 +115,7 @@ type StatementMeter struct {
 	MeterSlug string           `json:"meter_slug"`
 	Usage     metering.Decimal `json:"usage"`
 	UnitPrice metering.Decimal `json:"unit_price"`
-	Amount    metering.Decimal `json:"amount" doc:"Rounded to the currency's minor unit"`
+	Amount    metering.Decimal `json:"amount" doc:"Amount, rounded to the currency's minor unit"`
 	Currency  string           `json:"currency"`
 }
 

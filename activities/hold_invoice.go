@@ -69,7 +69,7 @@ func (a *Activities) LookAtHold(ctx context.Context, in HoldInput) (LookAtHoldRe
 		return a.found(look, billing.HoldDecision{State: look.State, Reasons: look.Reasons}), err
 	}
 	frame := func() (billing.Framed, error) {
-		return billing.Framed{}, errors.New("a hold of another connection releases nothing")
+		return billing.Framed{}, errors.New("the hold belongs to another connection, so its invoice cannot be released")
 	}
 	if !look.Facts.Replaced {
 		holds, err := a.readHeld(ctx, in.TenantID, &look)

@@ -127,7 +127,7 @@ type retryFailedInput struct {
 
 type retriedSyncs struct {
 	Customers int `json:"customers" doc:"Number of customers for which a sync was requested"`
-	Joined    int `json:"joined" doc:"Number of customers with a request that was already waiting. Its sync answers this request too"`
+	Joined    int `json:"joined" doc:"Number of customers whose earlier sync request was still waiting. The sync of that request answers this one too"`
 	Remaining int `json:"remaining" doc:"Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key"`
 }
 

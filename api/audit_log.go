@@ -19,7 +19,7 @@ type auditEntry struct {
 	Address   string          `json:"address" example:"192.0.2.7" doc:"Address of the client. For IPv6, its /64 network. Empty if there was no request"`
 	RequestID string          `json:"request_id" doc:"X-Request-Id of the request. Empty if there was no request"`
 	Before    json.RawMessage `json:"before,omitempty" doc:"The changed fields before the change. A secret is {\"set\": true}. Personal data is a digest"`
-	After     json.RawMessage `json:"after,omitempty" doc:"The same fields after the change. For an action that changes no field, the request"`
+	After     json.RawMessage `json:"after,omitempty" doc:"The changed fields after the change. For an action that changes no field, the request"`
 }
 
 func showAuditEntry(e metering.AuditEntry) auditEntry {

@@ -29,7 +29,7 @@ func TestAnEventUnderAnotherCustomersKeyIsAConflictThatCanBeRecovered(t *testing
 	const conflict = `{"event_type":"call","customer_id":"bob","value":0.10,"properties":{"model":"a"},"timestamp":"2026-11-01T00:00:00Z","idempotency_key":"k"}`
 	require.Equal(t, client.IngestResult{
 		Accepted: 1, Duplicates: 1, Conflicts: 1, Errors: []client.IngestError{},
-		Warnings: []string{"events[0] repeats an idempotency_key with other content: it is not counted, because the first event of the key stands; GET /v1/events/conflicts lists it"},
+		Warnings: []string{"events[0] repeats an idempotency_key with other content: it is not counted, because only the first event with a key counts; GET /v1/events/conflicts lists it"},
 	}, b.ingest(t, "/v1/events", conflict))
 	batch := b.ingest(t, "/v1/events/batch", `{"events":[`+conflict+`,{"event_type":"call","customer_id":"acme","value":5,"idempotency_key":"k"},{"event_type":"call","customer_id":"bob"}]}`)
 	require.Equal(t, []int64{3, 2, 1}, []int64{batch.Accepted, batch.Duplicates, batch.Conflicts})

@@ -44,7 +44,7 @@ type eventCounts struct {
 
 	CountedEvents
 
-	Windows []countedWindow `json:"windows" doc:"Windows in order of time, from the hours that begin in the range. Windows without events are omitted"`
+	Windows []countedWindow `json:"windows" doc:"Windows in order of time. They count the hours that begin in the range. Windows without events are omitted"`
 }
 
 type countedWindow struct {

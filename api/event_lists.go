@@ -39,7 +39,7 @@ type storedEvent struct {
 
 type eventCounter struct {
 	MeterSlug string `json:"meter_slug"`
-	Late      bool   `json:"late" doc:"Whether the event arrived after its billing period was closed. Its usage is then billed as an adjustment"`
+	Late      bool   `json:"late" doc:"Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's late_policy is report"`
 
 	Period *eventPeriod `json:"period,omitempty"`
 }

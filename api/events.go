@@ -242,7 +242,7 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 }
 
 func conflictWarning(index int, unkept bool) string {
-	const warning = "events[%d] repeats an idempotency_key with other content: it is not counted, because the first event of the key stands"
+	const warning = "events[%d] repeats an idempotency_key with other content: it is not counted, because only the first event with a key counts"
 	if unkept {
 		return fmt.Sprintf(warning+"; it is not stored either, because the tenant has too many conflicts: dismiss some, then send this event with another key", index)
 	}

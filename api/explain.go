@@ -21,7 +21,7 @@ type step struct {
 	PriceVersion  int              `json:"price_version,omitempty" doc:"Version of the price with this value. Absent for other steps"`
 	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price with this value. Absent for other steps" example:"price_1Q2"`
 	ClosedPeriod  *usagePeriod     `json:"closed_period,omitempty"`
-	Reason        string           `json:"reason,omitempty" doc:"Reason of the adjustment of the closed period" example:"late usage"`
+	Reason        string           `json:"reason,omitempty" doc:"Reason for the adjustment of the closed period" example:"late usage"`
 	Series        *stepSeries      `json:"series,omitempty"`
 	Steps         []step           `json:"steps,omitempty" doc:"Parts of the amount. For an adjustment, its breakdown. For a line of a provider's price, its calculation"`
 }

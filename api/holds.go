@@ -42,7 +42,7 @@ type invoiceHold struct {
 	Actions      []string          `json:"actions" doc:"Available actions. Each is a path below the hold" example:"[\"release\"]"`
 	Hold         *holdReport       `json:"hold,omitempty"`
 	Release      *holdReport       `json:"release,omitempty"`
-	ReleasedBy   string            `json:"released_by" doc:"Operator that requested the release. Empty if none did" example:"key_12"`
+	ReleasedBy   string            `json:"released_by" doc:"Operator that requested the release. Empty if no operator did" example:"key_12"`
 	Note         string            `json:"note" doc:"Reason given by the operator"`
 	LookedAt     *time.Time        `json:"looked_at"`
 	EndedAt      *time.Time        `json:"ended_at" doc:"Null while the hold is active"`
@@ -60,7 +60,7 @@ type holdReason struct {
 	Message   string            `json:"message" example:"api-calls: the provider has counted 90 of the 100 units that it has accepted"`
 	MeterID   string            `json:"meter_id,omitempty" example:"mtr_7"`
 	MeterSlug string            `json:"meter_slug,omitempty" example:"api-calls"`
-	Ours      *metering.Decimal `json:"ours,omitempty" doc:"Reported units. For charge_differs, our amount"`
+	Ours      *metering.Decimal `json:"ours,omitempty" doc:"Reported units. For charge_differs, the reported amount"`
 	Theirs    *metering.Decimal `json:"theirs,omitempty" doc:"Units that the provider has counted. For price_differs and charge_differs, the provider's amount"`
 }
 

@@ -71,9 +71,9 @@ func (t invitationTokens) hash(token string) []byte {
 type createMemberInput struct {
 	Repeatable
 	Body struct {
-		Email string        `json:"email" maxLength:"254" doc:"E-mail of the member, unique in the tenant, case-insensitive. Replaces a pending invitation of the same e-mail"`
+		Email string        `json:"email" maxLength:"254" doc:"E-mail of the member, unique in the tenant, case-insensitive. The invitation replaces a pending invitation of the same e-mail"`
 		Name  string        `json:"name,omitempty" maxLength:"255"`
-		Role  metering.Role `json:"role" doc:"Role of the member. owner only if the tenant has no owner"`
+		Role  metering.Role `json:"role" doc:"Role of the member. owner is allowed only if the tenant has no owner"`
 	}
 }
 

@@ -69,7 +69,7 @@ func sent[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, 
 		Parameters: []*huma.Param{
 			signedHeader("webhook-id", "Id of the message, the same at every attempt. Ignore an id that you have already processed"),
 			signedHeader("webhook-timestamp", "Unix time of this attempt in seconds"),
-			signedHeader("webhook-signature", "Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated"),
+			signedHeader("webhook-signature", "Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated"),
 		},
 		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: reference}}},
 		Responses: map[string]*huma.Response{

@@ -19,7 +19,7 @@ type meter struct {
 	Aggregation metering.Aggregation `json:"aggregation"`
 	GroupBy     []string             `json:"group_by" doc:"Event properties that usage is grouped by"`
 	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"Number of decimals of usage that is reported to a provider that adds up units, rounded half to even"`
-	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted. Until then, usage follows the definition in current. If current is absent, reading usage returns 503"`
+	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503"`
 	CountedFrom *time.Time           `json:"counted_from" doc:"Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted"`
 	CreatedAt   time.Time            `json:"created_at"`
 	ArchivedAt  *time.Time           `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if it is not archived"`

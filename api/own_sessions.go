@@ -14,7 +14,7 @@ type ownSession struct {
 	ID        string    `json:"id" format:"uuid"`
 	CreatedAt time.Time `json:"created_at" doc:"Time of the sign-in"`
 	ExpiresAt time.Time `json:"expires_at"`
-	Current   bool      `json:"current" doc:"Whether it is the session of this request"`
+	Current   bool      `json:"current" doc:"Whether the request uses this session"`
 }
 
 type ownSessionsOutput struct{ Body List[ownSession] }

@@ -45,7 +45,7 @@ type periodLine struct {
 	Usage         metering.Decimal `json:"usage" doc:"Usage so far. For a closed period, the usage at its closing"`
 	EventCount    int64            `json:"event_count"`
 	PriceVersion  int              `json:"price_version" doc:"Version of the meter's price. 0 without a price or if the provider's own price applies"`
-	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if our price applies" example:"price_1Q2"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
 	Amount        metering.Decimal `json:"amount" doc:"Amount, rounded to the currency's minor unit"`
 	Currency      string           `json:"currency"`
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period, in the provider's current mode"`

@@ -73,7 +73,7 @@ func (s *server) endpointOf(kind providers.Provider, tenant metering.TenantID) (
 
 type connectable struct {
 	Type          metering.ProviderKind `json:"type"`
-	Connected     bool                  `json:"connected" doc:"Whether it is the current billing provider"`
+	Connected     bool                  `json:"connected" doc:"Whether this provider is the current billing provider"`
 	WebhookURL    string                `json:"webhook_url,omitempty" doc:"For a provider that sends events, the URL of the endpoint to add there. Save its signing secret as webhook_secret"`
 	WebhookEvents []string              `json:"webhook_events,omitempty" doc:"For a provider that sends events, the event types to send to webhook_url"`
 }

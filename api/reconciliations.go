@@ -79,7 +79,7 @@ type reconciledPeriod struct {
 
 type reconciledOurs struct {
 	Usage    metering.Decimal `json:"usage" doc:"Usage at the closing of the period"`
-	Charge   metering.Decimal `json:"charge" doc:"Charge for the usage at our price"`
+	Charge   metering.Decimal `json:"charge" doc:"Charge of the usage at the closing of the period. If the provider prices the units, at the provider's price"`
 	Currency string           `json:"currency" example:"USD"`
 }
 

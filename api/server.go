@@ -304,7 +304,7 @@ func (s *server) routes() {
 			"- A billing period that closes without a provider is never billed.\n"+
 			"- Returns 409 while a report is being sent, a closed period is not fully billed, or an invoice is held. The error names them."), s.deleteProvider)
 	huma.Register(s.api, s.providerEvents(post("receive-provider-event", providerEventsPath, Public, "Receive an event from a billing provider",
-		"Only the provider calls this endpoint. Its signature is the credential.\n\n"+
+		"Only the provider calls this endpoint. The provider's signature is the credential.\n\n"+
 			"- 200 means that the event is stored. It is processed once, even if it is delivered several times.\n"+
 			"- Events of other accounts, or of the account's other mode, return 200 and are discarded.")), s.providerEvent)
 	s.describeProviderEvent()

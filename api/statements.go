@@ -18,7 +18,7 @@ type StatementLine struct {
 	Usage         metering.Decimal `json:"usage" doc:"Usage so far. For a closed period, the usage at its closing"`
 	EventCount    int64            `json:"event_count"`
 	PriceVersion  int              `json:"price_version" doc:"Version of the meter's price. 0 without a price or if the provider's own price applies"`
-	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if our price applies" example:"price_1Q2"`
+	ProviderPrice string           `json:"provider_price,omitempty" doc:"Id of the provider's own price. Absent if Odometer's price applies" example:"price_1Q2"`
 	Charge        metering.Decimal `json:"charge" doc:"Charge for the usage, rounded to the currency's minor unit"`
 	Amount        metering.Decimal `json:"amount" doc:"Charge plus the adjustments in this currency that are billed in this period. For an open period, amounts billed by other connections are deducted from the charge"`
 	Currency      string           `json:"currency" example:"USD"`
@@ -111,7 +111,7 @@ type statementReportLine struct {
 	MeterSlug string            `json:"meter_slug"`
 	Component billing.Component `json:"component"`
 	Period    usagePeriod       `json:"period"`
-	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period when the report was stored"`
+	Usage     metering.Decimal  `json:"usage" doc:"Usage of the whole period at the time when the report was stored"`
 	Quantity  metering.Decimal  `json:"quantity" doc:"Units that the provider has after it accepts the report"`
 	Amount    metering.Decimal  `json:"amount" doc:"Part of the charge that the report bills"`
 	Currency  string            `json:"currency" example:"USD"`

@@ -59,7 +59,7 @@ type syncRun struct {
 	StartedAt    *time.Time          `json:"started_at"`
 	FinishedAt   *time.Time          `json:"finished_at"`
 	Lines        []syncLine          `json:"lines" doc:"Lines that the sync reported or that were already up to date"`
-	Excluded     []excludedMeter     `json:"excluded" doc:"Meters that are not billed, with the reason"`
+	Excluded     []excludedMeter     `json:"excluded" doc:"Meters that were not reported, with the reason"`
 	StatusURL    string              `json:"status_url" doc:"Path of this sync, to poll"`
 	Note         string              `json:"note,omitempty" doc:"Present if this request joined a sync that was already requested" example:"This request joined an earlier request for the customer that was still waiting. One sync answers both."`
 
@@ -76,7 +76,7 @@ type unresolved struct {
 	Reason     string                      `json:"reason"`
 	Units      metering.Decimal            `json:"units" doc:"Units at the closing of the period, rounded for the provider"`
 	Invoiced   *metering.Decimal           `json:"invoiced,omitempty" doc:"Units on final invoices. Absent while the state is open"`
-	Difference *metering.Decimal           `json:"difference,omitempty" doc:"Invoiced units less our units. Negative if units are missing"`
+	Difference *metering.Decimal           `json:"difference,omitempty" doc:"Invoiced units less the units in Odometer. Negative if units are missing"`
 }
 
 // unresolvedShown bounds what is shown of these beside a sync.

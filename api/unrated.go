@@ -50,7 +50,7 @@ type unratedUsage struct {
 	MeterSlug    string                `json:"meter_slug"`
 	Period       unratedPeriod         `json:"period"`
 	Reason       billing.UnratedReason `json:"reason" doc:"before_first_period: the usage is older than the customer's first billing period. no_price: neither the meter nor the customer's plan has a price. no_provider: the tenant has no billing provider. no_provider_link: the customer has no billing_provider_id. no_subscription_item: the provider accepts no usage of the meter for the customer. before_subscription: the period is outside the customer's subscription. closed_unbilled: the period closed before a provider accepted the usage"`
-	Detail       string                `json:"detail" doc:"Details of no_subscription_item. Empty for the other reasons"`
+	Detail       string                `json:"detail" doc:"Details if the reason is no_subscription_item. Empty for other reasons"`
 	Usage        metering.Decimal      `json:"usage"`
 	EventCount   int64                 `json:"event_count"`
 	Estimate     *metering.Decimal     `json:"estimate" doc:"Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price"`

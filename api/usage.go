@@ -164,7 +164,7 @@ type summaryItem struct {
 	MeterSlug  string           `json:"meter_slug"`
 	TotalUsage metering.Decimal `json:"total_usage"`
 
-	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. Until then total_usage is 0"`
+	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. If true, total_usage is 0"`
 }
 
 type summaryOutput struct{ Body []summaryItem }

@@ -26,7 +26,7 @@ type meterDaily struct {
 	Total     metering.Decimal `json:"total" doc:"Usage of all days in the list"`
 	Days      []dayUsage       `json:"days" doc:"Days in order of time. Days without usage are omitted"`
 
-	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. Until then there are no days and no total"`
+	Backfilling bool `json:"backfilling,omitempty" doc:"Whether the meter's earlier events are still being counted. If true, the response has no days and no total"`
 }
 
 type dayUsage struct {

@@ -23,7 +23,7 @@ type Webhook struct {
 	CreatedAt      time.Time                `json:"created_at"`
 	Enabled        bool                     `json:"enabled"`
 	DisabledAt     *time.Time               `json:"disabled_at" doc:"Time at which the webhook was disabled. No messages are stored for it since then"`
-	Because        metering.DisabledBecause `json:"disabled_because,omitempty" doc:"Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days"`
+	Because        metering.DisabledBecause `json:"disabled_because,omitempty" doc:"Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days"`
 	FailingSince   *time.Time               `json:"failing_since" doc:"Time of the first failure since the last successful delivery"`
 }
 

@@ -16,7 +16,7 @@ const (
 	ExcludedOnInvoice   = "the meter's line is already on an invoice; usage that arrived after it is billed with the next period"
 	ExcludedNoLine      = "the period is over, and its invoice has no line for the meter; the remaining usage is billed with the next period"
 	ExcludedLines       = "the invoice has its maximum number of lines; the remaining amount is billed with the next period"
-	ExcludedOtherPrice  = "its price is in another currency than the customer's subscription; set a price in the subscription's currency for later periods"
+	ExcludedOtherPrice  = "the currency of the meter's price differs from the customer's subscription; set a price in the subscription's currency for later periods"
 	ExcludedFewerMeters = "the customer's charges were read without this meter; sync again"
 )
 

@@ -142,18 +142,18 @@ type Exclusion struct {
 
 // Why a meter is left out.
 const (
-	ExcludedBackfilling = "its past events are still being counted; the meter is billed once the backfill is done"
+	ExcludedBackfilling = "the meter's earlier events are still being counted; the meter is billed after the backfill"
 	ExcludedByOperator  = "an operator excluded the meter from this run"
 	ExcludedUnread      = "the meter was created while the customer's items at the provider were being read; sync again"
 	ExcludedEarlier     = "usage from before the start of the customer's subscription is not billed with the subscription"
 	ExcludedInvoiced    = "the period's invoice is final; usage that arrived after it is billed with the next period"
 	ExcludedOver        = "the period is over, and the provider accepts usage records only while the period runs; the remaining usage is billed with the next period"
-	ExcludedWindow      = "no usage window of the provider ends in the period, so its invoice cannot bill the usage; the next period bills it"
+	ExcludedWindow      = "no usage window of the provider ends in the period, so the period's invoice cannot bill the usage; the next period bills the usage"
 	ExcludedShared      = "another meter reports to the same target at the provider; map each meter to its own price"
 	ExcludedCarried     = "the unbilled usage of the closed period is billed with a later period"
 	ExcludedUnpriced    = "the meter had no known price when the period closed"
-	ExcludedRestored    = "the ledger was restored from a backup; the meter is reported again once the provider's totals surely include every earlier report and have been read"
-	ExcludedCurrency    = "its late usage is priced in another currency than the customer's subscription; only this late usage is excluded, and it stays recorded as an adjustment"
+	ExcludedRestored    = "the ledger was restored from a backup; the meter is reported again after the provider's totals include every earlier report and Odometer has read them"
+	ExcludedCurrency    = "the currency of the meter's late usage differs from the customer's subscription; only the late usage is excluded, and it stays recorded as an adjustment"
 )
 
 // ReportPlan is what is to be done about a customer's billing.

@@ -282,7 +282,7 @@ func (s Attention) List(ctx context.Context, tenant metering.TenantID, f Attenti
 		return err
 	})
 	if err != nil {
-		return AttentionList{}, fmt.Errorf("list what needs attention: %w", err)
+		return AttentionList{}, fmt.Errorf("list attention items: %w", err)
 	}
 	return l, nil
 }

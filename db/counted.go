@@ -114,14 +114,14 @@ func (l Ledger) counted(ctx context.Context, which string, args pgx.NamedArgs) (
 		group by 2, 3, 4, 5, 6
 		order by 5, 2`, args)
 	if err != nil {
-		return nil, fmt.Errorf("list what was reported: %w", coded(err))
+		return nil, fmt.Errorf("list reports: %w", coded(err))
 	}
 	counted, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c Counted, err error) {
 		err = row.Scan(&c.Meter, &c.Target, &c.Method, &c.Customer, &c.Range.Start, &c.Range.End, &c.Total, &c.Seen, &c.Old, &c.Reports, &c.OldReports, &c.Outstanding)
 		return c, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list what was reported: %w", coded(err))
+		return nil, fmt.Errorf("list reports: %w", coded(err))
 	}
 	return counted, nil
 }

@@ -61,7 +61,7 @@ func refuseMore(ctx context.Context, tx pgx.Tx, kind metering.CredentialKind, te
 	var live int
 	err := tx.QueryRow(ctx, keptAs[kind].live, pgx.NamedArgs{"tenant": tenant, "at": now}).Scan(&live)
 	if err == nil && live >= most {
-		err = metering.Errorf(metering.CodeConflict, "the tenant already has %d live %s, the maximum; revoke one first", live, keptAs[kind].noun)
+		err = metering.Errorf(metering.CodeConflict, "the tenant already has %d valid %s, the maximum; revoke one first", live, keptAs[kind].noun)
 	}
 	return err
 }

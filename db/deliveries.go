@@ -267,7 +267,7 @@ func (s Deliveries) Waiting(ctx context.Context, tenant metering.TenantID, endpo
 		}).Scan(&w.Messages, &w.Next)
 	})
 	if err != nil {
-		return Waiting{}, fmt.Errorf("look at what waits: %w", err)
+		return Waiting{}, fmt.Errorf("list waiting deliveries: %w", err)
 	}
 	return w, nil
 }

@@ -243,7 +243,7 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		}
 		tag, err := tx.Exec(ctx, `select from meter_versions where tenant_id = $1 and status = 'backfilling'`, tenant)
 		if err == nil && tag.RowsAffected() > 0 {
-			err = metering.Errorf(metering.CodeBackfilling, "a meter's past is being counted: the erasure goes on after that")
+			err = metering.Errorf(metering.CodeBackfilling, "a meter is backfilling: the erasure continues after the backfill")
 		}
 		if err != nil {
 			return err

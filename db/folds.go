@@ -66,11 +66,11 @@ func (f Folds) Tenant(ctx context.Context, tenant metering.TenantID) error {
 func (f Folds) All(ctx context.Context) error {
 	rows, err := f.pool.Query(ctx, `select distinct tenant_id from usage_added`)
 	if err != nil {
-		return fmt.Errorf("list what is not folded: %w", coded(err))
+		return fmt.Errorf("list usage that is not folded: %w", coded(err))
 	}
 	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
 	if err != nil {
-		return fmt.Errorf("list what is not folded: %w", coded(err))
+		return fmt.Errorf("list usage that is not folded: %w", coded(err))
 	}
 	for _, tenant := range tenants {
 		err = errors.Join(err, f.Tenant(For(ctx, tenant), tenant))

@@ -60,7 +60,7 @@ func settle(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 		return handOver(ctx, tx, tenant, actor, maker, live)
 	}
 	return metering.Errorf(metering.CodeConflict,
-		"the member created credentials that are still live: %s. Pass keys=revoke to revoke them, or keys=hand_over to take responsibility for them", namesOf(live))
+		"the member created credentials that are still valid: %s. Pass keys=revoke to revoke them, or keys=hand_over to take responsibility for them", namesOf(live))
 }
 
 func namesOf(credentials []madeCredential) string {

@@ -100,8 +100,8 @@ func (InvoiceDisagrees) Kind() metering.MessageKind { return metering.BillingDis
 // InvoiceDisagreement is one thing that differs.
 type InvoiceDisagreement struct {
 	Code    billing.HoldCode  `json:"code"`
-	MeterID string            `json:"meter_id,omitempty" doc:"Absent if the difference is not of a single meter"`
-	Ours    *metering.Decimal `json:"ours" nullable:"true" doc:"Our units or amount"`
+	MeterID string            `json:"meter_id,omitempty" doc:"Absent if the difference does not concern a single meter"`
+	Ours    *metering.Decimal `json:"ours" nullable:"true" doc:"Odometer's units or amount"`
 	Theirs  *metering.Decimal `json:"theirs" nullable:"true" doc:"The provider's units or amount"`
 }
 

@@ -81,6 +81,6 @@ func TestAMeterIsExcludedUntilItsPastIsCounted(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(planned.Leased.Body), "storage")
 	require.Equal(t, []metering.ExcludedMeter{{
-		MeterID: meter.ID, MeterSlug: "storage", Reason: "its past events are still being counted; the meter is billed once the backfill is done",
+		MeterID: meter.ID, MeterSlug: "storage", Reason: "the meter's earlier events are still being counted; the meter is billed after the backfill",
 	}}, planned.Excluded)
 }

@@ -47,7 +47,7 @@ func (p Provider) charges(ctx context.Context, c providers.Credentials, side *bi
 			other := &side.Others[n]
 			if slices.ContainsFunc(other.Destinations, func(d billing.Destination) bool { return d.MeterID == meter.ID }) {
 				other.Charges = append(other.Charges, chargeOf(meter, *other, refused, q.Text))
-				at, why = other, fmt.Sprintf("the meter is charged in the periods of subscription %s, which differ", other.Subscription)
+				at, why = other, fmt.Sprintf("the meter is charged with subscription %s, which has other billing periods", other.Subscription)
 			}
 		}
 		side.Charges = append(side.Charges, chargeOf(meter, *at, why, q.Text))

@@ -40,7 +40,7 @@ type OwnInvoice struct {
 }
 
 // errOwnFinal says that the invoice takes no lines any more.
-var errOwnFinal = errors.New("the period's invoice is no draft")
+var errOwnFinal = errors.New("the period's invoice is no longer a draft")
 
 // ownOf is the invoice of the period whose lines, or whose end, a message is of.
 func ownOf(m billing.Message) *OwnInvoice {

@@ -126,12 +126,12 @@ func (r *router) route(i Item, d billing.Destination) {
 	case i.SubscriptionID == "", i.SubscriptionID == r.side.Subscription, at == own && !slices.Contains(r.Streams, i.SubscriptionID):
 	case r.side.Subscription == "":
 		r.beside(i, d)
-		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("the meter is reported in the periods of subscription %s, which are its own", i.SubscriptionID)}
+		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("the meter is reported with subscription %s, which has its own billing periods", i.SubscriptionID)}
 	case at.Start.Equal(own.End), at.End.Equal(own.Start):
 		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("subscription %s is currently in another period than %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
 	default:
 		r.beside(i, d)
-		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("the meter is reported in the periods of subscription %s, which differ from those of %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
+		d = billing.Destination{MeterID: d.MeterID, Excluded: fmt.Sprintf("the meter is reported with subscription %s; its billing periods differ from those of %s, which bills the customer's other meters", i.SubscriptionID, r.side.Subscription)}
 	}
 	r.side.Destinations = append(r.side.Destinations, d)
 }

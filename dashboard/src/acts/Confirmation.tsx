@@ -44,7 +44,7 @@ export function Confirmation({ of: { token, customers, periods, changes, uncount
             </>
           ) : (
             <p>
-              As of <Instant at={as_of} />, no charge changes. Later usage is charged at the new price.
+              As of <Instant at={as_of} />, no charge changes. Later usage is charged differently.
             </p>
           )}
           {uncounted.length > 0 && <p>These meters are still counting earlier events, which are not included here: {uncounted.join(", ")}.</p>}

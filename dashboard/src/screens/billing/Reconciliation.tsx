@@ -211,7 +211,7 @@ function NoLines({ filtered }: { filtered: boolean }) {
   if (filtered) return <Empty title="No line is in this state">{null}</Empty>;
   return (
     <Empty title="Nothing to reconcile yet">
-      <p>When a billing period closes, each meter gets a line here: the usage in Odometer, the usage that the provider has counted, and the usage that its final invoices bill.</p>
+      <p>After a billing period has closed, each meter that the provider bills gets a line here: the usage in Odometer, the usage that the provider has counted, and the usage that its final invoices bill.</p>
     </Empty>
   );
 }

@@ -18,7 +18,7 @@ export const syncStates: Record<SyncRun["status"] | "paused", Told> = {
 export const reportStates: Record<Schema<"SyncLine">["state"], Told> = {
   planned: ["waiting", "planned", "The report was not sent yet."],
   sending: ["waiting", "being sent", "The report may have arrived. The worker waits for the provider's answer."],
-  in_doubt: ["bad", "unknown outcome", "It is unknown whether the report arrived. It counts as billed until an invoice shows the contrary, or an operator checks at the provider and resolves it."],
+  in_doubt: ["bad", "unknown outcome", "It is unknown whether the report arrived. The report counts as billed until an invoice shows the contrary, or an operator checks at the provider and resolves it."],
   accepted: ["good", "accepted", "The provider has confirmed the report."],
   counted: ["good", "counted", "The provider's counts include the report."],
   rejected: ["bad", "rejected", "The provider does not have the report. The next sync reports its usage again."],
@@ -40,15 +40,15 @@ export const reconciliationStates: Record<Schema<"Reconciliation">["state"], Tol
   open: ["waiting", "waiting for the invoice", "The last invoice of the period is not final yet."],
   agreed: ["good", "agreed", "The final invoices bill exactly the usage."],
   carried: ["waiting", "billed next", "The final invoices bill less than the usage. A later period bills the difference."],
-  waived: ["off", "waived", "The final invoices bill less than the usage because an invoice was voided. The difference is billed only if an operator decides to rebill it."],
+  waived: ["off", "waived", "The final invoices bill less than the usage. The difference is not billed, because an invoice was voided or an operator waived it. An operator can decide to rebill it."],
   disputed: ["bad", "disputed", "The final invoices bill more than the usage, or at another price. An operator must decide."],
   written_off: ["off", "written off", "The difference is recorded as a loss and never billed."],
 };
 
 export const periodStates: Record<Schema<"BillingPeriod">["state"], Told> = {
-  open: ["good", "open", "The period is running: usage and charges can still grow."],
+  open: ["good", "open", "The period is running: its usage and charges can still change."],
   in_grace: ["waiting", "in grace", "The period is over but not closed. Late usage still counts in it."],
-  closed: ["off", "closed", "The period's totals no longer change. Late usage becomes an adjustment of a later period."],
+  closed: ["off", "closed", "The period's totals no longer change. Later events count as late usage."],
 };
 
 /** Of a sync: one that is paused is nothing else. */

@@ -9,7 +9,7 @@ type Body = Schema<"CreateWebhook">;
 
 /** The event types that a webhook may have, and when there is a message of one. */
 export const eventTypes: Record<Body["event_types"][number], string> = {
-  "billing.synced": "All of a customer's usage is reported",
+  "billing.synced": "A sync has succeeded",
   "billing.sync_failed": "A sync has failed and needs attention",
   "billing.period_closed": "A period's totals are final",
   "billing.discrepancy": "A provider's invoices or a held invoice differ from the reported usage",

@@ -85,7 +85,7 @@ function Price({ meter }: { meter: string }) {
 function None() {
   return (
     <Empty title="No meters yet">
-      <p>A meter counts the events of one type, including earlier events. Customers are billed for its usage.</p>
+      <p>A meter counts the events of one type, including earlier events. Customers are billed for its usage if the meter has a price.</p>
       <Link to="/meters/-/new">Create a meter</Link>
     </Empty>
   );

@@ -323,8 +323,8 @@ func (s *server) routes() {
 	huma.Register(s.api, get("list-billing-syncs", "/v1/billing/syncs", BillingRead, "List syncs",
 		"Syncs are listed newest first. `status` and `customer` filter the list."), s.listSyncs)
 	huma.Register(s.api, get("list-billing-periods", "/v1/billing/periods", BillingRead, "List a customer's billing periods",
-		"Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another "+
-			"period."), s.listPeriods)
+		"Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage. Another "+
+			"period bills it, unless the tenant's `late_policy` is `report`."), s.listPeriods)
 	huma.Register(s.api, get("get-statement", "/v1/billing/statements/{period}", BillingRead, "Get the bill of a billing period",
 		"Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. "+
 			"`reports` is a page of the reports that bill the period.\n\n"+

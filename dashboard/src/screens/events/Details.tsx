@@ -73,5 +73,5 @@ function Period({ counter: { period, late } }: { counter: Schema<"EventCounter">
   const { tenant } = useSession();
   if (!period) return <span className="muted">, in a billing period that does not exist yet: the next sync creates it</span>;
   const written = range(period.start, period.end, tenant.timezone);
-  return <>{late ? `, after the period ${written} was closed: billed as an adjustment` : `, in the period ${written}`}</>;
+  return <>{late ? `, after the period ${written} was closed: late usage` : `, in the period ${written}`}</>;
 }

@@ -68,7 +68,7 @@ test("an event says which meters have counted it, and in which period", async ()
   open("/events?event=a");
   await screen.findByText("Properties");
   expect(screen.getAllByRole("listitem").map(({ textContent }) => textContent)).toEqual([
-    "calls, after the period 1 – 30 Nov 2026 was closed: billed as an adjustment",
+    "calls, after the period 1 – 30 Nov 2026 was closed: late usage",
     "all-calls, in the period 1 – 30 Nov 2026",
   ]);
 });

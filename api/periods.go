@@ -108,7 +108,7 @@ type monthlyRevenue struct {
 	Month     string           `json:"month" example:"2026-11" doc:"Month in the tenant's time zone. A billing period belongs to the month in which it ends"`
 	Currency  string           `json:"currency"`
 	Amount    metering.Decimal `json:"amount" doc:"Sum of billed, estimated and unbilled"`
-	Customers int64            `json:"customers" doc:"Number of customers with usage in these periods"`
+	Customers int64            `json:"customers" doc:"Number of customers with usage in the billing periods of the month"`
 	Billed    metering.Decimal `json:"billed" doc:"Charges of closed periods that were reported to a provider in live mode, and their adjustments"`
 	Estimated metering.Decimal `json:"estimated" doc:"Charges of periods that are not closed, for the usage so far"`
 	Unbilled  metering.Decimal `json:"unbilled" doc:"Charges of closed periods that were not reported in live mode in time, and adjustments that are not billed"`

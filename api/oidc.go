@@ -70,7 +70,7 @@ type saveOIDCInput struct {
 	Body struct {
 		Issuer       string  `json:"issuer" maxLength:"2048" doc:"Issuer exactly as in its discovery document"`
 		ClientID     string  `json:"client_id" minLength:"1" maxLength:"255"`
-		ClientSecret *string `json:"client_secret,omitempty" minLength:"1" maxLength:"1024" doc:"Omit it for a public client. It is never returned"`
+		ClientSecret *string `json:"client_secret,omitempty" minLength:"1" maxLength:"1024" doc:"Secret of the client at the issuer. Omit the secret for a public client. Responses never contain it"`
 	}
 }
 

@@ -29,7 +29,7 @@ var reconciliationVerbs = []reconciliationVerb{
 	},
 	{
 		"write-off", billing.WriteOff, "Write off the amount missing on invoices of a closed period",
-		"Counts the period's charge as fully billed because you give up the missing amount. It is not billed.",
+		"Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.",
 	},
 }
 

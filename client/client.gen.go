@@ -2633,7 +2633,7 @@ type AcceptAtIssuer struct {
 
 // AcceptInvitation defines model for AcceptInvitation.
 type AcceptInvitation struct {
-	// Password 12 to 256 characters. A member of other tenants gives the existing password and uses it for all of them
+	// Password 12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. Another password stays separate
 	Password string `json:"password"`
 
 	// Token The token of the invitation
@@ -2642,7 +2642,7 @@ type AcceptInvitation struct {
 
 // Adjustment defines model for Adjustment.
 type Adjustment struct {
-	// Amount Rounded to the currency's minor unit
+	// Amount Amount, rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
 	// Currency ISO 4217 code
@@ -2686,7 +2686,7 @@ type AdjustmentLine struct {
 	// Examples: late usage
 	Reason string `json:"reason"`
 
-	// Steps Breakdown of the amount. If the billing period that bills it is closed too, it contains the reported amounts
+	// Steps Steps that compute the amount. After the period that bills the adjustment has closed, they contain the reported amounts
 	Steps []Step `json:"steps"`
 }
 
@@ -2701,7 +2701,7 @@ type AssignPlan struct {
 	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
-	// EffectiveFrom Time from which the plan applies to the billing periods that start. Default: the start of the customer's next billing period, or of the current one if the customer was created in it
+	// EffectiveFrom Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current one if the customer was created in it
 	EffectiveFrom *time.Time `json:"effective_from,omitempty"`
 
 	// Plan Slug of the plan. Null to use the meters' own prices
@@ -2734,7 +2734,7 @@ type Attempt struct {
 
 // AttentionCause defines model for AttentionCause.
 type AttentionCause struct {
-	// Cause The reason for which the item needs attention
+	// Cause Reason why the item needs attention
 	//
 	// Examples: the webhook answered 400
 	Cause string `json:"cause"`
@@ -2785,10 +2785,10 @@ type AttentionItem struct {
 	// Examples: Fix the cause, then sync the customer again.
 	Action string `json:"action"`
 
-	// Amounts Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge
+	// Amounts Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge
 	Amounts []Money `json:"amounts"`
 
-	// Cause The reason for which the item needs attention
+	// Cause Reason why the item needs attention
 	//
 	// Examples: the webhook answered 400
 	Cause    string             `json:"cause"`
@@ -2805,13 +2805,13 @@ type AttentionItem struct {
 	// Reference Invoice at the provider, slug of the meter, URL of the webhook, or number of customers or events. Empty for a sync
 	Reference string `json:"reference"`
 
-	// Since Start of the item. For a failed sync, the customer's first sync in the unbroken series of failures
+	// Since Time since which the item exists. For a failed sync, the customer's first sync in the unbroken series of failures
 	Since time.Time `json:"since"`
 
 	// Syncing Whether a sync of the customer is open
 	Syncing bool `json:"syncing"`
 
-	// Until Deadline for acting. Null if there is none
+	// Until Time by which an operator must act. Null if there is no deadline
 	Until *time.Time `json:"until"`
 
 	// Url Path in this API with the details
@@ -2861,7 +2861,7 @@ type AuditEntry struct {
 	// Examples: 192.0.2.7
 	Address string `json:"address"`
 
-	// After The same fields after the change. For an action that changes no field, the request
+	// After The changed fields after the change. For an action that changes no field, the request
 	After *map[string]interface{} `json:"after,omitempty"`
 
 	// At Time of the action
@@ -3005,10 +3005,10 @@ type ChangedPeriods struct {
 	// Customers The number of customers
 	Customers int64 `json:"customers"`
 
-	// End Latest end of these periods, exclusive
+	// End Latest end of the affected periods, exclusive
 	End time.Time `json:"end"`
 
-	// Start Earliest start of these periods
+	// Start Earliest start of the affected periods
 	Start time.Time `json:"start"`
 }
 
@@ -3045,7 +3045,7 @@ type Confirmation struct {
 	// AsOf Time at which changes was computed. Later usage changes the amounts but not the token
 	AsOf time.Time `json:"as_of"`
 
-	// Changes Changes of the customers' charges by currency, from the usage so far. If empty, only future usage is charged differently
+	// Changes Changes in the customers' charges by currency, for the usage so far. If empty, only future usage is charged differently
 	Changes []PriceImpact `json:"changes"`
 
 	// Customers Number of customers with a begun billing period that would be charged differently
@@ -3054,7 +3054,7 @@ type Confirmation struct {
 	// Periods The affected billing periods, one item for each calendar month in which they begin
 	Periods []ChangedPeriods `json:"periods"`
 
-	// Token Value of confirm in the repeated request. Valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes
+	// Token Value of confirm for the repeated request. The token is valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes
 	Token string `json:"token"`
 
 	// Uncounted Ids of meters that are missing from changes because their earlier events are not counted yet
@@ -3063,7 +3063,7 @@ type Confirmation struct {
 
 // Connectable defines model for Connectable.
 type Connectable struct {
-	// Connected Whether it is the current billing provider
+	// Connected Whether this provider is the current billing provider
 	Connected bool `json:"connected"`
 
 	// Type The type
@@ -3174,17 +3174,17 @@ type CreateHMACSecretSignatures string
 
 // CreateMember defines model for CreateMember.
 type CreateMember struct {
-	// Email E-mail of the member, unique in the tenant, case-insensitive. Replaces a pending invitation of the same e-mail
+	// Email E-mail of the member, unique in the tenant, case-insensitive. The invitation replaces a pending invitation of the same e-mail
 	Email string `json:"email"`
 
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
-	// Role Role of the member. owner only if the tenant has no owner
+	// Role Role of the member. owner is allowed only if the tenant has no owner
 	Role CreateMemberRole `json:"role"`
 }
 
-// CreateMemberRole Role of the member. owner only if the tenant has no owner
+// CreateMemberRole Role of the member. owner is allowed only if the tenant has no owner
 type CreateMemberRole string
 
 // CreateMeter defines model for CreateMeter.
@@ -3222,7 +3222,7 @@ type CreatePlan struct {
 
 // CreateWebhook defines model for CreateWebhook.
 type CreateWebhook struct {
-	// Description A text of your own
+	// Description Description for people. Odometer does not use it
 	Description *string `json:"description,omitempty"`
 
 	// EventTypes Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent
@@ -3404,13 +3404,13 @@ type CreatedWebhook struct {
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// Description A text of your own
+	// Description Description for people. Odometer does not use it
 	Description string `json:"description"`
 
 	// DisabledAt Time at which the webhook was disabled. No messages are stored for it since then
 	DisabledAt *time.Time `json:"disabled_at"`
 
-	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
+	// DisabledBecause Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
 	DisabledBecause *CreatedWebhookDisabledBecause `json:"disabled_because,omitempty"`
 
 	// Enabled Whether this is enabled
@@ -3440,7 +3440,7 @@ type CreatedWebhook struct {
 	Url string `json:"url"`
 }
 
-// CreatedWebhookDisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
+// CreatedWebhookDisabledBecause Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
 type CreatedWebhookDisabledBecause string
 
 // CreatedWebhookEventTypes defines model for CreatedWebhook.EventTypes.
@@ -3659,7 +3659,7 @@ type Digest struct {
 	// Examples: sha256-events-1
 	Algorithm string `json:"algorithm"`
 
-	// EventCount Number of events in the hash
+	// EventCount Number of events that the hash covers
 	EventCount int64 `json:"event_count"`
 
 	// Hash Hash in hexadecimal digits
@@ -3745,7 +3745,7 @@ type EventConflict struct {
 
 // EventCounter defines model for EventCounter.
 type EventCounter struct {
-	// Late Whether the event arrived after its billing period was closed. Its usage is then billed as an adjustment
+	// Late Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's late_policy is report
 	Late bool `json:"late"`
 
 	// MeterSlug The meter's slug
@@ -3774,7 +3774,7 @@ type EventCounts struct {
 	// Rejections Rejected events by rule, most frequent first
 	Rejections []EventRejections `json:"rejections"`
 
-	// Windows Windows in order of time, from the hours that begin in the range. Windows without events are omitted
+	// Windows Windows in order of time. They count the hours that begin in the range. Windows without events are omitted
 	Windows []CountedWindow `json:"windows"`
 }
 
@@ -3812,7 +3812,7 @@ type EventPeriod struct {
 
 // EventRejections defines model for EventRejections.
 type EventRejections struct {
-	// Code The rule, for programs
+	// Code Code of the broken rule, for programs
 	//
 	// Examples: timestamp_too_old
 	Code string `json:"code"`
@@ -3861,7 +3861,7 @@ type Explain struct {
 	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// LateAmount Additional charge for late usage, in whichever period it is billed
+	// LateAmount Additional charge of this period for late usage. Another period bills it
 	LateAmount json.Number `json:"late_amount"`
 
 	// LateSteps Steps that compute late_amount. The last step is the result. Empty for an open period
@@ -3880,12 +3880,12 @@ type Explain struct {
 	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
 
-	// ProviderPrice Id of the provider's own price. Absent if our price applies
+	// ProviderPrice Id of the provider's own price. Absent if Odometer's price applies
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// Steps Breakdown of the amount, which is the last step
+	// Steps Steps that compute the amount. The last step is the amount
 	Steps []Step `json:"steps"`
 
 	// Usage Usage so far. For a closed period, the usage at its closing
@@ -4053,7 +4053,7 @@ type HoldReason struct {
 	// Examples: api-calls
 	MeterSlug *string `json:"meter_slug,omitempty"`
 
-	// Ours Reported units. For charge_differs, our amount
+	// Ours Reported units. For charge_differs, the reported amount
 	Ours *json.Number `json:"ours,omitempty"`
 
 	// Theirs Units that the provider has counted. For price_differs and charge_differs, the provider's amount
@@ -4080,7 +4080,7 @@ type HoldReportState string
 
 // IngestError defines model for IngestError.
 type IngestError struct {
-	// Code The rule, for programs
+	// Code Code of the broken rule, for programs
 	//
 	// Examples: timestamp_too_old
 	Code string `json:"code"`
@@ -4162,10 +4162,10 @@ type InvoiceDisagreement struct {
 	// Code The kind of difference between the invoice and the reports
 	Code InvoiceDisagreementCode `json:"code"`
 
-	// MeterId Absent if the difference is not of a single meter
+	// MeterId Absent if the difference does not concern a single meter
 	MeterId *string `json:"meter_id,omitempty"`
 
-	// Ours Our units or amount
+	// Ours Odometer's units or amount
 	Ours *json.Number `json:"ours"`
 
 	// Theirs The provider's units or amount
@@ -4185,7 +4185,7 @@ type InvoiceDisagrees struct {
 	// Examples: cus_42
 	CustomerId string `json:"customer_id"`
 
-	// Deadline Time at which the provider finalizes the invoice in any case
+	// Deadline Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider
 	Deadline time.Time `json:"deadline"`
 
 	// HoldId Id of the hold, for POST /v1/billing/holds/{id}/release
@@ -4227,7 +4227,7 @@ type InvoiceHold struct {
 	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// Deadline Time at which the provider finalizes the invoice in any case
+	// Deadline Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider
 	Deadline time.Time `json:"deadline"`
 
 	// EndedAt Null while the hold is active
@@ -4236,7 +4236,7 @@ type InvoiceHold struct {
 	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// GraceUntil Time before which nothing is compared
+	// GraceUntil End of the grace. The draft is not compared before this time
 	GraceUntil time.Time   `json:"grace_until"`
 	Hold       *HoldReport `json:"hold,omitempty"`
 
@@ -4261,7 +4261,7 @@ type InvoiceHold struct {
 	Reasons []HoldReason `json:"reasons"`
 	Release *HoldReport  `json:"release,omitempty"`
 
-	// ReleasedBy Operator that requested the release. Empty if none did
+	// ReleasedBy Operator that requested the release. Empty if no operator did
 	//
 	// Examples: key_12
 	ReleasedBy string `json:"released_by"`
@@ -4275,7 +4275,7 @@ type InvoiceHoldState string
 
 // InvoiceHoldChange defines model for InvoiceHoldChange.
 type InvoiceHoldChange struct {
-	// DeadlineHours Hours after the grace at which a held invoice becomes final in any case. At most 720 together with grace_hours. Current holds keep their deadlines
+	// DeadlineHours Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with grace_hours. Current holds keep their deadlines
 	DeadlineHours *int64 `json:"deadline_hours,omitempty"`
 
 	// Enabled Whether draft invoices with usage are held. Only for providers that make invoices
@@ -4284,7 +4284,7 @@ type InvoiceHoldChange struct {
 
 // InvoiceHoldSettings defines model for InvoiceHoldSettings.
 type InvoiceHoldSettings struct {
-	// DeadlineHours Hours after the grace at which a held invoice becomes final in any case
+	// DeadlineHours Hours after the grace at which the provider finalizes a held invoice that was not released
 	DeadlineHours int64 `json:"deadline_hours"`
 
 	// Enabled Whether draft invoices with usage are held until the reports are counted and compared
@@ -4824,7 +4824,7 @@ type Meter struct {
 	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 
-	// Status backfilling while earlier events are being counted. Until then, usage follows the definition in current. If current is absent, reading usage returns 503
+	// Status backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503
 	Status MeterStatus `json:"status"`
 
 	// UsageScale Number of decimals of usage that is reported to a provider that adds up units, rounded half to even
@@ -4834,12 +4834,12 @@ type Meter struct {
 // MeterAggregation sum adds the events' values; count counts the events
 type MeterAggregation string
 
-// MeterStatus backfilling while earlier events are being counted. Until then, usage follows the definition in current. If current is absent, reading usage returns 503
+// MeterStatus backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503
 type MeterStatus string
 
 // MeterDaily defines model for MeterDaily.
 type MeterDaily struct {
-	// Backfilling Whether the meter's earlier events are still being counted. Until then there are no days and no total
+	// Backfilling Whether the meter's earlier events are still being counted. If true, the response has no days and no total
 	Backfilling *bool `json:"backfilling,omitempty"`
 
 	// Days Days in order of time. Days without usage are omitted
@@ -4851,7 +4851,7 @@ type MeterDaily struct {
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
-	// Total Usage of all these days
+	// Total Usage of all days in the list
 	Total json.Number `json:"total"`
 }
 
@@ -4877,7 +4877,7 @@ type MonthlyRevenue struct {
 	// Currency ISO 4217 code
 	Currency string `json:"currency"`
 
-	// Customers Number of customers with usage in these periods
+	// Customers Number of customers with usage in the billing periods of the month
 	Customers int64 `json:"customers"`
 
 	// Estimated Charges of periods that are not closed, for the usage so far
@@ -4921,7 +4921,7 @@ type OwnSession struct {
 	// CreatedAt Time of the sign-in
 	CreatedAt time.Time `json:"created_at"`
 
-	// Current Whether it is the session of this request
+	// Current Whether the request uses this session
 	Current bool `json:"current"`
 
 	// ExpiresAt Time of expiry
@@ -4991,7 +4991,7 @@ type PeriodHeadState string
 
 // PeriodLine defines model for PeriodLine.
 type PeriodLine struct {
-	// Amount Rounded to the currency's minor unit
+	// Amount Amount, rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
 	// Billed Whether the provider had accepted the usage at the closing of the period, in the provider's current mode
@@ -5018,7 +5018,7 @@ type PeriodLine struct {
 	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
 
-	// ProviderPrice Id of the provider's own price. Absent if our price applies
+	// ProviderPrice Id of the provider's own price. Absent if Odometer's price applies
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
@@ -5105,7 +5105,7 @@ type PreviewItem struct {
 	// Amount Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period
 	Amount json.Number `json:"amount"`
 
-	// Backfilling Whether the meter's earlier events are still being counted. Until then usage and amount are 0
+	// Backfilling Whether the meter's earlier events are still being counted. If true, usage and amount are 0
 	Backfilling *bool `json:"backfilling,omitempty"`
 
 	// Currency ISO 4217 code
@@ -5113,7 +5113,7 @@ type PreviewItem struct {
 	// Examples: USD
 	Currency string `json:"currency"`
 
-	// Excluded Reason why the meter is not billed, from the customer's last sync
+	// Excluded Reason why the meter is not billed, as of the customer's last sync
 	Excluded *string      `json:"excluded,omitempty"`
 	LateFor  *UsagePeriod `json:"late_for,omitempty"`
 
@@ -5124,7 +5124,7 @@ type PreviewItem struct {
 	MeterSlug       string           `json:"meter_slug"`
 	PriceDifference *PriceDifference `json:"price_difference,omitempty"`
 
-	// ProviderPrice Id of the provider's own price. Absent if our price applies
+	// ProviderPrice Id of the provider's own price. Absent if Odometer's price applies
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
@@ -5167,7 +5167,7 @@ type PriceComparison struct {
 	// ComparedAt Time at which the provider's prices were read. Null if they are not compared yet
 	ComparedAt *time.Time `json:"compared_at"`
 
-	// Differences Meters with a price here that differs from the provider's price. The provider's price is billed
+	// Differences Meters for which Odometer's price differs from the provider's price. The provider's price is billed
 	Differences []PriceDifference `json:"differences"`
 
 	// Reason Reason why the prices are not compared yet
@@ -5184,7 +5184,7 @@ type PriceDifference struct {
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
-	// OurPrice Description of the price here
+	// OurPrice Description of Odometer's price
 	//
 	// Examples: 0.02 USD for each unit
 	OurPrice string `json:"our_price"`
@@ -5214,13 +5214,13 @@ type PriceImpact struct {
 
 // PricePreview defines model for PricePreview.
 type PricePreview struct {
-	// Changes Changes of the charges of billing periods that are not closed, by currency, from the usage so far. Empty if there are none
+	// Changes Changes in the charges of billing periods that are not closed, by currency, for the usage so far. Empty if no charge changes
 	Changes []PriceImpact `json:"changes"`
 
 	// EffectiveFrom Time from which the price would apply. Null: from the beginning
 	EffectiveFrom *time.Time `json:"effective_from"`
 
-	// IfInForce The same changes if the price had applied at the start of those periods
+	// IfInForce Changes in the charges of the same periods, computed as if the price had applied when they began
 	IfInForce []PriceImpact `json:"if_in_force"`
 }
 
@@ -5250,7 +5250,7 @@ type Problem struct {
 	// Errors The fields that break a rule
 	Errors []FieldProblem `json:"errors"`
 
-	// RequestId Id to report to the operator. Also in the X-Request-Id header
+	// RequestId Id to report to the operator. The header X-Request-Id has the same id
 	RequestId string `json:"request_id"`
 
 	// Status HTTP status
@@ -5265,21 +5265,21 @@ type Problem struct {
 
 // Provider defines model for Provider.
 type Provider struct {
-	// Account Account of the secret. Absent for a provider with a URL
+	// Account Account at the provider that the saved secret belongs to. Absent for a provider with a URL
 	//
 	// Examples: acct_1PQ2
 	Account *string `json:"account,omitempty"`
 
-	// Bills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+	// Bills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 	Bills *ProviderBills `json:"bills,omitempty"`
 
-	// CollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+	// CollectionMethod Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 	CollectionMethod *ProviderCollectionMethod `json:"collection_method,omitempty"`
 
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills
+	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Id The id of this object
@@ -5287,16 +5287,16 @@ type Provider struct {
 	// Examples: con_3
 	Id string `json:"id"`
 
-	// Livemode Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other
+	// Livemode Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in test mode never count as billed in live mode, and the reverse
 	Livemode *bool `json:"livemode,omitempty"`
 
 	// Mapping Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// Product Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
+	// Product Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
 	Product *string `json:"product,omitempty"`
 
-	// Products Only for type stripe, with bills. Stripe product id for each meter slug
+	// Products Only for type stripe, and only in a request with bills. Stripe product id for each meter slug
 	Products *map[string]string `json:"products,omitempty"`
 
 	// Secret The secret, if it was created here. It is shown only in this response
@@ -5305,10 +5305,10 @@ type Provider struct {
 	// SecretLastFour Last four characters of the secret
 	SecretLastFour string `json:"secret_last_four"`
 
-	// TaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+	// TaxBehavior Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 	TaxBehavior *ProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
-	// TaxCode Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product
+	// TaxCode Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product
 	TaxCode *string `json:"tax_code,omitempty"`
 
 	// Type The type
@@ -5330,13 +5330,13 @@ type Provider struct {
 	WebhookUrl *string `json:"webhook_url,omitempty"`
 }
 
-// ProviderBills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+// ProviderBills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 type ProviderBills string
 
-// ProviderCollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+// ProviderCollectionMethod Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 type ProviderCollectionMethod string
 
-// ProviderTaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+// ProviderTaxBehavior Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 type ProviderTaxBehavior string
 
 // ProviderType The type
@@ -5399,7 +5399,7 @@ type ReceivedEvent struct {
 
 // ReconciledInvoice defines model for ReconciledInvoice.
 type ReconciledInvoice struct {
-	// Amount Amount of the meter before discounts and tax
+	// Amount Amount of the meter on the invoice, before discounts and tax
 	Amount json.Number `json:"amount"`
 
 	// ConnectionId The id of the connection to the provider
@@ -5420,10 +5420,10 @@ type ReconciledInvoice struct {
 	// Examples: in_1MtHbELkdIwHu7ixl4OzzPMv
 	Id string `json:"id"`
 
-	// Quantity Units of the meter
+	// Quantity Units of the meter on the invoice
 	Quantity json.Number `json:"quantity"`
 
-	// Renewal Whether the end of the period created the invoice. It is then the last one of the period
+	// Renewal Whether the provider created the invoice because the period ended. Such an invoice is the last one of the period
 	Renewal bool `json:"renewal"`
 
 	// Status Status at the provider
@@ -5431,13 +5431,13 @@ type ReconciledInvoice struct {
 	// Examples: paid
 	Status string `json:"status"`
 
-	// Void Whether nothing is due because the invoice was voided or fully credited
+	// Void Whether the invoice bills nothing, because it was voided or fully credited
 	Void bool `json:"void"`
 }
 
 // ReconciledOurs defines model for ReconciledOurs.
 type ReconciledOurs struct {
-	// Charge Charge for the usage at our price
+	// Charge Charge of the usage at the closing of the period. If the provider prices the units, at the provider's price
 	Charge json.Number `json:"charge"`
 
 	// Currency ISO 4217 code
@@ -5465,7 +5465,7 @@ type ReconciledPeriod struct {
 
 // ReconciledTheirs defines model for ReconciledTheirs.
 type ReconciledTheirs struct {
-	// Amount Invoiced amount of the meter before discounts and tax. Absent for none or several currencies
+	// Amount Invoiced amount of the meter before discounts and tax. Absent if the invoices have no amount of the meter or several currencies
 	Amount *json.Number `json:"amount,omitempty"`
 
 	// Currency Currency of amount
@@ -5476,7 +5476,7 @@ type ReconciledTheirs struct {
 	// Quantity Units on final invoices that are not void. They do not change after the state is decided
 	Quantity json.Number `json:"quantity"`
 
-	// Unexplained Part of quantity that Odometer did not report. 0 while the state is open
+	// Unexplained Units of quantity that Odometer did not report. 0 while the state is open
 	Unexplained json.Number `json:"unexplained"`
 }
 
@@ -5491,7 +5491,7 @@ type Reconciliation struct {
 	// BilledQuantity Units that count as billed and are never charged again. Absent while the state is open
 	BilledQuantity *json.Number `json:"billed_quantity,omitempty"`
 
-	// Bills Unit in which the provider bills the period. With amounts, every quantity of invoices and billed usage is money in the currency of the charge
+	// Bills Unit in which the provider bills the period. With amounts, all invoiced and billed quantities are money, in the currency of the charge
 	Bills ReconciliationBills `json:"bills"`
 
 	// CountedQuantity Accepted units that the provider has counted
@@ -5508,7 +5508,7 @@ type Reconciliation struct {
 	// DecidedAt Time of the decision. Null while the state is open
 	DecidedAt *time.Time `json:"decided_at"`
 
-	// DecidedBy Operator that decided the state. Empty if the rules did or it is undecided
+	// DecidedBy Operator that decided the state. Empty if the rules decided the state, or it is undecided
 	//
 	// Examples: key_12
 	DecidedBy string `json:"decided_by"`
@@ -5543,7 +5543,7 @@ type Reconciliation struct {
 // ReconciliationActions defines model for Reconciliation.Actions.
 type ReconciliationActions string
 
-// ReconciliationBills Unit in which the provider bills the period. With amounts, every quantity of invoices and billed usage is money in the currency of the charge
+// ReconciliationBills Unit in which the provider bills the period. With amounts, all invoiced and billed quantities are money, in the currency of the charge
 type ReconciliationBills string
 
 // ReconciliationState The state
@@ -5621,7 +5621,7 @@ type RetriedSyncs struct {
 	// Customers Number of customers for which a sync was requested
 	Customers int64 `json:"customers"`
 
-	// Joined Number of customers with a request that was already waiting. Its sync answers this request too
+	// Joined Number of customers whose earlier sync request was still waiting. The sync of that request answers this one too
 	Joined int64 `json:"joined"`
 
 	// Remaining Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key
@@ -5643,7 +5643,7 @@ type RetryFailed struct {
 
 // Revenue defines model for Revenue.
 type Revenue struct {
-	// Caveat The limits of these figures, in words
+	// Caveat Reasons why these figures can differ from invoices
 	Caveat string `json:"caveat"`
 
 	// Data The items of this page
@@ -5694,7 +5694,7 @@ type SaveOIDC struct {
 	// ClientId The client's id at the issuer
 	ClientId string `json:"client_id"`
 
-	// ClientSecret Omit it for a public client. It is never returned
+	// ClientSecret Secret of the client at the issuer. Omit the secret for a public client. Responses never contain it
 	ClientSecret *string `json:"client_secret,omitempty"`
 
 	// Issuer Issuer exactly as in its discovery document
@@ -5703,25 +5703,25 @@ type SaveOIDC struct {
 
 // SaveProvider defines model for SaveProvider.
 type SaveProvider struct {
-	// Bills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+	// Bills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 	Bills *SaveProviderBills `json:"bills,omitempty"`
 
-	// CollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+	// CollectionMethod Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 	CollectionMethod *SaveProviderCollectionMethod `json:"collection_method,omitempty"`
 
-	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills
+	// DaysUntilDue Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills
 	DaysUntilDue *int `json:"days_until_due,omitempty"`
 
 	// Mapping Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata
 	Mapping *map[string]string `json:"mapping,omitempty"`
 
-	// NewReceiver Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. false: the URL belongs to the receiver that had it before. If none had it, the last receiver has moved to this URL. Its statements continue. Saving the same URL again keeps the receiver
+	// NewReceiver Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. false: the URL belongs to the receiver that had it before, or else to the latest receiver, which has moved to it. The statements of that receiver continue. Saving the same URL again keeps the receiver
 	NewReceiver *bool `json:"new_receiver,omitempty"`
 
-	// Product Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
+	// Product Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products
 	Product *string `json:"product,omitempty"`
 
-	// Products Only for type stripe, with bills. Stripe product id for each meter slug
+	// Products Only for type stripe, and only in a request with bills. Stripe product id for each meter slug
 	Products *map[string]string `json:"products,omitempty"`
 
 	// Secret Only for type webhook. Signing secret: whsec_ followed by 24 to 64 bytes in base64. Created if omitted and none is saved. Default: the saved one
@@ -5730,10 +5730,10 @@ type SaveProvider struct {
 	// SecretKey Only for type stripe. Secret or restricted API key. Default: the saved one
 	SecretKey *string `json:"secret_key,omitempty"`
 
-	// TaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+	// TaxBehavior Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 	TaxBehavior *SaveProviderTaxBehavior `json:"tax_behavior,omitempty"`
 
-	// TaxCode Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product
+	// TaxCode Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product
 	TaxCode *string `json:"tax_code,omitempty"`
 
 	// Type The type
@@ -5746,13 +5746,13 @@ type SaveProvider struct {
 	WebhookSecret *string `json:"webhook_secret,omitempty"`
 }
 
-// SaveProviderBills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+// SaveProviderBills Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
 type SaveProviderBills string
 
-// SaveProviderCollectionMethod Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+// SaveProviderCollectionMethod Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
 type SaveProviderCollectionMethod string
 
-// SaveProviderTaxBehavior Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+// SaveProviderTaxBehavior Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
 type SaveProviderTaxBehavior string
 
 // SaveProviderType The type
@@ -5817,7 +5817,7 @@ type SessionTenant struct {
 
 // SetPassword defines model for SetPassword.
 type SetPassword struct {
-	// Current The password until now
+	// Current The current password
 	Current string `json:"current"`
 
 	// New New password, 12 to 256 characters
@@ -5893,7 +5893,7 @@ type Statement struct {
 	// Adjustments Usage that arrived after the closing of its period. period is the closed period
 	Adjustments []Adjustment `json:"adjustments"`
 
-	// Currency Currency of the lines. The tenant's if the lines have several
+	// Currency Currency of the lines. If the lines have several currencies, the tenant's currency
 	Currency string `json:"currency"`
 
 	// CustomerExternalId The customer's external ID
@@ -5936,7 +5936,7 @@ type StatementLine struct {
 	// EventCount The number of events
 	EventCount int64 `json:"event_count"`
 
-	// LateAmount Additional charge for late usage, in whichever period it is billed
+	// LateAmount Additional charge of this period for late usage. Another period bills it
 	LateAmount json.Number `json:"late_amount"`
 
 	// LateSteps Steps that compute late_amount. The last step is the result. Empty for an open period
@@ -5954,12 +5954,12 @@ type StatementLine struct {
 	// PriceVersion Version of the meter's price. 0 without a price or if the provider's own price applies
 	PriceVersion int64 `json:"price_version"`
 
-	// ProviderPrice Id of the provider's own price. Absent if our price applies
+	// ProviderPrice Id of the provider's own price. Absent if Odometer's price applies
 	//
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// Steps Breakdown of the amount, which is the last step
+	// Steps Steps that compute the amount. The last step is the amount
 	Steps []Step `json:"steps"`
 
 	// Usage Usage so far. For a closed period, the usage at its closing
@@ -5968,7 +5968,7 @@ type StatementLine struct {
 
 // StatementMeter defines model for StatementMeter.
 type StatementMeter struct {
-	// Amount Rounded to the currency's minor unit
+	// Amount Amount, rounded to the currency's minor unit
 	Amount json.Number `json:"amount"`
 
 	// Currency ISO 4217 code
@@ -6009,7 +6009,7 @@ type StatementReport struct {
 	// DecidedAt Time at which the outcome became known
 	DecidedAt *time.Time `json:"decided_at"`
 
-	// FirstSentAt Time of the first attempt to send it; null if never sent
+	// FirstSentAt Time of the first attempt to send the report; null if it was never sent
 	FirstSentAt *time.Time `json:"first_sent_at"`
 
 	// Kind statement: the bill of the period. quantity: units of one meter. charge: an amount. invoice_action: finalizes an invoice that Odometer created; such a report has no lines
@@ -6039,7 +6039,7 @@ type StatementReport struct {
 	// ProviderTime Timestamp of the report at the provider. Null if it has none
 	ProviderTime *time.Time `json:"provider_time"`
 
-	// QuantitySent Number that was sent. For a charge, an amount
+	// QuantitySent Number that was sent to the provider. For a charge, an amount of money
 	QuantitySent *json.Number `json:"quantity_sent,omitempty"`
 
 	// RecordedAt Time at which the report was stored
@@ -6069,7 +6069,7 @@ type StatementReportState string
 
 // StatementReportLine defines model for StatementReportLine.
 type StatementReportLine struct {
-	// Amount Part of the charge that is billed there
+	// Amount Part of the charge that the report bills
 	Amount json.Number `json:"amount"`
 
 	// Component Whether the line is usage of the period or an adjustment
@@ -6090,7 +6090,7 @@ type StatementReportLine struct {
 	// Quantity Units that the provider has after it accepts the report
 	Quantity json.Number `json:"quantity"`
 
-	// Usage Usage of the whole period when the report was stored
+	// Usage Usage of the whole period at the time when the report was stored
 	Usage json.Number `json:"usage"`
 }
 
@@ -6153,7 +6153,7 @@ type Step struct {
 	// Examples: price_1Q2
 	ProviderPrice *string `json:"provider_price,omitempty"`
 
-	// Reason Reason of the adjustment of the closed period
+	// Reason Reason for the adjustment of the closed period
 	//
 	// Examples: late usage
 	Reason *string `json:"reason,omitempty"`
@@ -6206,7 +6206,7 @@ type StepSeriesKind string
 
 // StoredEvent defines model for StoredEvent.
 type StoredEvent struct {
-	// CountedBy Meters that count the event. A meter that is backfilling is listed once that is complete
+	// CountedBy Meters that count the event. A meter that is backfilling is listed after its backfill
 	CountedBy []EventCounter `json:"counted_by"`
 
 	// CustomerId The customer's external ID
@@ -6250,7 +6250,7 @@ type StoredPeriod struct {
 
 // SummaryItem defines model for SummaryItem.
 type SummaryItem struct {
-	// Backfilling Whether the meter's earlier events are still being counted. Until then total_usage is 0
+	// Backfilling Whether the meter's earlier events are still being counted. If true, total_usage is 0
 	Backfilling *bool `json:"backfilling,omitempty"`
 
 	// MeterId The meter's id
@@ -6372,7 +6372,7 @@ type SyncRun struct {
 	// Error Reason and fix of a failed sync
 	Error string `json:"error"`
 
-	// Excluded Meters that are not billed, with the reason
+	// Excluded Meters that were not reported, with the reason
 	Excluded []ExcludedMeter `json:"excluded"`
 
 	// ExternalId External ID of the customer
@@ -6510,7 +6510,7 @@ type UnratedPeriodState string
 
 // UnratedTotal defines model for UnratedTotal.
 type UnratedTotal struct {
-	// Currency Null for usage without a price
+	// Currency Null if the usage has no price
 	//
 	// Examples: USD
 	Currency *string `json:"currency"`
@@ -6518,7 +6518,7 @@ type UnratedTotal struct {
 	// Customers The number of customers
 	Customers int64 `json:"customers"`
 
-	// Estimate Sum of the estimates. Null for usage without a price
+	// Estimate Sum of the estimates. Null if the usage has no price
 	Estimate json.Number `json:"estimate"`
 
 	// Lines Number of lines in the list
@@ -6533,7 +6533,7 @@ type UnratedTotalReason string
 
 // UnratedTotals defines model for UnratedTotals.
 type UnratedTotals struct {
-	// Caveat The limits of these figures, in words
+	// Caveat Reasons why these figures can differ from invoices
 	Caveat string `json:"caveat"`
 
 	// Data Totals by reason and currency
@@ -6556,7 +6556,7 @@ type UnratedUsage struct {
 	// CustomerName Empty if the customer has no name
 	CustomerName string `json:"customer_name"`
 
-	// Detail Details of no_subscription_item. Empty for the other reasons
+	// Detail Details if the reason is no_subscription_item. Empty for other reasons
 	Detail string `json:"detail"`
 
 	// Estimate Charge at the price in force at the start of the period, base price included, rounded to the currency's minor unit. Null without a price
@@ -6587,7 +6587,7 @@ type UnratedUsageReason string
 
 // Unresolved defines model for Unresolved.
 type Unresolved struct {
-	// Difference Invoiced units less our units. Negative if units are missing
+	// Difference Invoiced units less the units in Odometer. Negative if units are missing
 	Difference *json.Number `json:"difference,omitempty"`
 
 	// Invoiced Units on final invoices. Absent while the state is open
@@ -6673,7 +6673,7 @@ type UpdateTenant struct {
 	// Strict true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists
 	Strict *bool `json:"strict,omitempty"`
 
-	// Timezone IANA time zone. Meters recount all usage and use the current zone until that is complete. Returns 409 once a customer has a billing period. Also returns 409 confirmation_required if the dates of begun billing periods change
+	// Timezone IANA time zone. After a change, meters count all usage again, and use the previous zone until they have. Returns 409 after a billing period of a customer was stored. Returns 409 confirmation_required if the dates of begun billing periods would change
 	Timezone *string `json:"timezone,omitempty"`
 
 	// V1BodylessWrites Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead
@@ -6688,7 +6688,7 @@ type UpdateTenantLatePolicy string
 
 // UpdateWebhook defines model for UpdateWebhook.
 type UpdateWebhook struct {
-	// Description A text of your own
+	// Description Description for people. Odometer does not use it
 	Description *string `json:"description,omitempty"`
 
 	// Enabled false disables the webhook and discards its waiting messages. true enables it for new messages
@@ -6817,7 +6817,7 @@ type UsageResult struct {
 	// Total Usage of all groups in the whole range, on every page
 	Total json.Number `json:"total"`
 
-	// Warnings Reasons why a group filter can miss usage
+	// Warnings Warnings about group filters that may miss usage
 	Warnings *[]string `json:"warnings,omitempty"`
 }
 
@@ -6847,13 +6847,13 @@ type Webhook struct {
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
-	// Description A text of your own
+	// Description Description for people. Odometer does not use it
 	Description string `json:"description"`
 
 	// DisabledAt Time at which the webhook was disabled. No messages are stored for it since then
 	DisabledAt *time.Time `json:"disabled_at"`
 
-	// DisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
+	// DisabledBecause Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
 	DisabledBecause *WebhookDisabledBecause `json:"disabled_because,omitempty"`
 
 	// Enabled Whether this is enabled
@@ -6880,7 +6880,7 @@ type Webhook struct {
 	Url string `json:"url"`
 }
 
-// WebhookDisabledBecause Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
+// WebhookDisabledBecause Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
 type WebhookDisabledBecause string
 
 // WebhookEventTypes defines model for Webhook.EventTypes.
@@ -6971,7 +6971,7 @@ type ListAttentionParams struct {
 	// Kind Only items of this kind
 	Kind *ListAttentionParamsKind `form:"kind,omitempty" json:"kind,omitempty"`
 
-	// Cause A cause from causes
+	// Cause A cause, as in causes of the response
 	Cause *string `form:"cause,omitempty" json:"cause,omitempty"`
 }
 
@@ -7004,7 +7004,7 @@ type ExplainBillingParams struct {
 	// Period Id of one of the customer's billing periods
 	Period *string `form:"period,omitempty" json:"period,omitempty"`
 
-	// At A time in the billing period, instead of period. Default: now
+	// At A time in the billing period. Use it instead of the parameter period. Default: now
 	At *time.Time `form:"at,omitempty" json:"at,omitempty"`
 }
 
@@ -7127,7 +7127,7 @@ type ListCustomersParams struct {
 	// Archived Whether archived items are included
 	Archived *bool `form:"archived,omitempty" json:"archived,omitempty"`
 
-	// Search Search text: a part of the name or external ID in any case, or a complete id here or at the billing provider
+	// Search Search text: a part of the name or external ID, in upper or lower case, or a complete id of the customer in Odometer or at the billing provider
 	Search *string `form:"search,omitempty" json:"search,omitempty"`
 }
 
@@ -7151,37 +7151,37 @@ type GetCustomerByIdParams struct {
 
 // ArchiveCustomerParams defines parameters for ArchiveCustomer.
 type ArchiveCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // EraseCustomerParams defines parameters for EraseCustomer.
 type EraseCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetCustomerPlanParams defines parameters for GetCustomerPlan.
 type GetCustomerPlanParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // AssignPlanParams defines parameters for AssignPlan.
 type AssignPlanParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
 type UnarchiveCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UpsertCustomerParams defines parameters for UpsertCustomer.
 type UpsertCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
@@ -8052,7 +8052,7 @@ type ClientInterface interface {
 	// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
 	//
 	// - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
-	// - It records 20 refusals of a kind in a minute, and then the number of the others.
+	// - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
 	//
 	// Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 	GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8150,7 +8150,7 @@ type ClientInterface interface {
 	// - `sync_failed`: a customer whose last sync failed.
 	// - `sync_delayed`: a sync that has been open for more than 15 minutes.
 	// - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
-	// - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+	// - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
 	// - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
 	//
 	// Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
@@ -8237,7 +8237,7 @@ type ClientInterface interface {
 
 	// GetInvoiceHold Get a held invoice
 	//
-	// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
+	// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice without a release.
 	//
 	// Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
 	GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8268,7 +8268,7 @@ type ClientInterface interface {
 
 	// ListBillingPeriods List a customer's billing periods
 	//
-	// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
+	// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage. Another period bills it, unless the tenant's `late_policy` is `report`.
 	//
 	// Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 	ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8334,7 +8334,7 @@ type ClientInterface interface {
 
 	// MakeProviderSecret Create a secret for a provider before saving it
 	//
-	// Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+	// Use this call if your receiver verifies signatures from the start, because saving the provider sends a signed ping. Install the secret in the receiver, then save the provider with it.
 	//
 	// Returns 422 if the provider issues its own secrets.
 	//
@@ -8402,7 +8402,7 @@ type ClientInterface interface {
 
 	// WriteOffReconciliationWithBody Write off the amount missing on invoices of a closed period
 	//
-	// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+	// Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
 	//
 	// - The customer's next sync applies the decision. The audit log keeps the reason.
 	// - A repeat changes nothing.
@@ -8415,7 +8415,7 @@ type ClientInterface interface {
 
 	// WriteOffReconciliation Write off the amount missing on invoices of a closed period
 	//
-	// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+	// Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
 	//
 	// - The customer's next sync applies the decision. The audit log keeps the reason.
 	// - A repeat changes nothing.
@@ -8428,7 +8428,7 @@ type ClientInterface interface {
 
 	// ResolveReportWithBody Resolve a report with an unknown outcome
 	//
-	// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+	// Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -8437,7 +8437,7 @@ type ClientInterface interface {
 
 	// ResolveReport Resolve a report with an unknown outcome
 	//
-	// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+	// Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8459,14 +8459,14 @@ type ClientInterface interface {
 	//
 	// Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
 	//
-	// A period gets its id with the first sync in or after it.
+	// A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes.
 	//
 	// Corresponds with GET /v1/billing/statements/{period} (the `GetStatement` operationId).
 	GetStatement(ctx context.Context, period string, params *GetStatementParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SyncBillingWithBody Sync a customer with the billing provider
 	//
-	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
 	//
 	// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
 	// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -8478,7 +8478,7 @@ type ClientInterface interface {
 
 	// SyncBilling Sync a customer with the billing provider
 	//
-	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
 	//
 	// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
 	// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -8558,7 +8558,7 @@ type ClientInterface interface {
 
 	// ResumeBillingSyncWithBody Resume a customer's syncs
 	//
-	// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+	// Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
 	//
 	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -8571,7 +8571,7 @@ type ClientInterface interface {
 
 	// ResumeBillingSync Resume a customer's syncs
 	//
-	// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+	// Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
 	//
 	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -8608,9 +8608,9 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
 	RetryBillingSync(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// ListUnratedUsage List usage that will not be billed
+	// ListUnratedUsage List unrated usage
 	//
-	// Each line is one customer, meter, period and reason, with the estimated charge.
+	// Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 	//
 	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
@@ -8619,9 +8619,9 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
 	ListUnratedUsage(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// GetUnratedTotals Get the total of usage that will not be billed
+	// GetUnratedTotals Get the total of unrated usage
 	//
-	// Returns totals by reason and currency.
+	// Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 	//
 	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
@@ -8662,9 +8662,9 @@ type ClientInterface interface {
 
 	// GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 	//
-	// Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+	// Use this path for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
 	//
-	// Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
+	// Every other path with an external ID accepts `by-external-id` in its place, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
 	//
 	// Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 	GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -8685,7 +8685,7 @@ type ClientInterface interface {
 
 	// ArchiveCustomer Archive a customer
 	//
-	// Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
+	// Hides the customer from lists. The customer's usage is still counted and billed, base prices included. The customer's next event unarchives the customer.
 	//
 	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 	ArchiveCustomer(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9025,7 +9025,7 @@ type ClientInterface interface {
 	//
 	// Hides the meter from lists. It stops counting new events.
 	//
-	// - Usage that it has counted is kept and billed.
+	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -9039,7 +9039,7 @@ type ClientInterface interface {
 	//
 	// Hides the meter from lists. It stops counting new events.
 	//
-	// - Usage that it has counted is kept and billed.
+	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -9104,7 +9104,7 @@ type ClientInterface interface {
 
 	// WithdrawPricing Withdraw a meter's scheduled price
 	//
-	// Returns 409 if the version is already in force.
+	// Returns 409 if the version has already begun.
 	//
 	// Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 	WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9183,7 +9183,7 @@ type ClientInterface interface {
 
 	// ArchivePlan Archive a plan
 	//
-	// Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
+	// Hides the plan from lists. Customers who have the plan keep it. The plan cannot be assigned to other customers.
 	//
 	// Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
 	ArchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9233,7 +9233,7 @@ type ClientInterface interface {
 
 	// WithdrawPlanPricing Withdraw a meter's scheduled price in a plan
 	//
-	// Returns 409 if the version is already in force.
+	// Returns 409 if the version has already begun.
 	//
 	// Corresponds with DELETE /v1/plans/{slug}/pricing/{meter}/{version} (the `WithdrawPlanPricing` operationId).
 	WithdrawPlanPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9254,7 +9254,7 @@ type ClientInterface interface {
 
 	// ReceiveProviderEventWithBody Receive an event from a billing provider
 	//
-	// Only the provider calls this endpoint. Its signature is the credential.
+	// Only the provider calls this endpoint. The provider's signature is the credential.
 	//
 	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
 	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -9266,7 +9266,7 @@ type ClientInterface interface {
 
 	// ReceiveProviderEvent Receive an event from a billing provider
 	//
-	// Only the provider calls this endpoint. Its signature is the credential.
+	// Only the provider calls this endpoint. The provider's signature is the credential.
 	//
 	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
 	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -9401,7 +9401,7 @@ type ClientInterface interface {
 
 	// DeleteOidc Delete the tenant's OIDC issuer
 	//
-	// Members without a password cannot sign in until they get one or another issuer is saved.
+	// Afterwards, a member without a password cannot sign in until you reset the member's password or save another issuer.
 	//
 	// Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 	DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -9750,7 +9750,7 @@ func (c *Client) RotateApiKey(ctx context.Context, id string, params *RotateApiK
 // Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
 //
 // - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
-// - It records 20 refusals of a kind in a minute, and then the number of the others.
+// - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
 //
 // Corresponds with GET /v1/audit-log (the `GetAuditLog` operationId).
 func (c *Client) GetAuditLog(ctx context.Context, params *GetAuditLogParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -9968,7 +9968,7 @@ func (c *Client) EndSession(ctx context.Context, id string, reqEditors ...Reques
 // - `sync_failed`: a customer whose last sync failed.
 // - `sync_delayed`: a sync that has been open for more than 15 minutes.
 // - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
-// - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+// - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
 // - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
 //
 // Corresponds with GET /v1/billing/attention (the `ListAttention` operationId).
@@ -10155,7 +10155,7 @@ func (c *Client) ListInvoiceHolds(ctx context.Context, params *ListInvoiceHoldsP
 
 // GetInvoiceHold Get a held invoice
 //
-// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
+// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice without a release.
 //
 // Corresponds with GET /v1/billing/holds/{id} (the `GetInvoiceHold` operationId).
 func (c *Client) GetInvoiceHold(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10216,7 +10216,7 @@ func (c *Client) ReleaseInvoiceHold(ctx context.Context, id string, body Release
 
 // ListBillingPeriods List a customer's billing periods
 //
-// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
+// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage. Another period bills it, unless the tenant's `late_policy` is `report`.
 //
 // Corresponds with GET /v1/billing/periods (the `ListBillingPeriods` operationId).
 func (c *Client) ListBillingPeriods(ctx context.Context, params *ListBillingPeriodsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10352,7 +10352,7 @@ func (c *Client) ListConnectableProviders(ctx context.Context, reqEditors ...Req
 
 // MakeProviderSecret Create a secret for a provider before saving it
 //
-// Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+// Use this call if your receiver verifies signatures from the start, because saving the provider sends a signed ping. Install the secret in the receiver, then save the provider with it.
 //
 // Returns 422 if the provider issues its own secrets.
 //
@@ -10480,7 +10480,7 @@ func (c *Client) WaiveReconciliation(ctx context.Context, period string, meter s
 
 // WriteOffReconciliationWithBody Write off the amount missing on invoices of a closed period
 //
-// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+// Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
 //
 // - The customer's next sync applies the decision. The audit log keeps the reason.
 // - A repeat changes nothing.
@@ -10503,7 +10503,7 @@ func (c *Client) WriteOffReconciliationWithBody(ctx context.Context, period stri
 
 // WriteOffReconciliation Write off the amount missing on invoices of a closed period
 //
-// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+// Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
 //
 // - The customer's next sync applies the decision. The audit log keeps the reason.
 // - A repeat changes nothing.
@@ -10526,7 +10526,7 @@ func (c *Client) WriteOffReconciliation(ctx context.Context, period string, mete
 
 // ResolveReportWithBody Resolve a report with an unknown outcome
 //
-// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+// Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
 //
 // Takes any type of body and a specified content type.
 //
@@ -10545,7 +10545,7 @@ func (c *Client) ResolveReportWithBody(ctx context.Context, id string, contentTy
 
 // ResolveReport Resolve a report with an unknown outcome
 //
-// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+// Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -10587,7 +10587,7 @@ func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEd
 //
 // Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
 //
-// A period gets its id with the first sync in or after it.
+// A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes.
 //
 // Corresponds with GET /v1/billing/statements/{period} (the `GetStatement` operationId).
 func (c *Client) GetStatement(ctx context.Context, period string, params *GetStatementParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -10604,7 +10604,7 @@ func (c *Client) GetStatement(ctx context.Context, period string, params *GetSta
 
 // SyncBillingWithBody Sync a customer with the billing provider
 //
-// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
 //
 // - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
 // - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -10626,7 +10626,7 @@ func (c *Client) SyncBillingWithBody(ctx context.Context, contentType string, bo
 
 // SyncBilling Sync a customer with the billing provider
 //
-// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
 //
 // - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
 // - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -10776,7 +10776,7 @@ func (c *Client) PauseBillingSync(ctx context.Context, id string, body PauseBill
 
 // ResumeBillingSyncWithBody Resume a customer's syncs
 //
-// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+// Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
 //
 // - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 // - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -10799,7 +10799,7 @@ func (c *Client) ResumeBillingSyncWithBody(ctx context.Context, id string, conte
 
 // ResumeBillingSync Resume a customer's syncs
 //
-// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+// Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
 //
 // - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 // - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -10866,9 +10866,9 @@ func (c *Client) RetryBillingSync(ctx context.Context, id string, body RetryBill
 	return c.Client.Do(req)
 }
 
-// ListUnratedUsage List usage that will not be billed
+// ListUnratedUsage List unrated usage
 //
-// Each line is one customer, meter, period and reason, with the estimated charge.
+// Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 //
 // - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
@@ -10887,9 +10887,9 @@ func (c *Client) ListUnratedUsage(ctx context.Context, params *ListUnratedUsageP
 	return c.Client.Do(req)
 }
 
-// GetUnratedTotals Get the total of usage that will not be billed
+// GetUnratedTotals Get the total of unrated usage
 //
-// Returns totals by reason and currency.
+// Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 //
 // - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
@@ -10970,9 +10970,9 @@ func (c *Client) CreateCustomer(ctx context.Context, params *CreateCustomerParam
 
 // GetCustomerByExternalId Get a customer by an external ID that does not fit in a path
 //
-// Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+// Use this path for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
 //
-// Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
+// Every other path with an external ID accepts `by-external-id` in its place, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
 //
 // Corresponds with GET /v1/customers/by-external-id (the `GetCustomerByExternalId` operationId).
 func (c *Client) GetCustomerByExternalId(ctx context.Context, params *GetCustomerByExternalIdParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11023,7 +11023,7 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 
 // ArchiveCustomer Archive a customer
 //
-// Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
+// Hides the customer from lists. The customer's usage is still counted and billed, base prices included. The customer's next event unarchives the customer.
 //
 // Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -11723,7 +11723,7 @@ func (c *Client) UpdateMeter(ctx context.Context, slug string, body UpdateMeterJ
 //
 // Hides the meter from lists. It stops counting new events.
 //
-// - Usage that it has counted is kept and billed.
+// - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If it is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -11747,7 +11747,7 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 //
 // Hides the meter from lists. It stops counting new events.
 //
-// - Usage that it has counted is kept and billed.
+// - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If it is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -11872,7 +11872,7 @@ func (c *Client) PreviewPricing(ctx context.Context, slug string, body PreviewPr
 
 // WithdrawPricing Withdraw a meter's scheduled price
 //
-// Returns 409 if the version is already in force.
+// Returns 409 if the version has already begun.
 //
 // Corresponds with DELETE /v1/meters/{slug}/pricing/{version} (the `WithdrawPricing` operationId).
 func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12041,7 +12041,7 @@ func (c *Client) GetPlan(ctx context.Context, slug string, reqEditors ...Request
 
 // ArchivePlan Archive a plan
 //
-// Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
+// Hides the plan from lists. Customers who have the plan keep it. The plan cannot be assigned to other customers.
 //
 // Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
 func (c *Client) ArchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12151,7 +12151,7 @@ func (c *Client) PreviewPlanPricing(ctx context.Context, slug string, meter stri
 
 // WithdrawPlanPricing Withdraw a meter's scheduled price in a plan
 //
-// Returns 409 if the version is already in force.
+// Returns 409 if the version has already begun.
 //
 // Corresponds with DELETE /v1/plans/{slug}/pricing/{meter}/{version} (the `WithdrawPlanPricing` operationId).
 func (c *Client) WithdrawPlanPricing(ctx context.Context, slug string, meter string, version int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -12202,7 +12202,7 @@ func (c *Client) ListPricing(ctx context.Context, params *ListPricingParams, req
 
 // ReceiveProviderEventWithBody Receive an event from a billing provider
 //
-// Only the provider calls this endpoint. Its signature is the credential.
+// Only the provider calls this endpoint. The provider's signature is the credential.
 //
 // - 200 means that the event is stored. It is processed once, even if it is delivered several times.
 // - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -12224,7 +12224,7 @@ func (c *Client) ReceiveProviderEventWithBody(ctx context.Context, kind string, 
 
 // ReceiveProviderEvent Receive an event from a billing provider
 //
-// Only the provider calls this endpoint. Its signature is the credential.
+// Only the provider calls this endpoint. The provider's signature is the credential.
 //
 // - 200 means that the event is stored. It is processed once, even if it is delivered several times.
 // - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -12509,7 +12509,7 @@ func (c *Client) ResetMember(ctx context.Context, id string, reqEditors ...Reque
 
 // DeleteOidc Delete the tenant's OIDC issuer
 //
-// Members without a password cannot sign in until they get one or another issuer is saved.
+// Afterwards, a member without a password cannot sign in until you reset the member's password or save another issuer.
 //
 // Corresponds with DELETE /v1/tenant/oidc (the `DeleteOidc` operationId).
 func (c *Client) DeleteOidc(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -19663,7 +19663,7 @@ type ClientWithResponsesInterface interface {
 	// Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
 	//
 	// - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
-	// - It records 20 refusals of a kind in a minute, and then the number of the others.
+	// - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19777,7 +19777,7 @@ type ClientWithResponsesInterface interface {
 	// - `sync_failed`: a customer whose last sync failed.
 	// - `sync_delayed`: a sync that has been open for more than 15 minutes.
 	// - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
-	// - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+	// - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
 	// - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -19876,7 +19876,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetInvoiceHoldWithResponse Get a held invoice
 	//
-	// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
+	// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice without a release.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19909,7 +19909,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListBillingPeriodsWithResponse List a customer's billing periods
 	//
-	// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
+	// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage. Another period bills it, unless the tenant's `late_policy` is `report`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -19985,7 +19985,7 @@ type ClientWithResponsesInterface interface {
 
 	// MakeProviderSecretWithResponse Create a secret for a provider before saving it
 	//
-	// Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+	// Use this call if your receiver verifies signatures from the start, because saving the provider sends a signed ping. Install the secret in the receiver, then save the provider with it.
 	//
 	// Returns 422 if the provider issues its own secrets.
 	//
@@ -20057,7 +20057,7 @@ type ClientWithResponsesInterface interface {
 
 	// WriteOffReconciliationWithBodyWithResponse Write off the amount missing on invoices of a closed period
 	//
-	// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+	// Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
 	//
 	// - The customer's next sync applies the decision. The audit log keeps the reason.
 	// - A repeat changes nothing.
@@ -20070,7 +20070,7 @@ type ClientWithResponsesInterface interface {
 
 	// WriteOffReconciliationWithResponse Write off the amount missing on invoices of a closed period
 	//
-	// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+	// Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
 	//
 	// - The customer's next sync applies the decision. The audit log keeps the reason.
 	// - A repeat changes nothing.
@@ -20083,7 +20083,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResolveReportWithBodyWithResponse Resolve a report with an unknown outcome
 	//
-	// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+	// Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -20092,7 +20092,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResolveReportWithResponse Resolve a report with an unknown outcome
 	//
-	// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+	// Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -20116,7 +20116,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
 	//
-	// A period gets its id with the first sync in or after it.
+	// A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -20125,7 +20125,7 @@ type ClientWithResponsesInterface interface {
 
 	// SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 	//
-	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
 	//
 	// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
 	// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -20137,7 +20137,7 @@ type ClientWithResponsesInterface interface {
 
 	// SyncBillingWithResponse Sync a customer with the billing provider
 	//
-	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+	// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
 	//
 	// - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
 	// - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -20221,7 +20221,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeBillingSyncWithBodyWithResponse Resume a customer's syncs
 	//
-	// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+	// Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
 	//
 	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -20234,7 +20234,7 @@ type ClientWithResponsesInterface interface {
 
 	// ResumeBillingSyncWithResponse Resume a customer's syncs
 	//
-	// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+	// Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
 	//
 	// - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 	// - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -20271,9 +20271,9 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/billing/syncs/{id}/retry (the `RetryBillingSync` operationId).
 	RetryBillingSyncWithResponse(ctx context.Context, id string, body RetryBillingSyncJSONRequestBody, reqEditors ...RequestEditorFn) (*RetryBillingSyncResponse, error)
 
-	// ListUnratedUsageWithResponse List usage that will not be billed
+	// ListUnratedUsageWithResponse List unrated usage
 	//
-	// Each line is one customer, meter, period and reason, with the estimated charge.
+	// Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 	//
 	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
@@ -20284,9 +20284,9 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/unrated (the `ListUnratedUsage` operationId).
 	ListUnratedUsageWithResponse(ctx context.Context, params *ListUnratedUsageParams, reqEditors ...RequestEditorFn) (*ListUnratedUsageResponse, error)
 
-	// GetUnratedTotalsWithResponse Get the total of usage that will not be billed
+	// GetUnratedTotalsWithResponse Get the total of unrated usage
 	//
-	// Returns totals by reason and currency.
+	// Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 	//
 	// - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 	// - A tenant without any price and without a provider has no unrated usage.
@@ -20331,9 +20331,9 @@ type ClientWithResponsesInterface interface {
 
 	// GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 	//
-	// Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+	// Use this path for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
 	//
-	// Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
+	// Every other path with an external ID accepts `by-external-id` in its place, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -20360,7 +20360,7 @@ type ClientWithResponsesInterface interface {
 
 	// ArchiveCustomerWithResponse Archive a customer
 	//
-	// Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
+	// Hides the customer from lists. The customer's usage is still counted and billed, base prices included. The customer's next event unarchives the customer.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -20720,7 +20720,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Hides the meter from lists. It stops counting new events.
 	//
-	// - Usage that it has counted is kept and billed.
+	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -20734,7 +20734,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Hides the meter from lists. It stops counting new events.
 	//
-	// - Usage that it has counted is kept and billed.
+	// - Usage that the meter has counted is kept and billed. A base price is still charged.
 	// - A running backfill stops. If it is the meter's first one, the meter has no usage.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -20801,7 +20801,7 @@ type ClientWithResponsesInterface interface {
 
 	// WithdrawPricingWithResponse Withdraw a meter's scheduled price
 	//
-	// Returns 409 if the version is already in force.
+	// Returns 409 if the version has already begun.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -20886,7 +20886,7 @@ type ClientWithResponsesInterface interface {
 
 	// ArchivePlanWithResponse Archive a plan
 	//
-	// Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
+	// Hides the plan from lists. Customers who have the plan keep it. The plan cannot be assigned to other customers.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -20940,7 +20940,7 @@ type ClientWithResponsesInterface interface {
 
 	// WithdrawPlanPricingWithResponse Withdraw a meter's scheduled price in a plan
 	//
-	// Returns 409 if the version is already in force.
+	// Returns 409 if the version has already begun.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -20967,7 +20967,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 	//
-	// Only the provider calls this endpoint. Its signature is the credential.
+	// Only the provider calls this endpoint. The provider's signature is the credential.
 	//
 	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
 	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -20979,7 +20979,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReceiveProviderEventWithResponse Receive an event from a billing provider
 	//
-	// Only the provider calls this endpoint. Its signature is the credential.
+	// Only the provider calls this endpoint. The provider's signature is the credential.
 	//
 	// - 200 means that the event is stored. It is processed once, even if it is delivered several times.
 	// - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -21130,7 +21130,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteOidcWithResponse Delete the tenant's OIDC issuer
 	//
-	// Members without a password cannot sign in until they get one or another issuer is saved.
+	// Afterwards, a member without a password cannot sign in until you reset the member's password or save another issuer.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -27609,7 +27609,7 @@ func (c *ClientWithResponses) RotateApiKeyWithResponse(ctx context.Context, id s
 // Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
 //
 // - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
-// - It records 20 refusals of a kind in a minute, and then the number of the others.
+// - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -27795,7 +27795,7 @@ func (c *ClientWithResponses) EndSessionWithResponse(ctx context.Context, id str
 // - `sync_failed`: a customer whose last sync failed.
 // - `sync_delayed`: a sync that has been open for more than 15 minutes.
 // - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
-// - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+// - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
 // - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
 //
 // Returns a wrapper object for the known response body format(s).
@@ -27954,7 +27954,7 @@ func (c *ClientWithResponses) ListInvoiceHoldsWithResponse(ctx context.Context, 
 
 // GetInvoiceHoldWithResponse Get a held invoice
 //
-// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
+// Returns the state, the differences found, and the deadline at which the provider finalizes the invoice without a release.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28005,7 +28005,7 @@ func (c *ClientWithResponses) ReleaseInvoiceHoldWithResponse(ctx context.Context
 
 // ListBillingPeriodsWithResponse List a customer's billing periods
 //
-// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
+// Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage. Another period bills it, unless the tenant's `late_policy` is `report`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28123,7 +28123,7 @@ func (c *ClientWithResponses) ListConnectableProvidersWithResponse(ctx context.C
 
 // MakeProviderSecretWithResponse Create a secret for a provider before saving it
 //
-// Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+// Use this call if your receiver verifies signatures from the start, because saving the provider sends a signed ping. Install the secret in the receiver, then save the provider with it.
 //
 // Returns 422 if the provider issues its own secrets.
 //
@@ -28231,7 +28231,7 @@ func (c *ClientWithResponses) WaiveReconciliationWithResponse(ctx context.Contex
 
 // WriteOffReconciliationWithBodyWithResponse Write off the amount missing on invoices of a closed period
 //
-// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+// Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
 //
 // - The customer's next sync applies the decision. The audit log keeps the reason.
 // - A repeat changes nothing.
@@ -28250,7 +28250,7 @@ func (c *ClientWithResponses) WriteOffReconciliationWithBodyWithResponse(ctx con
 
 // WriteOffReconciliationWithResponse Write off the amount missing on invoices of a closed period
 //
-// Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+// Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
 //
 // - The customer's next sync applies the decision. The audit log keeps the reason.
 // - A repeat changes nothing.
@@ -28269,7 +28269,7 @@ func (c *ClientWithResponses) WriteOffReconciliationWithResponse(ctx context.Con
 
 // ResolveReportWithBodyWithResponse Resolve a report with an unknown outcome
 //
-// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+// Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28284,7 +28284,7 @@ func (c *ClientWithResponses) ResolveReportWithBodyWithResponse(ctx context.Cont
 
 // ResolveReportWithResponse Resolve a report with an unknown outcome
 //
-// Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+// Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28320,7 +28320,7 @@ func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params
 //
 // Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
 //
-// A period gets its id with the first sync in or after it.
+// A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28335,7 +28335,7 @@ func (c *ClientWithResponses) GetStatementWithResponse(ctx context.Context, peri
 
 // SyncBillingWithBodyWithResponse Sync a customer with the billing provider
 //
-// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
 //
 // - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
 // - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -28353,7 +28353,7 @@ func (c *ClientWithResponses) SyncBillingWithBodyWithResponse(ctx context.Contex
 
 // SyncBillingWithResponse Sync a customer with the billing provider
 //
-// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+// Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
 //
 // - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
 // - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -28479,7 +28479,7 @@ func (c *ClientWithResponses) PauseBillingSyncWithResponse(ctx context.Context, 
 
 // ResumeBillingSyncWithBodyWithResponse Resume a customer's syncs
 //
-// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+// Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
 //
 // - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 // - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -28498,7 +28498,7 @@ func (c *ClientWithResponses) ResumeBillingSyncWithBodyWithResponse(ctx context.
 
 // ResumeBillingSyncWithResponse Resume a customer's syncs
 //
-// Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+// Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
 //
 // - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
 // - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -28553,9 +28553,9 @@ func (c *ClientWithResponses) RetryBillingSyncWithResponse(ctx context.Context, 
 	return ParseRetryBillingSyncResponse(rsp)
 }
 
-// ListUnratedUsageWithResponse List usage that will not be billed
+// ListUnratedUsageWithResponse List unrated usage
 //
-// Each line is one customer, meter, period and reason, with the estimated charge.
+// Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
 //
 // - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
@@ -28572,9 +28572,9 @@ func (c *ClientWithResponses) ListUnratedUsageWithResponse(ctx context.Context, 
 	return ParseListUnratedUsageResponse(rsp)
 }
 
-// GetUnratedTotalsWithResponse Get the total of usage that will not be billed
+// GetUnratedTotalsWithResponse Get the total of unrated usage
 //
-// Returns totals by reason and currency.
+// Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
 //
 // - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
 // - A tenant without any price and without a provider has no unrated usage.
@@ -28643,9 +28643,9 @@ func (c *ClientWithResponses) CreateCustomerWithResponse(ctx context.Context, pa
 
 // GetCustomerByExternalIdWithResponse Get a customer by an external ID that does not fit in a path
 //
-// Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+// Use this path for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
 //
-// Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
+// Every other path with an external ID accepts `by-external-id` in its place, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -28690,7 +28690,7 @@ func (c *ClientWithResponses) GetCustomerWithResponse(ctx context.Context, exter
 
 // ArchiveCustomerWithResponse Archive a customer
 //
-// Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
+// Hides the customer from lists. The customer's usage is still counted and billed, base prices included. The customer's next event unarchives the customer.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -29266,7 +29266,7 @@ func (c *ClientWithResponses) UpdateMeterWithResponse(ctx context.Context, slug 
 //
 // Hides the meter from lists. It stops counting new events.
 //
-// - Usage that it has counted is kept and billed.
+// - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If it is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -29286,7 +29286,7 @@ func (c *ClientWithResponses) ArchiveMeterWithBodyWithResponse(ctx context.Conte
 //
 // Hides the meter from lists. It stops counting new events.
 //
-// - Usage that it has counted is kept and billed.
+// - Usage that the meter has counted is kept and billed. A base price is still charged.
 // - A running backfill stops. If it is the meter's first one, the meter has no usage.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -29389,7 +29389,7 @@ func (c *ClientWithResponses) PreviewPricingWithResponse(ctx context.Context, sl
 
 // WithdrawPricingWithResponse Withdraw a meter's scheduled price
 //
-// Returns 409 if the version is already in force.
+// Returns 409 if the version has already begun.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -29528,7 +29528,7 @@ func (c *ClientWithResponses) GetPlanWithResponse(ctx context.Context, slug stri
 
 // ArchivePlanWithResponse Archive a plan
 //
-// Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
+// Hides the plan from lists. Customers who have the plan keep it. The plan cannot be assigned to other customers.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -29618,7 +29618,7 @@ func (c *ClientWithResponses) PreviewPlanPricingWithResponse(ctx context.Context
 
 // WithdrawPlanPricingWithResponse Withdraw a meter's scheduled price in a plan
 //
-// Returns 409 if the version is already in force.
+// Returns 409 if the version has already begun.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -29663,7 +29663,7 @@ func (c *ClientWithResponses) ListPricingWithResponse(ctx context.Context, param
 
 // ReceiveProviderEventWithBodyWithResponse Receive an event from a billing provider
 //
-// Only the provider calls this endpoint. Its signature is the credential.
+// Only the provider calls this endpoint. The provider's signature is the credential.
 //
 // - 200 means that the event is stored. It is processed once, even if it is delivered several times.
 // - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -29681,7 +29681,7 @@ func (c *ClientWithResponses) ReceiveProviderEventWithBodyWithResponse(ctx conte
 
 // ReceiveProviderEventWithResponse Receive an event from a billing provider
 //
-// Only the provider calls this endpoint. Its signature is the credential.
+// Only the provider calls this endpoint. The provider's signature is the credential.
 //
 // - 200 means that the event is stored. It is processed once, even if it is delivered several times.
 // - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -29922,7 +29922,7 @@ func (c *ClientWithResponses) ResetMemberWithResponse(ctx context.Context, id st
 
 // DeleteOidcWithResponse Delete the tenant's OIDC issuer
 //
-// Members without a password cannot sign in until they get one or another issuer is saved.
+// Afterwards, a member without a password cannot sign in until you reset the member's password or save another issuer.
 //
 // Returns a wrapper object for the known response body format(s).
 //

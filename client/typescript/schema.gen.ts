@@ -125,7 +125,7 @@ export interface paths {
          * @description Entries are listed newest first. They contain the actor, the action, the changed fields, the time and the address.
          *
          *     - The log also records refused requests, exports of events, requested syncs and tests of webhooks.
-         *     - It records 20 refusals of a kind in a minute, and then the number of the others.
+         *     - Each process records at most 20 refusals of a kind in a minute, and then the number of further refusals.
          */
         get: operations["get-audit-log"];
         put?: never;
@@ -331,7 +331,7 @@ export interface paths {
          *     - `sync_failed`: a customer whose last sync failed.
          *     - `sync_delayed`: a sync that has been open for more than 15 minutes.
          *     - `backfill_stuck`: a meter whose backfill has made no progress for an hour.
-         *     - `unrated_usage`: a reason why usage of the last three months is not billed. This is at most a minute old.
+         *     - `unrated_usage`: a reason why usage of the last three months is not billed. The list of these reasons is at most a minute old.
          *     - `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.
          */
         get: operations["list-attention"];
@@ -480,7 +480,7 @@ export interface paths {
         };
         /**
          * Get a held invoice
-         * @description Returns the state, the differences found, and the deadline at which the provider finalizes the invoice in any case.
+         * @description Returns the state, the differences found, and the deadline at which the provider finalizes the invoice without a release.
          */
         get: operations["get-invoice-hold"];
         put?: never;
@@ -523,7 +523,7 @@ export interface paths {
         };
         /**
          * List a customer's billing periods
-         * @description Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage and billed with another period.
+         * @description Billing periods are listed newest first. A closed period never changes. Usage that arrives later is shown as late usage. Another period bills it, unless the tenant's `late_policy` is `report`.
          */
         get: operations["list-billing-periods"];
         put?: never;
@@ -624,7 +624,7 @@ export interface paths {
         put?: never;
         /**
          * Create a secret for a provider before saving it
-         * @description Use it if your receiver verifies signatures, because saving sends a signed ping. Install the secret in the receiver, then save the provider with it.
+         * @description Use this call if your receiver verifies signatures from the start, because saving the provider sends a signed ping. Install the secret in the receiver, then save the provider with it.
          *
          *     Returns 422 if the provider issues its own secrets.
          */
@@ -714,7 +714,7 @@ export interface paths {
         put?: never;
         /**
          * Write off the amount missing on invoices of a closed period
-         * @description Counts the period's charge as fully billed because you give up the missing amount. It is not billed.
+         * @description Counts the period's charge as fully billed because you give up the missing amount. The missing amount is not billed.
          *
          *     - The customer's next sync applies the decision. The audit log keeps the reason.
          *     - A repeat changes nothing.
@@ -738,7 +738,7 @@ export interface paths {
         put?: never;
         /**
          * Resolve a report with an unknown outcome
-         * @description Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then the report counts as billed. After `rejected`, the customer's next sync reports its usage again.
+         * @description Only for a report in state `in_doubt`. Check at the provider whether the report arrived, then set `state` to `accepted` or `rejected`. Until then, the report counts as billed. After `rejected`, the customer's next sync reports the usage again.
          */
         post: operations["resolve-report"];
         delete?: never;
@@ -782,7 +782,7 @@ export interface paths {
          * Get the bill of a billing period
          * @description Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
          *
-         *     A period gets its id with the first sync in or after it.
+         *     A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes.
          */
         get: operations["get-statement"];
         put?: never;
@@ -804,7 +804,7 @@ export interface paths {
         put?: never;
         /**
          * Sync a customer with the billing provider
-         * @description Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. Each unit is reported exactly once, even after a crash or a repeated request.
+         * @description Starts a workflow that reports unreported usage to the provider, and waits up to 25 seconds for it. No unit is billed twice, even after a crash or a repeated request.
          *
          *     - 200: the sync has finished. Its `status` is `succeeded` or `failed`.
          *     - 202: the sync is still running, or the customer is paused. Poll `status_url`.
@@ -916,7 +916,7 @@ export interface paths {
         put?: never;
         /**
          * Resume a customer's syncs
-         * @description Also resumes a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
+         * @description Ends the pause, also of a run that was paused in the Temporal UI. Returns 409 if the customer is not paused.
          *
          *     - Returns 503 if the workflow engine or its workers do not respond. The request can still take effect.
          *     - Applies to every unfinished sync of the customer, listed in `holds_for` of the response.
@@ -961,8 +961,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List usage that will not be billed
-         * @description Each line is one customer, meter, period and reason, with the estimated charge.
+         * List unrated usage
+         * @description Unrated usage will not be billed, for example because its meter has no price. Each line is one customer, meter, period and reason, with the estimated charge.
          *
          *     - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
          *     - A tenant without any price and without a provider has no unrated usage.
@@ -985,8 +985,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Get the total of usage that will not be billed
-         * @description Returns totals by reason and currency.
+         * Get the total of unrated usage
+         * @description Returns totals by reason and currency. Unrated usage will not be billed, for example because its meter has no price.
          *
          *     - Covers open billing periods, closed ones that no provider has billed, and usage before the customer's first period.
          *     - A tenant without any price and without a provider has no unrated usage.
@@ -1036,9 +1036,9 @@ export interface paths {
         };
         /**
          * Get a customer by an external ID that does not fit in a path
-         * @description Use it for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
+         * @description Use this path for an external ID that contains a slash, or that is `.`, `..`, `by-id` or `by-external-id`.
          *
-         *     Every other path that names a customer accepts `by-external-id` too, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
+         *     Every other path with an external ID accepts `by-external-id` in its place, with the ID in the query parameter `external_id`. Example: `PUT /v1/customers/by-external-id/plan?external_id=a%2Fb`.
          */
         get: operations["get-customer-by-external-id"];
         put?: never;
@@ -1100,7 +1100,7 @@ export interface paths {
         put?: never;
         /**
          * Archive a customer
-         * @description Hides the customer from lists. Its usage is still counted and billed. Its next event unarchives it.
+         * @description Hides the customer from lists. The customer's usage is still counted and billed, base prices included. The customer's next event unarchives the customer.
          */
         post: operations["archive-customer"];
         delete?: never;
@@ -1506,7 +1506,7 @@ export interface paths {
          * Archive a meter
          * @description Hides the meter from lists. It stops counting new events.
          *
-         *     - Usage that it has counted is kept and billed.
+         *     - Usage that the meter has counted is kept and billed. A base price is still charged.
          *     - A running backfill stops. If it is the meter's first one, the meter has no usage.
          *
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
@@ -1579,7 +1579,7 @@ export interface paths {
         post?: never;
         /**
          * Withdraw a meter's scheduled price
-         * @description Returns 409 if the version is already in force.
+         * @description Returns 409 if the version has already begun.
          */
         delete: operations["withdraw-pricing"];
         options?: never;
@@ -1684,7 +1684,7 @@ export interface paths {
         put?: never;
         /**
          * Archive a plan
-         * @description Hides the plan from lists. Customers who have it keep it. It cannot be assigned to other customers.
+         * @description Hides the plan from lists. Customers who have the plan keep it. The plan cannot be assigned to other customers.
          */
         post: operations["archive-plan"];
         delete?: never;
@@ -1749,7 +1749,7 @@ export interface paths {
         post?: never;
         /**
          * Withdraw a meter's scheduled price in a plan
-         * @description Returns 409 if the version is already in force.
+         * @description Returns 409 if the version has already begun.
          */
         delete: operations["withdraw-plan-pricing"];
         options?: never;
@@ -1808,7 +1808,7 @@ export interface paths {
         put?: never;
         /**
          * Receive an event from a billing provider
-         * @description Only the provider calls this endpoint. Its signature is the credential.
+         * @description Only the provider calls this endpoint. The provider's signature is the credential.
          *
          *     - 200 means that the event is stored. It is processed once, even if it is delivered several times.
          *     - Events of other accounts, or of the account's other mode, return 200 and are discarded.
@@ -2020,7 +2020,7 @@ export interface paths {
         post?: never;
         /**
          * Delete the tenant's OIDC issuer
-         * @description Members without a password cannot sign in until they get one or another issuer is saved.
+         * @description Afterwards, a member without a password cannot sign in until you reset the member's password or save another issuer.
          */
         delete: operations["delete-oidc"];
         options?: never;
@@ -2388,7 +2388,7 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * All usage of a customer is reported
+         * A sync of a customer succeeded
          * @description Sent to the webhooks that subscribe to this event type.
          */
         post: operations["billing.synced"];
@@ -2587,7 +2587,7 @@ export interface components {
             token: string;
         };
         AcceptInvitation: {
-            /** @description 12 to 256 characters. A member of other tenants gives the existing password and uses it for all of them */
+            /** @description 12 to 256 characters. If the e-mail already has a password in another tenant, give that password to use one password for both tenants. Another password stays separate */
             password: string;
             /** @description The token of the invitation */
             token: string;
@@ -2595,7 +2595,7 @@ export interface components {
         Adjustment: {
             /**
              * Format: decimal
-             * @description Rounded to the currency's minor unit
+             * @description Amount, rounded to the currency's minor unit
              */
             amount: string;
             /** @description ISO 4217 code */
@@ -2641,7 +2641,7 @@ export interface components {
              * @example late usage
              */
             reason: string;
-            /** @description Breakdown of the amount. If the billing period that bills it is closed too, it contains the reported amounts */
+            /** @description Steps that compute the amount. After the period that bills the adjustment has closed, they contain the reported amounts */
             steps: components["schemas"]["Step"][];
         };
         AskForReset: {
@@ -2653,7 +2653,7 @@ export interface components {
             confirm?: string;
             /**
              * Format: date-time
-             * @description Time from which the plan applies to the billing periods that start. Default: the start of the customer's next billing period, or of the current one if the customer was created in it
+             * @description Billing periods that start at this time or later are charged at the plan's prices. Default: the start of the customer's next billing period, or of the current one if the customer was created in it
              */
             effective_from?: string;
             /** @description Slug of the plan. Null to use the meters' own prices */
@@ -2689,7 +2689,7 @@ export interface components {
         };
         AttentionCause: {
             /**
-             * @description The reason for which the item needs attention
+             * @description Reason why the item needs attention
              * @example the webhook answered 400
              */
             cause: string;
@@ -2738,10 +2738,10 @@ export interface components {
              * @example Fix the cause, then sync the customer again.
              */
             action: string;
-            /** @description Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the invoice. For a reconciliation, our charge for the period. For unrated usage, the estimated charge */
+            /** @description Amounts at stake. For a failed sync, the charges of reports that were not accepted. For a hold, the amount of the invoice. For a reconciliation, the charge of the period in Odometer. For unrated usage, the estimated charge */
             amounts: components["schemas"]["Money"][];
             /**
-             * @description The reason for which the item needs attention
+             * @description Reason why the item needs attention
              * @example the webhook answered 400
              */
             cause: string;
@@ -2760,14 +2760,14 @@ export interface components {
             reference: string;
             /**
              * Format: date-time
-             * @description Start of the item. For a failed sync, the customer's first sync in the unbroken series of failures
+             * @description Time since which the item exists. For a failed sync, the customer's first sync in the unbroken series of failures
              */
             since: string;
             /** @description Whether a sync of the customer is open */
             syncing: boolean;
             /**
              * Format: date-time
-             * @description Deadline for acting. Null if there is none
+             * @description Time by which an operator must act. Null if there is no deadline
              */
             until: string | null;
             /**
@@ -2809,7 +2809,7 @@ export interface components {
              * @example 192.0.2.7
              */
             address: string;
-            /** @description The same fields after the change. For an action that changes no field, the request */
+            /** @description The changed fields after the change. For an action that changes no field, the request */
             after?: {
                 [key: string]: unknown;
             };
@@ -2970,12 +2970,12 @@ export interface components {
             customers: number;
             /**
              * Format: date-time
-             * @description Latest end of these periods, exclusive
+             * @description Latest end of the affected periods, exclusive
              */
             end: string;
             /**
              * Format: date-time
-             * @description Earliest start of these periods
+             * @description Earliest start of the affected periods
              */
             start: string;
         };
@@ -3016,7 +3016,7 @@ export interface components {
              * @description Time at which changes was computed. Later usage changes the amounts but not the token
              */
             as_of: string;
-            /** @description Changes of the customers' charges by currency, from the usage so far. If empty, only future usage is charged differently */
+            /** @description Changes in the customers' charges by currency, for the usage so far. If empty, only future usage is charged differently */
             changes: components["schemas"]["PriceImpact"][];
             /**
              * Format: int64
@@ -3025,13 +3025,13 @@ export interface components {
             customers: number;
             /** @description The affected billing periods, one item for each calendar month in which they begin */
             periods: components["schemas"]["ChangedPeriods"][];
-            /** @description Value of confirm in the repeated request. Valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes */
+            /** @description Value of confirm for the repeated request. The token is valid until another price, plan assignment, meter definition or time zone is changed, or a billing period with other dates begins or closes */
             token: string;
             /** @description Ids of meters that are missing from changes because their earlier events are not counted yet */
             uncounted: string[];
         };
         Connectable: {
-            /** @description Whether it is the current billing provider */
+            /** @description Whether this provider is the current billing provider */
             connected: boolean;
             /**
              * @description The type
@@ -3136,12 +3136,12 @@ export interface components {
             signatures?: "v1_and_v2" | "v2";
         };
         CreateMember: {
-            /** @description E-mail of the member, unique in the tenant, case-insensitive. Replaces a pending invitation of the same e-mail */
+            /** @description E-mail of the member, unique in the tenant, case-insensitive. The invitation replaces a pending invitation of the same e-mail */
             email: string;
             /** @description The name */
             name?: string;
             /**
-             * @description Role of the member. owner only if the tenant has no owner
+             * @description Role of the member. owner is allowed only if the tenant has no owner
              * @enum {string}
              */
             role: "owner" | "admin" | "developer" | "billing" | "viewer";
@@ -3173,7 +3173,7 @@ export interface components {
             slug: string;
         };
         CreateWebhook: {
-            /** @description A text of your own */
+            /** @description Description for people. Odometer does not use it */
             description?: string;
             /** @description Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent */
             event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
@@ -3352,7 +3352,7 @@ export interface components {
              * @description Time of creation
              */
             created_at: string;
-            /** @description A text of your own */
+            /** @description Description for people. Odometer does not use it */
             description: string;
             /**
              * Format: date-time
@@ -3360,7 +3360,7 @@ export interface components {
              */
             disabled_at: string | null;
             /**
-             * @description Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
+             * @description Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
@@ -3596,7 +3596,7 @@ export interface components {
             algorithm: string;
             /**
              * Format: int64
-             * @description Number of events in the hash
+             * @description Number of events that the hash covers
              */
             event_count: number;
             /**
@@ -3681,7 +3681,7 @@ export interface components {
             value: string;
         };
         EventCounter: {
-            /** @description Whether the event arrived after its billing period was closed. Its usage is then billed as an adjustment */
+            /** @description Whether the event arrived after its billing period was closed. Its usage is then late usage, which an open period bills as an adjustment, unless the tenant's late_policy is report */
             late: boolean;
             /** @description The meter's slug */
             meter_slug: string;
@@ -3716,7 +3716,7 @@ export interface components {
             rejected: number;
             /** @description Rejected events by rule, most frequent first */
             rejections: components["schemas"]["EventRejections"][];
-            /** @description Windows in order of time, from the hours that begin in the range. Windows without events are omitted */
+            /** @description Windows in order of time. They count the hours that begin in the range. Windows without events are omitted */
             windows: components["schemas"]["CountedWindow"][];
         };
         EventPage: {
@@ -3751,7 +3751,7 @@ export interface components {
         };
         EventRejections: {
             /**
-             * @description The rule, for programs
+             * @description Code of the broken rule, for programs
              * @example timestamp_too_old
              */
             code: string;
@@ -3802,7 +3802,7 @@ export interface components {
             external_id: string;
             /**
              * Format: decimal
-             * @description Additional charge for late usage, in whichever period it is billed
+             * @description Additional charge of this period for late usage. Another period bills it
              */
             late_amount: string;
             /** @description Steps that compute late_amount. The last step is the result. Empty for an open period */
@@ -3823,11 +3823,11 @@ export interface components {
              */
             price_version: number;
             /**
-             * @description Id of the provider's own price. Absent if our price applies
+             * @description Id of the provider's own price. Absent if Odometer's price applies
              * @example price_1Q2
              */
             provider_price?: string;
-            /** @description Breakdown of the amount, which is the last step */
+            /** @description Steps that compute the amount. The last step is the amount */
             steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
@@ -3993,7 +3993,7 @@ export interface components {
             meter_slug?: string;
             /**
              * Format: decimal
-             * @description Reported units. For charge_differs, our amount
+             * @description Reported units. For charge_differs, the reported amount
              */
             ours?: string;
             /**
@@ -4018,7 +4018,7 @@ export interface components {
         };
         IngestError: {
             /**
-             * @description The rule, for programs
+             * @description Code of the broken rule, for programs
              * @example timestamp_too_old
              */
             code: string;
@@ -4105,11 +4105,11 @@ export interface components {
              * @enum {string}
              */
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
-            /** @description Absent if the difference is not of a single meter */
+            /** @description Absent if the difference does not concern a single meter */
             meter_id?: string;
             /**
              * Format: decimal
-             * @description Our units or amount
+             * @description Odometer's units or amount
              */
             ours: string | null;
             /**
@@ -4128,7 +4128,7 @@ export interface components {
             customer_id: string;
             /**
              * Format: date-time
-             * @description Time at which the provider finalizes the invoice in any case
+             * @description Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider
              */
             deadline: string;
             /** @description Id of the hold, for POST /v1/billing/holds/{id}/release */
@@ -4171,7 +4171,7 @@ export interface components {
             customer_name: string;
             /**
              * Format: date-time
-             * @description Time at which the provider finalizes the invoice in any case
+             * @description Time at which the provider finalizes the invoice if it was not released, unless the draft was changed at the provider
              */
             deadline: string;
             /**
@@ -4183,7 +4183,7 @@ export interface components {
             external_id: string;
             /**
              * Format: date-time
-             * @description Time before which nothing is compared
+             * @description End of the grace. The draft is not compared before this time
              */
             grace_until: string;
             hold?: components["schemas"]["HoldReport"];
@@ -4209,7 +4209,7 @@ export interface components {
             reasons: components["schemas"]["HoldReason"][];
             release?: components["schemas"]["HoldReport"];
             /**
-             * @description Operator that requested the release. Empty if none did
+             * @description Operator that requested the release. Empty if no operator did
              * @example key_12
              */
             released_by: string;
@@ -4222,7 +4222,7 @@ export interface components {
         InvoiceHoldChange: {
             /**
              * Format: int64
-             * @description Hours after the grace at which a held invoice becomes final in any case. At most 720 together with grace_hours. Current holds keep their deadlines
+             * @description Hours after the grace at which the provider finalizes a held invoice that was not released. At most 720 together with grace_hours. Current holds keep their deadlines
              */
             deadline_hours?: number;
             /** @description Whether draft invoices with usage are held. Only for providers that make invoices */
@@ -4231,7 +4231,7 @@ export interface components {
         InvoiceHoldSettings: {
             /**
              * Format: int64
-             * @description Hours after the grace at which a held invoice becomes final in any case
+             * @description Hours after the grace at which the provider finalizes a held invoice that was not released
              */
             deadline_hours: number;
             /** @description Whether draft invoices with usage are held until the reports are counted and compared */
@@ -4672,7 +4672,7 @@ export interface components {
             /** @description The slug, which is the name in paths */
             slug: string;
             /**
-             * @description backfilling while earlier events are being counted. Until then, usage follows the definition in current. If current is absent, reading usage returns 503
+             * @description backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503
              * @enum {string}
              */
             status: "backfilling" | "complete";
@@ -4683,7 +4683,7 @@ export interface components {
             usage_scale: number;
         };
         MeterDaily: {
-            /** @description Whether the meter's earlier events are still being counted. Until then there are no days and no total */
+            /** @description Whether the meter's earlier events are still being counted. If true, the response has no days and no total */
             backfilling?: boolean;
             /** @description Days in order of time. Days without usage are omitted */
             days: components["schemas"]["DayUsage"][];
@@ -4693,7 +4693,7 @@ export interface components {
             meter_slug: string;
             /**
              * Format: decimal
-             * @description Usage of all these days
+             * @description Usage of all days in the list
              */
             total: string;
         };
@@ -4724,7 +4724,7 @@ export interface components {
             currency: string;
             /**
              * Format: int64
-             * @description Number of customers with usage in these periods
+             * @description Number of customers with usage in the billing periods of the month
              */
             customers: number;
             /**
@@ -4768,7 +4768,7 @@ export interface components {
              * @description Time of the sign-in
              */
             created_at: string;
-            /** @description Whether it is the session of this request */
+            /** @description Whether the request uses this session */
             current: boolean;
             /**
              * Format: date-time
@@ -4845,7 +4845,7 @@ export interface components {
         PeriodLine: {
             /**
              * Format: decimal
-             * @description Rounded to the currency's minor unit
+             * @description Amount, rounded to the currency's minor unit
              */
             amount: string;
             /** @description Whether the provider had accepted the usage at the closing of the period, in the provider's current mode */
@@ -4877,7 +4877,7 @@ export interface components {
              */
             price_version: number;
             /**
-             * @description Id of the provider's own price. Absent if our price applies
+             * @description Id of the provider's own price. Absent if Odometer's price applies
              * @example price_1Q2
              */
             provider_price?: string;
@@ -4970,14 +4970,14 @@ export interface components {
              * @description Exact charge for the usage in the decimals that the provider accepts. A provider's own price is rounded by the provider's rules. For a late item, the additional charge of the closed period
              */
             amount: string;
-            /** @description Whether the meter's earlier events are still being counted. Until then usage and amount are 0 */
+            /** @description Whether the meter's earlier events are still being counted. If true, usage and amount are 0 */
             backfilling?: boolean;
             /**
              * @description ISO 4217 code
              * @example USD
              */
             currency: string;
-            /** @description Reason why the meter is not billed, from the customer's last sync */
+            /** @description Reason why the meter is not billed, as of the customer's last sync */
             excluded?: string;
             late_for?: components["schemas"]["UsagePeriod"];
             /** @description The meter's id */
@@ -4986,7 +4986,7 @@ export interface components {
             meter_slug: string;
             price_difference?: components["schemas"]["PriceDifference"];
             /**
-             * @description Id of the provider's own price. Absent if our price applies
+             * @description Id of the provider's own price. Absent if Odometer's price applies
              * @example price_1Q2
              */
             provider_price?: string;
@@ -5044,7 +5044,7 @@ export interface components {
              * @description Time at which the provider's prices were read. Null if they are not compared yet
              */
             compared_at: string | null;
-            /** @description Meters with a price here that differs from the provider's price. The provider's price is billed */
+            /** @description Meters for which Odometer's price differs from the provider's price. The provider's price is billed */
             differences: components["schemas"]["PriceDifference"][];
             /** @description Reason why the prices are not compared yet */
             reason?: string;
@@ -5058,7 +5058,7 @@ export interface components {
             /** @description The meter's slug */
             meter_slug: string;
             /**
-             * @description Description of the price here
+             * @description Description of Odometer's price
              * @example 0.02 USD for each unit
              */
             our_price: string;
@@ -5091,14 +5091,14 @@ export interface components {
             customers: number;
         };
         PricePreview: {
-            /** @description Changes of the charges of billing periods that are not closed, by currency, from the usage so far. Empty if there are none */
+            /** @description Changes in the charges of billing periods that are not closed, by currency, for the usage so far. Empty if no charge changes */
             changes: components["schemas"]["PriceImpact"][];
             /**
              * Format: date-time
              * @description Time from which the price would apply. Null: from the beginning
              */
             effective_from: string | null;
-            /** @description The same changes if the price had applied at the start of those periods */
+            /** @description Changes in the charges of the same periods, computed as if the price had applied when they began */
             if_in_force: components["schemas"]["PriceImpact"][];
         };
         Pricing: {
@@ -5118,7 +5118,7 @@ export interface components {
             detail: string;
             /** @description The fields that break a rule */
             errors: components["schemas"]["FieldProblem"][];
-            /** @description Id to report to the operator. Also in the X-Request-Id header */
+            /** @description Id to report to the operator. The header X-Request-Id has the same id */
             request_id: string;
             /**
              * Format: int64
@@ -5135,17 +5135,17 @@ export interface components {
         };
         Provider: {
             /**
-             * @description Account of the secret. Absent for a provider with a URL
+             * @description Account at the provider that the saved secret belongs to. Absent for a provider with a URL
              * @example acct_1PQ2
              */
             account?: string;
             /**
-             * @description Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+             * @description Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
-             * @description Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+             * @description Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
@@ -5154,22 +5154,22 @@ export interface components {
              * @description Time of creation
              */
             created_at: string;
-            /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills */
+            /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills */
             days_until_due?: number;
             /**
              * @description The id of this object
              * @example con_3
              */
             id: string;
-            /** @description Whether reports are charged, if the provider has a test mode. Test and live mode are separate connections: reports in one never count as billed in the other */
+            /** @description Whether the provider is in live mode, in which reports are charged. Absent if the provider has no test mode. Reports in test mode never count as billed in live mode, and the reverse */
             livemode?: boolean;
             /** @description Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
+            /** @description Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
             product?: string;
-            /** @description Only for type stripe, with bills. Stripe product id for each meter slug */
+            /** @description Only for type stripe, and only in a request with bills. Stripe product id for each meter slug */
             products?: {
                 [key: string]: string;
             };
@@ -5178,11 +5178,11 @@ export interface components {
             /** @description Last four characters of the secret */
             secret_last_four: string;
             /**
-             * @description Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+             * @description Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
              * @enum {string}
              */
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
-            /** @description Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product */
+            /** @description Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product */
             tax_code?: string;
             /**
              * @description The type
@@ -5250,7 +5250,7 @@ export interface components {
         ReconciledInvoice: {
             /**
              * Format: decimal
-             * @description Amount of the meter before discounts and tax
+             * @description Amount of the meter on the invoice, before discounts and tax
              */
             amount: string;
             /**
@@ -5275,23 +5275,23 @@ export interface components {
             id: string;
             /**
              * Format: decimal
-             * @description Units of the meter
+             * @description Units of the meter on the invoice
              */
             quantity: string;
-            /** @description Whether the end of the period created the invoice. It is then the last one of the period */
+            /** @description Whether the provider created the invoice because the period ended. Such an invoice is the last one of the period */
             renewal: boolean;
             /**
              * @description Status at the provider
              * @example paid
              */
             status: string;
-            /** @description Whether nothing is due because the invoice was voided or fully credited */
+            /** @description Whether the invoice bills nothing, because it was voided or fully credited */
             void: boolean;
         };
         ReconciledOurs: {
             /**
              * Format: decimal
-             * @description Charge for the usage at our price
+             * @description Charge of the usage at the closing of the period. If the provider prices the units, at the provider's price
              */
             charge: string;
             /**
@@ -5325,7 +5325,7 @@ export interface components {
         ReconciledTheirs: {
             /**
              * Format: decimal
-             * @description Invoiced amount of the meter before discounts and tax. Absent for none or several currencies
+             * @description Invoiced amount of the meter before discounts and tax. Absent if the invoices have no amount of the meter or several currencies
              */
             amount?: string;
             /**
@@ -5340,7 +5340,7 @@ export interface components {
             quantity: string;
             /**
              * Format: decimal
-             * @description Part of quantity that Odometer did not report. 0 while the state is open
+             * @description Units of quantity that Odometer did not report. 0 while the state is open
              */
             unexplained: string;
         };
@@ -5358,7 +5358,7 @@ export interface components {
              */
             billed_quantity?: string;
             /**
-             * @description Unit in which the provider bills the period. With amounts, every quantity of invoices and billed usage is money in the currency of the charge
+             * @description Unit in which the provider bills the period. With amounts, all invoiced and billed quantities are money, in the currency of the charge
              * @enum {string}
              */
             bills: "quantities" | "amounts";
@@ -5380,7 +5380,7 @@ export interface components {
              */
             decided_at: string | null;
             /**
-             * @description Operator that decided the state. Empty if the rules did or it is undecided
+             * @description Operator that decided the state. Empty if the rules decided the state, or it is undecided
              * @example key_12
              */
             decided_by: string;
@@ -5479,7 +5479,7 @@ export interface components {
             customers: number;
             /**
              * Format: int64
-             * @description Number of customers with a request that was already waiting. Its sync answers this request too
+             * @description Number of customers whose earlier sync request was still waiting. The sync of that request answers this one too
              */
             joined: number;
             /**
@@ -5503,7 +5503,7 @@ export interface components {
             customers?: string[];
         };
         Revenue: {
-            /** @description The limits of these figures, in words */
+            /** @description Reasons why these figures can differ from invoices */
             caveat: string;
             /** @description The items of this page */
             data: components["schemas"]["MonthlyRevenue"][];
@@ -5537,33 +5537,33 @@ export interface components {
         SaveOIDC: {
             /** @description The client's id at the issuer */
             client_id: string;
-            /** @description Omit it for a public client. It is never returned */
+            /** @description Secret of the client at the issuer. Omit the secret for a public client. Responses never contain it */
             client_secret?: string;
             /** @description Issuer exactly as in its discovery document */
             issuer: string;
         };
         SaveProvider: {
             /**
-             * @description Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges our prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
+             * @description Only for type stripe. `quantities` reports units to Stripe's metered prices. `amounts` charges Odometer's prices: each meter is a line of the subscription's next invoice. A change applies from each customer's next billing period. Default: the saved value, at first `quantities`
              * @enum {string}
              */
             bills?: "quantities" | "amounts";
             /**
-             * @description Only for type stripe, with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
+             * @description Only for type stripe, and only in a request with bills. Payment of the monthly invoices of customers without a subscription. `charge_automatically` charges the payment method. `send_invoice` sends an invoice to be paid within days_until_due. Default: `charge_automatically`
              * @enum {string}
              */
             collection_method?: "charge_automatically" | "send_invoice";
-            /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, with bills */
+            /** @description Days until the invoice is due. Required with collection_method `send_invoice`. Only for type stripe, and only in a request with bills */
             days_until_due?: number;
             /** @description Only for type stripe. Stripe price id for each meter slug. Other meters use the price with their slug as lookup key, or as meter_slug in its metadata */
             mapping?: {
                 [key: string]: string;
             };
-            /** @description Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. false: the URL belongs to the receiver that had it before. If none had it, the last receiver has moved to this URL. Its statements continue. Saving the same URL again keeps the receiver */
+            /** @description Only for a provider with a URL. true: the URL belongs to a new receiver, which gets only usage that other connections have not billed. false: the URL belongs to the receiver that had it before, or else to the latest receiver, which has moved to it. The statements of that receiver continue. Saving the same URL again keeps the receiver */
             new_receiver?: boolean;
-            /** @description Only for type stripe, with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
+            /** @description Only for type stripe, and only in a request with bills. Stripe product for the lines of meters that are not in products. Amounts need product or products */
             product?: string;
-            /** @description Only for type stripe, with bills. Stripe product id for each meter slug */
+            /** @description Only for type stripe, and only in a request with bills. Stripe product id for each meter slug */
             products?: {
                 [key: string]: string;
             };
@@ -5572,11 +5572,11 @@ export interface components {
             /** @description Only for type stripe. Secret or restricted API key. Default: the saved one */
             secret_key?: string;
             /**
-             * @description Only for type stripe, with bills. Whether amounts include tax. Default: the setting of Stripe Tax
+             * @description Only for type stripe, and only in a request with bills. Whether amounts include tax. Default: the setting of Stripe Tax
              * @enum {string}
              */
             tax_behavior?: "exclusive" | "inclusive" | "unspecified";
-            /** @description Only for type stripe, with bills. Tax code of the lines. Default: the tax code of the product */
+            /** @description Only for type stripe, and only in a request with bills. Tax code of the lines. Default: the tax code of the product */
             tax_code?: string;
             /**
              * @description The type
@@ -5638,7 +5638,7 @@ export interface components {
             timezone: string;
         };
         SetPassword: {
-            /** @description The password until now */
+            /** @description The current password */
             current: string;
             /** @description New password, 12 to 256 characters */
             new: string;
@@ -5716,7 +5716,7 @@ export interface components {
         Statement: {
             /** @description Usage that arrived after the closing of its period. period is the closed period */
             adjustments: components["schemas"]["Adjustment"][];
-            /** @description Currency of the lines. The tenant's if the lines have several */
+            /** @description Currency of the lines. If the lines have several currencies, the tenant's currency */
             currency: string;
             /** @description The customer's external ID */
             customer_external_id: string;
@@ -5767,7 +5767,7 @@ export interface components {
             event_count: number;
             /**
              * Format: decimal
-             * @description Additional charge for late usage, in whichever period it is billed
+             * @description Additional charge of this period for late usage. Another period bills it
              */
             late_amount: string;
             /** @description Steps that compute late_amount. The last step is the result. Empty for an open period */
@@ -5787,11 +5787,11 @@ export interface components {
              */
             price_version: number;
             /**
-             * @description Id of the provider's own price. Absent if our price applies
+             * @description Id of the provider's own price. Absent if Odometer's price applies
              * @example price_1Q2
              */
             provider_price?: string;
-            /** @description Breakdown of the amount, which is the last step */
+            /** @description Steps that compute the amount. The last step is the amount */
             steps: components["schemas"]["Step"][];
             /**
              * Format: decimal
@@ -5802,7 +5802,7 @@ export interface components {
         StatementMeter: {
             /**
              * Format: decimal
-             * @description Rounded to the currency's minor unit
+             * @description Amount, rounded to the currency's minor unit
              */
             amount: string;
             /** @description ISO 4217 code */
@@ -5852,7 +5852,7 @@ export interface components {
             decided_at: string | null;
             /**
              * Format: date-time
-             * @description Time of the first attempt to send it; null if never sent
+             * @description Time of the first attempt to send the report; null if it was never sent
              */
             first_sent_at: string | null;
             /**
@@ -5889,7 +5889,7 @@ export interface components {
             provider_time: string | null;
             /**
              * Format: decimal
-             * @description Number that was sent. For a charge, an amount
+             * @description Number that was sent to the provider. For a charge, an amount of money
              */
             quantity_sent?: string;
             /**
@@ -5916,7 +5916,7 @@ export interface components {
         StatementReportLine: {
             /**
              * Format: decimal
-             * @description Part of the charge that is billed there
+             * @description Part of the charge that the report bills
              */
             amount: string;
             /**
@@ -5941,7 +5941,7 @@ export interface components {
             quantity: string;
             /**
              * Format: decimal
-             * @description Usage of the whole period when the report was stored
+             * @description Usage of the whole period at the time when the report was stored
              */
             usage: string;
         };
@@ -6015,7 +6015,7 @@ export interface components {
              */
             provider_price?: string;
             /**
-             * @description Reason of the adjustment of the closed period
+             * @description Reason for the adjustment of the closed period
              * @example late usage
              */
             reason?: string;
@@ -6062,7 +6062,7 @@ export interface components {
             window: components["schemas"]["UsagePeriod"];
         };
         StoredEvent: {
-            /** @description Meters that count the event. A meter that is backfilling is listed once that is complete */
+            /** @description Meters that count the event. A meter that is backfilling is listed after its backfill */
             counted_by: components["schemas"]["EventCounter"][];
             /** @description The customer's external ID */
             customer_id: string;
@@ -6110,7 +6110,7 @@ export interface components {
             start: string;
         };
         SummaryItem: {
-            /** @description Whether the meter's earlier events are still being counted. Until then total_usage is 0 */
+            /** @description Whether the meter's earlier events are still being counted. If true, total_usage is 0 */
             backfilling?: boolean;
             /** @description The meter's id */
             meter_id: string;
@@ -6230,7 +6230,7 @@ export interface components {
             engine_answered?: boolean;
             /** @description Reason and fix of a failed sync */
             error: string;
-            /** @description Meters that are not billed, with the reason */
+            /** @description Meters that were not reported, with the reason */
             excluded: components["schemas"]["ExcludedMeter"][];
             /** @description External ID of the customer */
             external_id: string;
@@ -6366,7 +6366,7 @@ export interface components {
         };
         UnratedTotal: {
             /**
-             * @description Null for usage without a price
+             * @description Null if the usage has no price
              * @example USD
              */
             currency: string | null;
@@ -6377,7 +6377,7 @@ export interface components {
             customers: number;
             /**
              * Format: decimal
-             * @description Sum of the estimates. Null for usage without a price
+             * @description Sum of the estimates. Null if the usage has no price
              */
             estimate: string;
             /**
@@ -6392,7 +6392,7 @@ export interface components {
             reason: "before_first_period" | "no_price" | "no_provider" | "no_provider_link" | "no_subscription_item" | "before_subscription" | "closed_unbilled";
         };
         UnratedTotals: {
-            /** @description The limits of these figures, in words */
+            /** @description Reasons why these figures can differ from invoices */
             caveat: string;
             /** @description Totals by reason and currency */
             data: components["schemas"]["UnratedTotal"][];
@@ -6412,7 +6412,7 @@ export interface components {
             customer_id: string;
             /** @description Empty if the customer has no name */
             customer_name: string;
-            /** @description Details of no_subscription_item. Empty for the other reasons */
+            /** @description Details if the reason is no_subscription_item. Empty for other reasons */
             detail: string;
             /**
              * Format: decimal
@@ -6445,7 +6445,7 @@ export interface components {
         Unresolved: {
             /**
              * Format: decimal
-             * @description Invoiced units less our units. Negative if units are missing
+             * @description Invoiced units less the units in Odometer. Negative if units are missing
              */
             difference?: string;
             /**
@@ -6528,13 +6528,13 @@ export interface components {
             requests_per_minute?: number;
             /** @description true rejects an event with an unknown field, customer or event type. false ignores the field with a warning, creates the customer, and counts the event once a meter for its type exists */
             strict?: boolean;
-            /** @description IANA time zone. Meters recount all usage and use the current zone until that is complete. Returns 409 once a customer has a billing period. Also returns 409 confirmation_required if the dates of begun billing periods change */
+            /** @description IANA time zone. After a change, meters count all usage again, and use the previous zone until they have. Returns 409 after a billing period of a customer was stored. Returns 409 confirmation_required if the dates of begun billing periods would change */
             timezone?: string;
             /** @description Whether requests without a body that are signed in v1 can write. Not recommended: an observer can reuse such a signature for another method or path. Sign in v2 instead */
             v1_bodyless_writes?: boolean;
         };
         UpdateWebhook: {
-            /** @description A text of your own */
+            /** @description Description for people. Odometer does not use it */
             description?: string;
             /** @description false disables the webhook and discards its waiting messages. true enables it for new messages */
             enabled?: boolean;
@@ -6666,7 +6666,7 @@ export interface components {
              * @description Usage of all groups in the whole range, on every page
              */
             total: string;
-            /** @description Reasons why a group filter can miss usage */
+            /** @description Warnings about group filters that may miss usage */
             warnings?: string[];
         };
         UsageWindow: {
@@ -6699,7 +6699,7 @@ export interface components {
              * @description Time of creation
              */
             created_at: string;
-            /** @description A text of your own */
+            /** @description Description for people. Odometer does not use it */
             description: string;
             /**
              * Format: date-time
@@ -6707,7 +6707,7 @@ export interface components {
              */
             disabled_at: string | null;
             /**
-             * @description Reason of the automatic disabling. gone: the receiver answered 410. failing: deliveries failed for five days
+             * @description Reason why Odometer disabled the webhook. gone: the receiver answered 410. failing: deliveries failed for five days
              * @enum {string}
              */
             disabled_because?: "tenant" | "gone" | "failing";
@@ -7445,7 +7445,7 @@ export interface operations {
                 page_token?: string;
                 /** @description Only items of this kind */
                 kind?: "hold_disagrees" | "sync_failed" | "reconciliation_disputed" | "usage_discrepancy" | "unrated_usage" | "event_conflict" | "webhook_disabled" | "webhook_failing" | "sync_delayed" | "backfill_stuck";
-                /** @description A cause from causes */
+                /** @description A cause, as in causes of the response */
                 cause?: string;
             };
             header?: never;
@@ -7696,7 +7696,7 @@ export interface operations {
                 meter: string;
                 /** @description Id of one of the customer's billing periods */
                 period?: string;
-                /** @description A time in the billing period, instead of period. Default: now */
+                /** @description A time in the billing period. Use it instead of the parameter period. Default: now */
                 at?: string;
             };
             header?: never;
@@ -8884,7 +8884,7 @@ export interface operations {
                 page_token?: string;
                 /** @description Whether archived items are included */
                 archived?: boolean;
-                /** @description Search text: a part of the name or external ID in any case, or a complete id here or at the billing provider */
+                /** @description Search text: a part of the name or external ID, in upper or lower case, or a complete id of the customer in Odometer or at the billing provider */
                 search?: string;
             };
             header?: never;
@@ -9093,7 +9093,7 @@ export interface operations {
     "archive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9137,7 +9137,7 @@ export interface operations {
     "erase-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9185,7 +9185,7 @@ export interface operations {
     "get-customer-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9229,7 +9229,7 @@ export interface operations {
     "assign-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9277,7 +9277,7 @@ export interface operations {
     "unarchive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -9321,7 +9321,7 @@ export interface operations {
     "upsert-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use it for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
                 external_id?: string;
             };
             header?: never;
@@ -12311,7 +12311,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12354,7 +12354,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12397,7 +12397,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12440,7 +12440,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12483,7 +12483,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12526,7 +12526,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12569,7 +12569,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12612,7 +12612,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12655,7 +12655,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;
@@ -12698,7 +12698,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Unix time of this attempt in seconds */
                 "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body by the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
                 "webhook-signature": string;
             };
             path?: never;

@@ -384,14 +384,14 @@ class Operations:
     def list_unrated_usage(
         self, *, page_size: int | None = None, page_token: str | None = None, months: int | None = None
     ) -> schema.ListUnratedUsage:
-        """List usage that will not be billed."""
+        """List unrated usage."""
         answer: schema.ListUnratedUsage = self.call(
             "GET", "/v1/billing/unrated", query={"page_size": page_size, "page_token": page_token, "months": months}
         )
         return answer
 
     def get_unrated_totals(self, *, months: int | None = None) -> schema.UnratedTotals:
-        """Get the total of usage that will not be billed."""
+        """Get the total of unrated usage."""
         answer: schema.UnratedTotals = self.call("GET", "/v1/billing/unrated/totals", query={"months": months})
         return answer
 

@@ -100,7 +100,7 @@ func TestARotationIsRefusedWhereItWouldMakeAThirdOrReviveOne(t *testing.T) {
 	fresh, _ := old.rotate(t, b, "")
 	for _, id := range []string{old.id, fresh.id} {
 		p := b.send(t, http.MethodPost, "/v1/hmac-secrets/"+id+"/rotate", "").problem(t, 409, "conflict")
-		require.Equal(t, "the tenant already has 2 live HMAC secrets, the maximum; revoke one first", p.Detail)
+		require.Equal(t, "the tenant already has 2 valid HMAC secrets, the maximum; revoke one first", p.Detail)
 	}
 	require.True(t, old.accepted(t, b), "what was refused has changed nothing")
 

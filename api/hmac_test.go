@@ -331,7 +331,7 @@ func TestTwoSecretsAreLiveDuringARotation(t *testing.T) {
 	b := setup(t)
 	older, newer := b.newSigner(t, metering.ScopeReadOnly), b.newSigner(t, metering.ScopeIngestOnly)
 	p := b.send(t, "POST", "/v1/hmac-secrets", `{"name":"one too many","scope":"admin"}`).problem(t, 409, "conflict")
-	require.Equal(t, "the tenant already has 2 live HMAC secrets, the maximum; revoke one first", p.Detail)
+	require.Equal(t, "the tenant already has 2 valid HMAC secrets, the maximum; revoke one first", p.Detail)
 
 	statuses := func(s signer) (read, write int) {
 		return b.send(t, "GET", "/v1/meters", "", s.sign("")...).status, b.send(t, "POST", "/v1/events", hello, s.sign(hello)...).status

@@ -91,14 +91,19 @@ func (h *hashing) hash(ctx context.Context, who, email, password string) (hash [
 }
 
 // hashAt is hash for somebody who signs in at an address as an account, which names
-// both. It counts the attempt until succeeded is called.
+// both. It counts the attempt until succeeded is called. An attempt without a hash does not
+// count: during a flood, retries would otherwise put an honest address behind the others.
 func (h *hashing) hashAt(ctx context.Context, address, account, email, password string) ([]byte, error) {
 	who := address
 	if h.proven.Contains(account) {
 		who = account
 	}
 	h.count(address, 1)
-	return h.hash(ctx, who, email, password)
+	hash, err := h.hash(ctx, who, email, password)
+	if err != nil {
+		h.count(address, -1)
+	}
+	return hash, err
 }
 
 // succeeded takes back an attempt that was a sign-in.

@@ -187,6 +187,23 @@ func TestWhoHasNotGuessedComesBeforeThoseWhoHave(t *testing.T) {
 	})
 }
 
+// TestAnAttemptWithoutAHashDoesNotCount has somebody try again during a flood.
+func TestAnAttemptWithoutAHashDoesNotCount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHashing(t)
+		require.True(t, h.places.Take("another", hashingPlaces))
+		const address = "198.51.100.7"
+		_, err := h.hashAt(t.Context(), address, "ada at home", "ada@example.com", "correct horse")
+		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err))
+		require.Zero(t, h.rank(address))
+		h.places.Give("another", hashingPlaces)
+		_, err = h.hashAt(t.Context(), address, "ada at home", "ada@example.com", "a guess")
+		require.NoError(t, err)
+		require.Equal(t, 1, h.rank(address))
+	})
+}
+
 func TestAnAccountThatHasSignedInAtAnAddressIsFirstThere(t *testing.T) {
 	t.Parallel()
 	h := newTestHashing(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
@@ -271,6 +272,27 @@ func TestASilentProviderMakesAutoSyncWait(t *testing.T) {
 	s.requireResult(workflows.BulkSyncResult{Customers: 21, Sent: 21}, result)
 	require.Len(t, s.billed(), 21)
 	require.EqualValues(t, 1, s.runs())
+}
+
+// TestDisablingAutoSyncCancelsItsRun disables it while a run waits for the provider.
+func TestDisablingAutoSyncCancelsItsRun(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.useAll(20)
+	s.work()
+	s.schedule()
+	s.behave(`{"status":503,"times":1000000}`)
+	run := s.trigger()
+	tenant, err := s.store.Tenants.Get(t.Context(), s.tenant)
+	require.NoError(t, err)
+	dbtest.Eventually(t, func() error {
+		return workflows.ApplyAutoSync(t.Context(), s.temporal, tenant, metering.AutoSync{TenantID: s.tenant}, true)
+	})
+	err = s.temporal.GetWorkflow(t.Context(), run, "").Get(t.Context(), nil)
+	require.True(t, temporal.IsCanceledError(err), "%v", err)
+	state, err := workflows.DescribeAutoSync(t.Context(), s.temporal, s.tenant)
+	require.NoError(t, err)
+	require.Empty(t, state.Last, "the schedule is deleted")
 }
 
 func TestPeriodsAreClosedWithoutBeingAsked(t *testing.T) {

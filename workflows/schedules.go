@@ -20,15 +20,15 @@ const catchUp = 2 * time.Hour
 
 // ApplyAutoSync makes the tenant's schedule follow its settings. Whether the
 // schedule is paused stays as it is, except where setPaused says that the
-// tenant has just decided. CodeUnavailable when Temporal does not answer.
+// tenant has just decided. Disabling it cancels its open run, too. CodeUnavailable when
+// Temporal does not answer.
 func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant, settings metering.AutoSync, setPaused bool) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	id := AutoSyncID(tenant.ID)
 	handle := c.ScheduleClient().GetHandle(ctx, id)
 	if !settings.Enabled {
-		err := handle.Delete(ctx)
-		if err != nil && !missing(err) {
+		if err := deleteSchedule(ctx, c, handle); err != nil {
 			return unreachable(id, err)
 		}
 		return nil
@@ -38,6 +38,27 @@ func ApplyAutoSync(ctx context.Context, c client.Client, tenant metering.Tenant,
 		Paused: settings.Paused,
 		Note:   "set by the tenant at " + settings.UpdatedAt.UTC().Format(time.RFC3339Nano),
 	}, setPaused)
+}
+
+// deleteSchedule cancels the open runs of a schedule, then deletes it. A schedule that does
+// not exist is no error. A run that begins in between goes on.
+func deleteSchedule(ctx context.Context, c client.Client, handle client.ScheduleHandle) error {
+	described, err := handle.Describe(ctx)
+	if missing(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, run := range described.Info.RunningWorkflows {
+		if err := c.CancelWorkflow(ctx, run.WorkflowID, ""); err != nil && !missing(err) {
+			return err
+		}
+	}
+	if err := handle.Delete(ctx); err != nil && !missing(err) {
+		return err
+	}
+	return nil
 }
 
 func specOf(schedule metering.Schedule, timezone string) client.ScheduleSpec {

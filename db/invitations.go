@@ -105,6 +105,11 @@ func invite(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor mete
 	if err != nil {
 		return created, err
 	}
+	if i.MemberID == nil {
+		if err := requireRoom(ctx, tx, tenant, memberEntries.at(now)); err != nil {
+			return created, err
+		}
+	}
 	err = tx.QueryRow(ctx, `
 		insert into invitations as i (tenant_id, member_id, email, name, role, token_hash, last_four, created_at, created_by, expires_at)
 		values (@tenant, @member, @email, @name, @role, @token_hash, @last_four, @now, @actor, @expires)

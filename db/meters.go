@@ -96,6 +96,9 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
+		if err := requireRoom(ctx, tx, tenant, meterEntries); err != nil {
+			return err
+		}
 		if err := roomForMeter(ctx, tx, tenant, m.EventType, 0); err != nil {
 			return err
 		}

@@ -26,6 +26,12 @@ func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor meter
 		return metering.Plan{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		if err := requireRoom(ctx, tx, tenant, planEntries); err != nil {
+			return err
+		}
 		rows, err := tx.Query(ctx, `
 			insert into plans as p (tenant_id, slug, name, created_by) values ($1, $2, $3, $4)
 			returning id, slug, name, created_at, `+archivedAt("p"), tenant, p.Slug, p.Name, actor)

@@ -91,6 +91,9 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err != nil {
 			return err
 		}
+		if err := requireRoom(ctx, tx, tenant, priceEntries); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, insertTerms, args); err != nil {
 			return err
 		}

@@ -44,12 +44,8 @@ func (s Webhooks) Create(ctx context.Context, tenant metering.TenantID, actor me
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
 			return err
 		}
-		var have int
-		if err := tx.QueryRow(ctx, `select count(*) from webhook_endpoints where tenant_id = $1`, tenant).Scan(&have); err != nil {
+		if err := requireRoom(ctx, tx, tenant, webhookEntries); err != nil {
 			return err
-		}
-		if have >= metering.MaxEndpoints {
-			return metering.Errorf(metering.CodeConflict, "the tenant already has %d webhooks, the maximum; delete one first", have)
 		}
 		err := tx.QueryRow(ctx, `
 			insert into webhook_endpoints as e (tenant_id, url, host, description, event_types, secret, secret_last_four, created_at, created_by)

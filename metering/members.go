@@ -25,6 +25,9 @@ func (Role) Values() []Role {
 	return []Role{RoleOwner, RoleAdmin, RoleDeveloper, RoleBilling, RoleViewer}
 }
 
+// MaxMembers is how many members and pending invitations a tenant may have.
+const MaxMembers = 1_000
+
 // Member is a person in one tenant, with a role there.
 type Member struct {
 	ID        MemberID

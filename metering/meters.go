@@ -13,6 +13,7 @@ import (
 
 // Bounds of the catalog.
 const (
+	MaxMeters             = 1_000 // of a tenant, archived ones included
 	MaxMetersPerEventType = 20
 	MaxGroupsPerMeter     = 10_000  // distinct groups of one meter version; later ones count in OtherGroup
 	MaxGroupKeyBytes      = 1 << 10 // of a group's key; groups with longer ones count in OtherGroup

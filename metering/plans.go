@@ -2,6 +2,12 @@ package metering
 
 import "time"
 
+// Bounds of a tenant's prices.
+const (
+	MaxPlans  = 1_000  // archived ones included
+	MaxPrices = 20_000 // versions, of all meters and plans, that are not withdrawn
+)
+
 // Plan is an entry of the tenant's catalog: its prices hold for the
 // customers who have it, instead of the meters' own.
 type Plan struct {

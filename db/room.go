@@ -1,0 +1,64 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// entries are a kind of rows of which a tenant may have a bounded number, archived ones
+// included. Concurrent requests exceed the bound unless the caller has a lock.
+type entries struct {
+	count string // SQL that counts those of @tenant at @now
+	most  int
+	noun  string
+	fix   string
+	now   time.Time // zero: the number does not depend on it
+}
+
+// at returns the entries that count at an instant.
+func (e entries) at(now time.Time) entries {
+	e.now = metering.Instant(now)
+	return e
+}
+
+// Ingest and billing read all meters, plans and prices of a tenant at once.
+var (
+	meterEntries = entries{
+		count: `select count(*) from meters where tenant_id = @tenant`,
+		most:  metering.MaxMeters, noun: "meters", fix: "change an existing meter, such as an archived one, instead",
+	}
+	planEntries = entries{
+		count: `select count(*) from plans where tenant_id = @tenant`,
+		most:  metering.MaxPlans, noun: "plans", fix: "change an existing plan, such as an archived one, instead",
+	}
+	priceEntries = entries{
+		count: `select count(*) from meter_prices where tenant_id = @tenant and withdrawn_at is null`,
+		most:  metering.MaxPrices, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
+	}
+	webhookEntries = entries{
+		count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
+		most:  metering.MaxEndpoints, noun: "webhooks", fix: "delete one first",
+	}
+	memberEntries = entries{
+		count: `
+			select
+			  (select count(*) from members where tenant_id = @tenant and removed_at is null) +
+			  (select count(*) from invitations
+			    where tenant_id = @tenant and member_id is null and accepted_at is null and revoked_at is null and expires_at > @now)`,
+		most: metering.MaxMembers, noun: "members and pending invitations", fix: "remove or revoke one first",
+	}
+)
+
+// requireRoom returns CodeConflict if the tenant has as many entries as it may.
+func requireRoom(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e entries) error {
+	var have int
+	err := tx.QueryRow(ctx, e.count, pgx.NamedArgs{"tenant": tenant, "now": e.now}).Scan(&have)
+	if err == nil && have >= e.most {
+		err = metering.Errorf(metering.CodeConflict, "the tenant already has %d %s, the maximum; %s", have, e.noun, e.fix)
+	}
+	return err
+}

@@ -222,7 +222,9 @@ func meterVersionByID(ctx context.Context, q querier, tenant metering.TenantID, 
 // are. It writes what it has summed whenever that is much, so that millions of events, and
 // of groups, fit in memory.
 func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, hours metering.Range, ours map[time.Time]int64) error {
-	sums := newRollups(s.pool.heldAtOnce)
+	room := s.pool.roomFor(tenant)
+	defer room.give()
+	sums := newRollups(room)
 	write := func() error {
 		if _, err := sums.settle(ctx, tx, tenant, func(groupName) bool { return false }); err != nil {
 			return err

@@ -155,8 +155,10 @@ func (a *attempt) transaction(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := a.begin(ctx, conn); err != nil {
 		return fmt.Errorf("claim keys: %w", err)
 	}
-	sums, err := a.sum(ctx, conn)
-	if err != nil {
+	room := a.writer.store.pool.roomFor(a.tenant)
+	defer room.give()
+	sums := newRollups(room)
+	if err := a.sum(ctx, conn, sums); err != nil {
 		return err
 	}
 	if len(a.fresh) > insertedAtMost {
@@ -422,25 +424,26 @@ func (a *attempt) contentsOf(ctx context.Context, conn *pgxpool.Conn, places []i
 // groups that this process has not seen yet. It counts by one meter version after
 // another, and writes whenever it holds much: every transaction registers groups in
 // the order of their versions.
-func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn) (*rollups, error) {
-	sums, places := newRollups(a.writer.store.pool.heldAtOnce), a.placesByType()
+func (a *attempt) sum(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
+	places := a.placesByType()
 	a.groups = make(map[groupName]bool)
 	for _, g := range a.feeding(places) {
-		if sums.isFull() {
-			if err := a.settle(ctx, conn, sums); err != nil {
-				return nil, err
-			}
-			if err := sums.write(ctx, conn, a.tenant); err != nil {
-				return nil, fmt.Errorf("store usage: %w", err)
-			}
-		}
 		for _, i := range places[g.EventType] {
 			if err := a.count(sums, g, i); err != nil {
-				return nil, err
+				return err
 			}
 		}
+		if !sums.isFull() {
+			continue
+		}
+		if err := a.settle(ctx, conn, sums); err != nil {
+			return err
+		}
+		if err := sums.write(ctx, conn, a.tenant); err != nil {
+			return fmt.Errorf("store usage: %w", err)
+		}
 	}
-	return sums, a.settle(ctx, conn, sums)
+	return a.settle(ctx, conn, sums)
 }
 
 // placesByType returns the places of the fresh events of each type, and notes the types that

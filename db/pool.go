@@ -25,11 +25,17 @@ type pool struct {
 	audit  auditKey
 
 	heldAtOnce int                                   // bytes of rollups in a transaction
+	rollups    *Shares[metering.TenantID]            // bytes of rollups in all transactions
 	stopwatch  func() (elapsed func() time.Duration) // measures how long a tenant's lock is held
 }
 
 func newPool(of *pgxpool.Pool) *pool {
-	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config()))), stopwatch: stopwatch, heldAtOnce: heldAtOnce}
+	return &pool{Pool: of, shares: NewShares[metering.TenantID](int64(shared(of.Config()))), stopwatch: stopwatch, heldAtOnce: heldAtOnce, rollups: NewShares[metering.TenantID](heldByAll)}
+}
+
+// roomFor returns the room for the rollups of one transaction.
+func (p *pool) roomFor(tenant metering.TenantID) *rollupRoom {
+	return &rollupRoom{shares: p.rollups, tenant: tenant, most: p.heldAtOnce}
 }
 
 // shared is how many connections tenants share. Half of them are left to what is

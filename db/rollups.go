@@ -22,13 +22,16 @@ type rollups struct {
 	groups   groupsMet
 	versions map[metering.MeterVersionID]metering.MeterVersion
 	held     int // bytes of hours and groups
-	most     int // bytes before they are to be written
+	room     *rollupRoom
 	zones    map[string]*zoneClock
 	recent   map[metering.MeterVersionID]grouped
 }
 
-// heldAtOnce bounds the bytes that rollups hold before they are written.
-const heldAtOnce = 4 << 20
+// Bounds of the bytes that rollups hold before they are written.
+const (
+	heldAtOnce = 4 << 20  // in a transaction
+	heldByAll  = 16 << 20 // in all transactions of a process; one tenant alone may hold half
+)
 
 // Bytes that an entry of rollups costs beside its properties, with its place in a map.
 const (
@@ -36,8 +39,30 @@ const (
 	groupBytes  = 96
 )
 
-// isFull reports whether the rollups hold so much that they are to be written.
-func (r *rollups) isFull() bool { return r.held >= r.most }
+// rollupRoom is the room of one transaction's rollups, a part of what all transactions share.
+type rollupRoom struct {
+	shares *Shares[metering.TenantID]
+	tenant metering.TenantID
+	most   int
+	taken  int
+}
+
+// fits takes room for so many bytes in all, or reports that there is none.
+func (r *rollupRoom) fits(bytes int) bool {
+	if bytes >= r.most || !r.shares.Take(r.tenant, int64(bytes-r.taken)) {
+		return false
+	}
+	r.taken = bytes
+	return true
+}
+
+func (r *rollupRoom) give() {
+	r.shares.Give(r.tenant, int64(r.taken))
+	r.taken = 0
+}
+
+// isFull takes room for what the rollups hold, or reports that they are to be written.
+func (r *rollups) isFull() bool { return !r.room.fits(r.held) }
 
 // grouped is the group of some properties.
 type grouped struct {
@@ -55,9 +80,9 @@ type bucket struct {
 	month    time.Time // that the hour is of
 }
 
-func newRollups(most int) *rollups {
+func newRollups(room *rollupRoom) *rollups {
 	return &rollups{
-		most:  most,
+		room:  room,
 		hours: make(map[bucket]*tally), groups: make(groupsMet), versions: make(map[metering.MeterVersionID]metering.MeterVersion),
 		zones: make(map[string]*zoneClock), recent: make(map[metering.MeterVersionID]grouped),
 	}
@@ -170,9 +195,8 @@ func (r *rollups) queue(batch *pgx.Batch, tenant metering.TenantID) {
 func (r *rollups) write(ctx context.Context, q batcher, tenant metering.TenantID) error {
 	var batch pgx.Batch
 	r.queue(&batch, tenant)
-	clear(r.hours)
-	clear(r.groups)
-	r.held = 0
+	r.hours, r.groups, r.held = make(map[bucket]*tally), make(groupsMet), 0
+	r.room.give()
 	return q.SendBatch(ctx, &batch).Close()
 }
 

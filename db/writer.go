@@ -49,9 +49,9 @@ func (o WriterOptions) withDefaults() WriterOptions {
 
 // Entries of the caches, each some hundred bytes.
 const (
-	cachedCustomers = 100_000
+	cachedCustomers = 30_000
 	cachedTypes     = 10_000
-	cachedGroups    = 100_000
+	cachedGroups    = 30_000
 	cachedTenants   = 1_000
 )
 

@@ -64,6 +64,7 @@ type revenueReader struct {
 	theirs providerPrices      // of the batches so far
 	only   metering.CustomerID // 0: all
 
+	began     bool                                 // a batch is read
 	periodsOf func(billing.Facts) []billing.Period // that are read; nil: open ones
 	recounts  bool                                 // meters count in another way than the stored one
 

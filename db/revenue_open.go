@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"math"
 	"slices"
 	"time"
@@ -11,8 +12,23 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// revenueBatch bounds what is in memory at once.
+// revenueBatch bounds what is in memory at once, and what is read in one turn.
 const revenueBatch = 2000
+
+type yieldKey struct{}
+
+// WithYield returns a context in which a read of all customers calls others between its
+// batches of customers. The read ends if that fails.
+func WithYield(ctx context.Context, others func(context.Context) error) context.Context {
+	return context.WithValue(ctx, yieldKey{}, others)
+}
+
+func yield(ctx context.Context) error {
+	if others, set := ctx.Value(yieldKey{}).(func(context.Context) error); set {
+		return others(ctx)
+	}
+	return nil
+}
 
 // open adds what the periods that are not closed come to so far.
 func (r *revenueReader) open() error { return r.batches((*openBatch).add) }
@@ -69,8 +85,15 @@ func (r *revenueReader) batchAfter(after metering.CustomerID) (*openBatch, error
 	return r.batchOf(`and c.id > @after and c.id <= @last order by c.id limit @limit`, pgx.NamedArgs{"after": after, "last": last, "limit": revenueBatch})
 }
 
-// batchOf reads the customers c of which a condition holds.
+// batchOf reads the customers c of which a condition holds. Other callers come before each
+// batch but the first.
 func (r *revenueReader) batchOf(condition string, args pgx.NamedArgs) (*openBatch, error) {
+	if r.began {
+		if err := yield(r.ctx); err != nil {
+			return nil, err
+		}
+	}
+	r.began = true
 	b := &openBatch{revenueReader: r, within: `p.customer_id between @first and @last`, facts: make(map[int64]*billing.Facts), open: make(map[int64][]billing.Period)}
 	args["tenant"] = r.tenant
 	rows, err := r.tx.Query(r.ctx, selectCustomerFacts+condition, args)

@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -303,5 +305,37 @@ func TestRevenueIsOfPeriodsThatEndInTheMonthsAskedFor(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, months, want, "since %s", since)
 		}
+	}
+}
+
+// TestReadsOfAllCustomersLetOthersGoFirst counts the turns of what reads all customers.
+func TestReadsOfAllCustomersLetOthersGoFirst(t *testing.T) {
+	t.Parallel()
+	b := newBiller(t)
+	_, err := dbtest.Conn(t).Exec(t.Context(), `
+		insert into customers (tenant_id, external_id, created_at)
+		select $1, n, $2 from generate_series(1, 4001) n`, b.tenant, b.now)
+	require.NoError(t, err)
+	price := billing.Price{MeterID: b.meter.ID, Terms: billing.Terms{Currency: "USD"}}
+	reads := map[string]func(ctx context.Context) error{
+		"revenue": func(ctx context.Context) error {
+			_, err := b.store.Ledger.Revenue(ctx, b.tenant, b.now, b.now)
+			return err
+		},
+		"unrated usage": func(ctx context.Context) error {
+			_, err := b.store.Unrated.Totals(ctx, b.tenant, b.now, b.now)
+			return err
+		},
+		"the impact of a price": func(ctx context.Context) error {
+			_, err := b.store.Ledger.PriceImpact(ctx, b.tenant, price, b.now)
+			return err
+		},
+	}
+	for name, read := range reads {
+		turns := 0
+		require.NoError(t, read(db.WithYield(t.Context(), func(context.Context) error { turns++; return nil })))
+		require.GreaterOrEqual(t, turns, 2, name)
+		lost := errors.New("no turn came")
+		require.ErrorIs(t, read(db.WithYield(t.Context(), func(context.Context) error { return lost })), lost, name)
 	}
 }

@@ -71,6 +71,32 @@ func (s *Shares[K]) Wait(ctx context.Context, key K) error {
 	}
 }
 
+// Yield gives back one place, lets the keys that wait take it, and takes one again in the
+// key's turn, before others of the key. If it fails as ctx does, the key has one place less.
+func (s *Shares[K]) Yield(ctx context.Context, key K) error {
+	turn := s.rejoin(key)
+	select {
+	case <-turn:
+		return nil
+	case <-ctx.Done():
+		s.leave(key, turn)
+		return ctx.Err()
+	}
+}
+
+// rejoin moves the holder of a place to the front of the key's line, and lets in who is next.
+func (s *Shares[K]) rejoin(key K) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	turn, line := make(chan struct{}), s.lines[key]
+	if len(line) == 0 {
+		s.queue(key)
+	}
+	s.lines[key] = slices.Insert(line, 0, turn)
+	s.give(key, 1)
+	return turn
+}
+
 // join returns what is closed when the key's turn has come, or nil: it has.
 func (s *Shares[K]) join(key K) chan struct{} {
 	s.mu.Lock()

@@ -51,6 +51,54 @@ func TestKeysOfALowerRankComeFirst(t *testing.T) {
 	})
 }
 
+// TestAHolderLetsOtherKeysGoFirst has the holder of the only place yield: another key comes
+// before it, and it comes before others of its key.
+func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := db.NewShares[string](1)
+		var order []string
+		require.True(t, s.Take("a", 1))
+		require.NoError(t, s.Yield(t.Context(), "a"), "nobody waits")
+		var waiting sync.WaitGroup
+		for _, key := range []string{"a", "b"} {
+			waiting.Go(func() {
+				if s.Wait(t.Context(), key) == nil {
+					order = append(order, key)
+					s.Give(key, 1)
+				}
+			})
+			synctest.Wait()
+		}
+		for range 2 {
+			require.NoError(t, s.Yield(t.Context(), "a"))
+			order = append(order, "holder")
+		}
+		s.Give("a", 1)
+		waiting.Wait()
+		require.Equal(t, []string{"holder", "b", "holder", "a"}, order)
+	})
+}
+
+// TestWhoGivesUpWaitingForItsNextTurnHasNoPlace has a holder whose time ends while it yields.
+func TestWhoGivesUpWaitingForItsNextTurnHasNoPlace(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := db.NewShares[string](1)
+		require.True(t, s.Take("a", 1))
+		go func() { _ = s.Wait(t.Context(), "b") }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		lost := make(chan error)
+		go func() { lost <- s.Yield(ctx, "a") }()
+		synctest.Wait()
+		cancel()
+		require.ErrorIs(t, <-lost, context.Canceled)
+		s.Give("b", 1)
+		require.True(t, s.Take("anybody", 1))
+	})
+}
+
 // TestPropertySharesAddUp takes and gives at random: nothing is lost, and nobody gets
 // more than was free.
 func TestPropertySharesAddUp(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 // Bytes of the bodies in the process at once, by purpose, so that one purpose
 // cannot use up the memory of another. Tenants have their own.
 const (
-	tenantsBytes       = 32 << 20
-	signedBytes        = 2 * maxSignedBytes // of signed bodies that are not verified yet
+	tenantsBytes       = 2 * (2*maxEventsBody + maxBatch*eventCharge) // one tenant alone may hold a signed body of any size
+	signedBytes        = 2 * maxSignedBytes                           // of signed bodies that are not verified yet
 	providerEventBytes = 4 << 20
 )
 
@@ -35,6 +35,7 @@ const smallBody = 8 << 10
 // A body costs the bytes that have arrived, and the reader's buffers ahead of them.
 const (
 	leastCharge = 16 << 10 // of a tenant, while the request is answered
+	eventCharge = 512      // of each event beside its bytes, until it is stored
 	mostAhead   = 64 << 10
 )
 
@@ -113,10 +114,12 @@ type body struct {
 	budget     bodyBudget
 	prefix     string // of the sender's address
 	least      int64  // that it costs; 0: it is of an address prefix
+	decoded    int64  // charge of the events that were read from it
 	copies     int64  // that are held of each byte
 	read       int64
 	paid       int64
 	complete   bool
+	waited     time.Duration // for room
 	began      time.Time
 	time       time.Duration
 	refused    *refusedBodies
@@ -242,14 +245,14 @@ func (a arriving) Read(p []byte) (int, error) { return a.body.arrive(p) }
 // pay pays in steps as large as what has come, so that budgets are not asked
 // for each packet.
 func (b *body) pay() error {
-	due := max(b.copies*b.read, b.least)
+	due := max(b.copies*b.read, b.least) + b.decoded
 	isSmall := b.least == 0 && b.read <= smallBody
 	if isSmall || due <= b.paid {
 		return nil
 	}
 	ahead := due + min(due, mostAhead)
 	if b.declared >= 0 {
-		ahead = min(ahead, max(b.copies*b.declared, due))
+		ahead = min(ahead, max(b.copies*b.declared+b.decoded, due))
 	}
 	if b.budget.tryTake(b, ahead-b.paid) {
 		b.paid = ahead
@@ -274,6 +277,12 @@ func (b *body) payByTenant(bodies bodies, tenant metering.TenantID) error {
 		return nil
 	}
 	b.copies = 2
+	return b.pay()
+}
+
+// payForEvents pays for so many events that are read from the body.
+func (b *body) payForEvents(events int) error {
+	b.decoded = int64(events) * eventCharge
 	return b.pay()
 }
 

@@ -47,14 +47,18 @@ func (g *prefixBudget) name() string { return g.purpose }
 
 func (g *prefixBudget) fits(n int64) bool { return n <= g.most }
 
-// take waits for room, because bodies that do not arrive are slow soon. The wait is
-// not the sender's fault: meanwhile its body is not slow.
+// take waits for room, because bodies that do not arrive are slow soon. A body waits for
+// bodyWait in all. The wait is not the sender's fault: meanwhile its body is not slow.
 func (g *prefixBudget) take(b *body, n int64) bool {
 	began := time.Now()
 	g.setWaiting(b, true, 0)
-	defer func() { g.setWaiting(b, false, time.Since(began)) }()
+	defer func() {
+		waited := time.Since(began)
+		b.waited += waited
+		g.setWaiting(b, false, waited)
+	}()
 	for !g.tryTake(b, n) {
-		if b.hasEnded() || time.Since(began) > bodyWait {
+		if b.hasEnded() || b.waited+time.Since(began) > bodyWait {
 			return false
 		}
 		time.Sleep(bodyPoll)

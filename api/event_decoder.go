@@ -18,10 +18,16 @@ type eventDecoder struct {
 	*jsontext.Decoder
 	texts map[string]string // event types and customers, which the events of a batch share
 	seen  uint8             // of the event that is read: a bit for each of eventFields
+	pay   func(events int) error
 }
 
+// paidAtOnce is how many events of a batch are paid for before they are read.
+const paidAtOnce = 20
+
+// newEventDecoder reads events of a body, for which nobody pays unless pay is set.
 func newEventDecoder(body io.Reader) *eventDecoder {
 	return &eventDecoder{
+		pay:     func(int) error { return nil },
 		Decoder: jsontext.NewDecoder(&trimmer{from: body}, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)),
 		texts:   make(map[string]string),
 	}
@@ -243,6 +249,11 @@ func (d *eventDecoder) events() ([]sentEvent, error) {
 	for d.PeekKind() != ']' {
 		if len(events) == maxBatch {
 			return nil, metering.Invalid("body.events", "must contain at most %d events", maxBatch)
+		}
+		if len(events)%paidAtOnce == 0 {
+			if err := d.pay(len(events) + paidAtOnce); err != nil {
+				return nil, err
+			}
 		}
 		e, err := d.event()
 		if err != nil {

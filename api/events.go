@@ -99,7 +99,9 @@ func refusal(r *metering.Rejection) error {
 func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
 		turns := s.inTurns(ctx, body)
-		batch, err := newEventDecoder(turns).batch()
+		decoder := newEventDecoder(turns)
+		decoder.pay = exchangeOf(ctx).body.payForEvents
+		batch, err := decoder.batch()
 		turns.end()
 		if err != nil {
 			return ingestResult{}, err

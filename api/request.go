@@ -30,9 +30,11 @@ type exchange struct {
 	limit     int // what X-RateLimit-Limit says; 0: nothing yet
 	remaining int
 	ends      []func()
-	hold      func(bytes int64) bool // takes room of the tenant's for the answer; nil: it is no tenant's
-	held      int64                  // bytes of room
-	err       error                  // for the log
+	hold      func(bytes int64) bool      // takes room of the tenant's for the answer; nil: it is no tenant's
+	held      int64                       // bytes of room
+	yield     func(context.Context) error // lets other heavy requests read; nil: it is not heavy
+	endTurn   func()                      // ends the turn of a heavy request; nil: it is not heavy
+	err       error                       // for the log
 }
 
 // atEnd has something done when the request is answered.
@@ -78,12 +80,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x := &exchange{id: requestID(r), errorDocs: s.ErrorDocsBase, writer: out}
 	address := s.failures.addressOf(r)
 	ctx := db.From(context.WithValue(r.Context(), exchangeKey{}, x), db.Origin{Address: address, RequestID: x.id})
-	r = r.WithContext(db.WithRoom(ctx, x.holdPage))
+	r = r.WithContext(db.WithYield(db.WithRoom(ctx, x.holdPage), x.yieldTurn))
 	x.request = r
 	x.setConnection(ConnectionAsks)
 	x.atEnd(func() { x.setConnection(ConnectionWaits) })
 	out.refuse = func() { s.refuse(out, r, errUnread) }
-	out.admits = x.admits
+	out.admits, out.made = x.admits, x.answerMade
 	x.body = s.bodies.receive(r, out, address)
 	x.atEnd(x.body.giveBack)
 	out.Header().Set("X-Request-Id", x.id)
@@ -247,6 +249,7 @@ type recorder struct {
 	quoter     *decimalQuoter          // of this response; nil: its bytes stay
 	streams    bool
 	admits     func(bytes int) bool // whether the answer may be held in memory; nil: any
+	made       func()               // called before the first bytes of an answer that is no stream; nil: nothing
 	refuse     func()               // answers instead of one that may not
 	refused    bool                 // further writes are dropped
 	status     int
@@ -279,6 +282,9 @@ func (w *recorder) send() {
 func (w *recorder) Write(b []byte) (int, error) {
 	if w.refused {
 		return len(b), nil
+	}
+	if !w.wrote && !w.streams && w.made != nil {
+		w.made()
 	}
 	if !w.wrote && !w.streams && w.admits != nil && !w.admits(len(b)) {
 		w.admits, w.began = nil, false

@@ -86,7 +86,7 @@ type server struct {
 	exports       *db.Shares[metering.TenantID]
 	processors    *db.Shares[metering.TenantID] // for large bodies
 	answers       *db.Shares[metering.TenantID] // bytes of answers in memory
-	heavy         *db.Shares[metering.TenantID] // operations that read all customers of a tenant
+	heavy         heavyTurns                    // operations that read all customers of a tenant
 	failures      *failures
 	refusals      refusals
 	listings      listings
@@ -126,7 +126,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.refusedBodies = newRefusedBodies(s.metrics.refused, deps.Log)
 	s.bodies, s.requests = newBodies(deps, s.refusedBodies), db.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.answers = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
-	s.heavy = db.NewShares[metering.TenantID](maxHeavy)
+	s.heavy = newHeavyTurns()
 	s.processors = newProcessors()
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
@@ -198,7 +198,8 @@ func (s *server) routes() {
 		"Meters are listed in order of creation. Archived meters are included only with `archived=true`."), s.listMeters)
 	huma.Register(s.api, created(post("create-meter", "/v1/meters", MetersWrite, "Create a meter",
 		"The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and "+
-			"the meter's usage returns 503.")), s.createMeter)
+			"the meter's usage returns 503.\n\n"+
+			"- A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.")), s.createMeter)
 	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter",
 		"While the meter is backfilling, `backfill` shows the progress."), s.getMeter)
 	huma.Register(s.api, heavy(patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
@@ -213,14 +214,16 @@ func (s *server) routes() {
 	huma.Register(s.api, heavy(put("set-pricing", "/v1/meters/{slug}/pricing", PricingWrite, "Set a meter's price",
 		"Adds a version of the price. A billing period is charged at the version in force at its start.\n\n"+
 			"- Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.\n"+
-			"- Without `effective_from`, a later version applies from the start of the next calendar month.\n\n"+
+			"- Without `effective_from`, a later version applies from the start of the next calendar month.\n"+
+			"- A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.\n\n"+
 			howToConfirm)), s.setPricing)
 	huma.Register(s.api, heavy(post("preview-pricing", "/v1/meters/{slug}/pricing/preview", PricingWrite, "Preview the effect of a price",
 		aboutPreview)), s.previewPricing)
 	huma.Register(s.api, remove("withdraw-pricing", "/v1/meters/{slug}/pricing/{version}", PricingWrite, "Withdraw a meter's scheduled price",
 		"Returns 409 if the version has already begun."), s.withdrawPricing)
 	huma.Register(s.api, created(post("create-plan", "/v1/plans", PricingWrite, "Create a plan",
-		"A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.")), s.createPlan)
+		"A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.\n\n"+
+			"- A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.")), s.createPlan)
 	huma.Register(s.api, get("list-plans", "/v1/plans", PricingRead, "List plans",
 		"Plans are listed in order of creation. Archived plans are included only with `archived=true`."), s.listPlans)
 	huma.Register(s.api, get("get-plan", "/v1/plans/{slug}", PricingRead, "Get a plan",
@@ -345,7 +348,8 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-auto-sync", "/v1/billing/auto-sync", BillingRead, "Get the Auto-Sync settings",
 		"Returns the schedule, whether it is paused, and the last and next runs."), s.getAutoSync)
 	huma.Register(s.api, put("save-auto-sync", "/v1/billing/auto-sync", BillingWrite, "Save the Auto-Sync settings",
-		"Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds."), s.saveAutoSync)
+		"Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.\n\n"+
+			"- `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent."), s.saveAutoSync)
 	huma.Register(s.api, accepted(post("trigger-auto-sync", "/v1/billing/auto-sync/trigger", BillingWrite, "Run Auto-Sync now",
 		"Syncs every customer who is out of sync.")), s.triggerAutoSync)
 
@@ -439,7 +443,8 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("create-member", "/v1/tenant/members", TenantManage, "Invite a person to become a member",
 		"Returns a token, shown only once. The person becomes a member by accepting the invitation within seven days.\n\n"+
 			"- Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.\n"+
-			"- A tenant can create, renew and reset at most 20 invitations a minute in total.")), s.createMember)
+			"- A tenant can create, renew and reset at most 20 invitations a minute in total.\n"+
+			"- A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.")), s.createMember)
 	huma.Register(s.api, patch("update-member", "/v1/tenant/members/{id}", TenantManage, "Update a member's name or role",
 		"You cannot grant a role with more permissions than yours. Only `make-owner` changes the owner."), s.updateMember)
 	huma.Register(s.api, remove("remove-member", "/v1/tenant/members/{id}", TenantManage, "Remove a member",

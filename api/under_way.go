@@ -3,9 +3,11 @@ package api
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -21,9 +23,21 @@ const (
 	smallAnswer  = 64 << 10 // holds nothing: maxRequests bounds them
 )
 
-// maxHeavy is how many heavy operations are under way at once. One tenant alone has one of
-// them: beside two, each on a connection, the database and this process answer others.
-const maxHeavy = 2
+// Bounds of heavy operations. One tenant alone has half of each.
+const (
+	maxHeavy   = 4 // in progress, each on a connection
+	maxReading = 2 // of them that read; the database and this process answer others meanwhile
+)
+
+// heavyTurns are the turns of heavy operations.
+type heavyTurns struct {
+	begun   *db.Shares[metering.TenantID] // maxHeavy
+	reading *db.Shares[metering.TenantID] // maxReading, each for one batch of customers
+}
+
+func newHeavyTurns() heavyTurns {
+	return heavyTurns{db.NewShares[metering.TenantID](maxHeavy), db.NewShares[metering.TenantID](maxReading)}
+}
 
 // heavy marks an operation that reads all customers of the tenant. It waits for its turn.
 func heavy(op huma.Operation) huma.Operation {
@@ -56,13 +70,53 @@ func (s *server) begin(ctx huma.Context) error {
 	if ctx.Operation().Metadata["heavy"] != true {
 		return nil
 	}
-	waiting, cancel := context.WithTimeout(ctx.Context(), heavyWait)
+	return x.beginHeavy(ctx.Context(), s.heavy, tenant)
+}
+
+// beginHeavy waits for the turn of a heavy request, which ends when its answer is made.
+// Before each further batch of customers, the request lets other tenants read.
+func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant metering.TenantID) error {
+	waiting, cancel := context.WithTimeout(ctx, heavyWait)
 	defer cancel()
-	if err := s.heavy.Wait(waiting, tenant); err != nil {
+	if err := turns.begun.Wait(waiting, tenant); err != nil {
 		return errHeavy.Because(err)
 	}
-	x.atEnd(func() { s.heavy.Give(tenant, 1) })
+	if err := turns.reading.Wait(waiting, tenant); err != nil {
+		turns.begun.Give(tenant, 1)
+		return errHeavy.Because(err)
+	}
+	reads := true
+	x.endTurn = sync.OnceFunc(func() {
+		if reads {
+			turns.reading.Give(tenant, 1)
+		}
+		turns.begun.Give(tenant, 1)
+	})
+	x.atEnd(x.endTurn)
+	x.yield = func(ctx context.Context) error {
+		if !reads {
+			return context.Cause(ctx) // whose end has taken the turn
+		}
+		err := turns.reading.Yield(ctx, tenant)
+		reads = err == nil
+		return err
+	}
 	return nil
+}
+
+// answerMade ends the turn of a heavy request: clients may read slowly.
+func (x *exchange) answerMade() {
+	if x.endTurn != nil {
+		x.endTurn()
+	}
+}
+
+// yieldTurn lets other tenants read first, if the request is heavy.
+func (x *exchange) yieldTurn(ctx context.Context) error {
+	if x.yield == nil {
+		return nil
+	}
+	return x.yield(ctx)
 }
 
 // holdPage takes the room of a page's next row, or nothing: then the page ends before it.

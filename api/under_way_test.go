@@ -1,0 +1,67 @@
+package api
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// TestFewHeavyRequestsBegin has other tenants begin as many as may be in progress: further ones
+// wait before they hold a connection.
+func TestFewHeavyRequestsBegin(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		turns := newHeavyTurns()
+		require.True(t, turns.begun.Take(2, maxHeavy/2))
+		require.True(t, turns.begun.Take(3, maxHeavy/4))
+		require.True(t, turns.begun.Take(4, maxHeavy/4))
+		began := time.Now()
+		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(new(exchange).beginHeavy(t.Context(), turns, 1)))
+		require.Equal(t, heavyWait, time.Since(began))
+
+		turns.begun.Give(2, 1)
+		require.True(t, turns.reading.Take(2, maxReading/2))
+		require.True(t, turns.reading.Take(3, maxReading/2))
+		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(new(exchange).beginHeavy(t.Context(), turns, 1)))
+		require.True(t, turns.begun.Take(1, 1), "who waits in vain for its turn has not begun")
+	})
+}
+
+// takenBy calls itself when a client is given the first bytes of an answer.
+type takenBy struct {
+	http.ResponseWriter
+
+	take func()
+}
+
+func (w takenBy) Write(b []byte) (int, error) {
+	w.take()
+	return w.ResponseWriter.Write(b)
+}
+
+// TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer, because the client may be slow.
+func TestAHeavyTurnEndsBeforeTheClientTakesTheAnswer(t *testing.T) {
+	t.Parallel()
+	turns, x := newHeavyTurns(), new(exchange)
+	require.NoError(t, x.beginHeavy(t.Context(), turns, 1))
+	taken := false
+	client := takenBy{httptest.NewRecorder(), func() {
+		taken = true
+		require.True(t, turns.begun.Take(2, maxHeavy))
+		require.True(t, turns.reading.Take(2, maxReading))
+	}}
+	answer := &recorder{ResponseWriter: client, connection: http.NewResponseController(client), made: x.answerMade}
+	_, err := answer.Write([]byte(`{}`))
+	require.NoError(t, err)
+	require.True(t, taken)
+	for _, end := range x.ends {
+		end()
+	}
+	require.False(t, turns.begun.Take(3, 1), "the turn ends once")
+}

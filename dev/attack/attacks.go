@@ -50,6 +50,10 @@ var attacks = []attacker{
 	{"headers of many connections without an end", 8, leaveHeadersUnfinished},
 	{"idle connections", 8, keepConnectionsIdle},
 	{"guesses of a password from many addresses", 20, guessSignIns},
+	{"sign-ins of nobody at 48 addresses", 48, func(ctx context.Context, g target, n int) {
+		body := fmt.Sprintf(`{"email":"%d@example.com","password":"guess"}`, rand.Int())
+		g.try(ctx, tenant{Address: fmt.Sprintf("100.65.0.%d", n)}, "POST", "/v1/auth/login", body)
+	}},
 	{"forged provider events", 8, forgeProviderEvents},
 	// Another tenant.
 	{"batches in chunks that stop", 4, func(ctx context.Context, g target, _ int) {
@@ -60,7 +64,14 @@ var attacks = []attacker{
 		g.try(ctx, g.Theirs, "PATCH", "/v1/meters/calls", fmt.Sprintf(`{"group_by":["p%d"]}`, n%7))
 	}},
 	{"batches of 1,000 events", 8, func(ctx context.Context, g target, _ int) {
-		g.try(ctx, g.Theirs, "POST", "/v1/events/batch", `{"events":[`+strings.Repeat(event+",", 999)+event+`]}`)
+		g.try(ctx, g.Theirs, "POST", "/v1/events/batch", batchOf(func(int) string { return event }))
+	}},
+	{"batches of new customers and groups of twenty meters", 24, sendNewcomers},
+	{"hourly usage of 10,000 groups", 4, func(ctx context.Context, g target, _ int) {
+		g.try(ctx, g.Theirs, "GET", "/v1/usage?customer=acme&meter=grouped&granularity=hour&page_size=10000", "")
+	}},
+	{"totals of unrated usage of two tenants", 4, func(ctx context.Context, g target, n int) {
+		g.try(ctx, []tenant{g.Theirs, g.Third}[n%2], "GET", "/v1/billing/unrated/totals", "")
 	}},
 	{"summaries of usage", 4, func(ctx context.Context, g target, _ int) {
 		g.try(ctx, g.Theirs, "GET", "/v1/usage/summary?customer=acme", "")
@@ -106,6 +117,24 @@ var attacks = []attacker{
 	{"reads of groups with long keys", 2, readGroups},
 	{"new groups of twenty meters", 1, makeGroups},
 	{"backfills by a property of 16 KB", 1, regroup},
+}
+
+// batchOf makes a batch of 1,000 events.
+func batchOf(event func(i int) string) string {
+	events := make([]string, 1000)
+	for i := range events {
+		events[i] = event(i)
+	}
+	return `{"events":[` + strings.Join(events, ",") + `]}`
+}
+
+// sendNewcomers sends events, each of a new customer and a new group of twenty meters.
+func sendNewcomers(ctx context.Context, g target, _ int) {
+	long := strings.Repeat("x", 300)
+	g.try(ctx, g.Theirs, "POST", "/v1/events/batch", batchOf(func(int) string {
+		n := rand.Int()
+		return fmt.Sprintf(`{"event_type":"wide","customer_id":"c-%d","properties":{"a":"%d-%s","b":%q,"c":%q}}`, n, n, long, long, long)
+	}))
 }
 
 // leaveList reads nothing of a list of large items.

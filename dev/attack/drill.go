@@ -56,6 +56,7 @@ type target struct {
 	OurID   string `json:"our_id"`
 	Email   string `json:"email"` // of a member of ours
 	Theirs  tenant `json:"theirs"`
+	Third   tenant `json:"third"`  // another one of theirs
 	Ingest  string `json:"ingest"` // an ingest key of theirs
 	Hook    string `json:"hook"`   // a webhook of theirs
 }
@@ -83,12 +84,21 @@ func newDrill(t testing.TB) *drill {
 	d := &drill{TB: t, target: target{Email: "ada@example.com"}}
 	d.ours.ID, d.ours.Key = system.Tenant(t)
 	d.Theirs.ID, d.Theirs.Key = system.LimitedTenant(t, 1000)
-	d.ours.Address, d.Theirs.Address = ourAddress, theirAddress
+	d.Third.ID, d.Third.Key = system.LimitedTenant(t, 1000)
+	d.ours.Address, d.Theirs.Address, d.Third.Address = ourAddress, theirAddress, theirAddress
 	d.worker, d.api = system.Worker(t), system.API(t)
 	d.URL, d.Address, d.OurID = d.api.URL, d.api.Address, d.ours.ID
-	for _, who := range []tenant{d.ours, d.Theirs} {
+	for _, who := range []tenant{d.ours, d.Theirs, d.Third} {
 		d.must(who, "POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"count"}`)
+		d.must(who, "PUT", "/v1/meters/calls/pricing", `{"overage_rate":1}`)
 		d.must(who, "POST", "/v1/events", event)
+	}
+	d.must(d.Theirs, "POST", "/v1/meters", `{"slug":"grouped","event_type":"grouped","aggregation":"count","group_by":["p"]}`)
+	for n := range 30 { // 10,000 groups, each in three hours
+		at := time.Now().Add(-time.Duration(n/10) * time.Hour).Format(time.RFC3339)
+		d.must(d.Theirs, "POST", "/v1/events/batch", batchOf(func(i int) string {
+			return fmt.Sprintf(`{"event_type":"grouped","customer_id":"acme","timestamp":%q,"properties":{"p":"%d-%d"}}`, at, n%10, i)
+		}))
 	}
 	for n := range 20 {
 		d.must(d.Theirs, "POST", "/v1/meters", fmt.Sprintf(`{"slug":"wide%d","event_type":"wide","aggregation":"count","group_by":["a","b","c","d","p%d"]}`, n, n))
@@ -108,7 +118,7 @@ func newDrill(t testing.TB) *drill {
 	return d
 }
 
-// fill gives the other tenant large events, large customers, and many customers.
+// fill gives the other tenant large events, and both others large and many customers.
 func (d *drill) fill(database string) {
 	conn, err := pgx.Connect(d.Context(), database)
 	require.NoError(d, err)
@@ -118,12 +128,13 @@ func (d *drill) fill(database string) {
 		select e.tenant_id, e.customer_id, e.ts - n * interval '1 millisecond', gen_random_uuid(), e.event_type, n,
 		  jsonb_build_object('p', repeat('x', 16000)), e.ingested_at, e.epoch
 		from events e, generate_series(1, 3000) n
-		where 'ten_' || e.tenant_id = $1`, `
+		where e.event_type = 'call'
+		  and 'ten_' || e.tenant_id = any($1)`, `
 		insert into customers (tenant_id, external_id, metadata, created_at)
 		select t.id, n, jsonb_build_object('p', repeat('x', case when n <= 1000 then 16000 else 0 end)), now()
 		from tenants t, generate_series(1, 20000) n
-		where 'ten_' || t.id = $1`} {
-		_, err := conn.Exec(d.Context(), statement, d.Theirs.ID)
+		where 'ten_' || t.id = any($1)`} {
+		_, err := conn.Exec(d.Context(), statement, []string{d.Theirs.ID, d.Third.ID})
 		require.NoError(d, err)
 	}
 }
@@ -184,6 +195,7 @@ type seen struct {
 	mu     sync.Mutex
 	took   []time.Duration
 	synced []time.Duration // how long syncs took, each until its end
+	heavy  []time.Duration // how long heavy requests took
 	slow   []string        // right answers that took longer than longest
 	failed []string
 }
@@ -195,7 +207,7 @@ func (s *seen) p99() time.Duration {
 
 // String returns the figures that a row prints.
 func (s *seen) String() string {
-	return fmt.Sprintf("p99 %s, sync p50 %s, %d failed", shown(s.p99()), shown(median(s.synced)), len(s.failed))
+	return fmt.Sprintf("p99 %s, sync p50 %s, heavy p50 %s, %d failed", shown(s.p99()), shown(median(s.synced)), shown(median(s.heavy)), len(s.failed))
 }
 
 // Requests of the well-behaved tenant.
@@ -205,7 +217,10 @@ const (
 	syncPace   = 12  // one in so many is a sync
 	longest    = time.Second
 
-	syncPath = "/v1/billing/sync" // its duration depends on the provider: it counts apart
+	syncPath  = "/v1/billing/sync"                 // its duration depends on the provider: it counts apart
+	heavyPath = "/v1/meters/calls/pricing/preview" // reads all customers, in turns: it counts apart
+	heavyPace = 60                                 // one in so many is one
+	newPrice  = `{"overage_rate":2}`
 )
 
 // watch makes our requests for a while, twelve a second, however long each takes.
@@ -234,6 +249,8 @@ func (d *drill) behave(s *seen, n int) {
 	case n%signInPace == signInPace/2:
 		who.Key, path = "", "/v1/auth/login"
 		body = fmt.Sprintf(`{"email":%q,"password":%q,"tenant_id":%q}`, d.Email, password, d.ours.ID)
+	case n%heavyPace == heavyPace/3:
+		path, body = heavyPath, newPrice
 	case n%4 == 1:
 		headers = d.signed(body)
 	case n%4 == 2:
@@ -248,15 +265,18 @@ func (d *drill) behave(s *seen, n int) {
 	took := time.Since(began)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if path == syncPath {
+	switch path {
+	case syncPath:
 		s.synced = append(s.synced, took)
-	} else {
+	case heavyPath:
+		s.heavy = append(s.heavy, took)
+	default:
 		s.took = append(s.took, took)
 	}
 	switch {
 	case err != nil || status != want:
 		s.failed = append(s.failed, fmt.Sprintf("%s %s: status %d after %s: %s %v", method, path, status, took, text, err))
-	case took > longest && path != syncPath:
+	case took > longest && path != syncPath && path != heavyPath:
 		s.slow = append(s.slow, fmt.Sprintf("%s %s took %s", method, path, took))
 	}
 }

@@ -1,6 +1,6 @@
 // Command attack measures what a well-behaved tenant notices of everything that
 // strangers and another tenant can think of: processes of its own on loopback, each
-// attack by itself for EACH seconds, and then ROUNDS rounds of SECONDS seconds alone and
+// attack by itself for EACH seconds (only those with ATTACK in their names, if it is set), and then ROUNDS rounds of SECONDS seconds alone and
 // as many under all attacks at once. It ends with 1 where the tenant's requests fail or
 // take much longer than alone, or where a process needs more memory than it may.
 package main
@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -55,6 +56,9 @@ func (d *drill) measureEach(lasts time.Duration) {
 	alone := d.watch(lasts)
 	fmt.Printf("%-50s %s\n", "alone", alone)
 	for _, kind := range attacks {
+		if !strings.Contains(kind.name, os.Getenv("ATTACK")) {
+			continue
+		}
 		end := d.attack(kind.name, atFullSpeed)
 		saw := d.watch(lasts)
 		attempts := end()
@@ -100,6 +104,9 @@ func (d *drill) requireFast(under string, alone, attacked time.Duration) {
 func shown(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
 
 func median(all []time.Duration) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[len(sorted)/2]
 }

@@ -8193,6 +8193,8 @@ type ClientInterface interface {
 	//
 	// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 	//
+	// - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
@@ -8201,6 +8203,8 @@ type ClientInterface interface {
 	// SaveAutoSync Save the Auto-Sync settings
 	//
 	// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
+	//
+	// - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -8978,6 +8982,8 @@ type ClientInterface interface {
 	//
 	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
+	// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
@@ -8986,6 +8992,8 @@ type ClientInterface interface {
 	// CreateMeter Create a meter
 	//
 	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+	//
+	// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9062,6 +9070,7 @@ type ClientInterface interface {
 	//
 	// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
+	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -9076,6 +9085,7 @@ type ClientInterface interface {
 	//
 	// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
+	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -9160,6 +9170,8 @@ type ClientInterface interface {
 	//
 	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 	//
+	// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
+	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
@@ -9168,6 +9180,8 @@ type ClientInterface interface {
 	// CreatePlan Create a plan
 	//
 	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+	//
+	// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -9339,6 +9353,7 @@ type ClientInterface interface {
 	//
 	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
 	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+	// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9351,6 +9366,7 @@ type ClientInterface interface {
 	//
 	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
 	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+	// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10051,6 +10067,8 @@ func (c *Client) GetAutoSync(ctx context.Context, reqEditors ...RequestEditorFn)
 //
 // Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 //
+// - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
@@ -10069,6 +10087,8 @@ func (c *Client) SaveAutoSyncWithBody(ctx context.Context, contentType string, b
 // SaveAutoSync Save the Auto-Sync settings
 //
 // Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
+//
+// - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11626,6 +11646,8 @@ func (c *Client) ListMeters(ctx context.Context, params *ListMetersParams, reqEd
 //
 // The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
+// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/meters (the `CreateMeter` operationId).
@@ -11644,6 +11666,8 @@ func (c *Client) CreateMeterWithBody(ctx context.Context, params *CreateMeterPar
 // CreateMeter Create a meter
 //
 // The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+//
+// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -11790,6 +11814,7 @@ func (c *Client) GetPricing(ctx context.Context, slug string, reqEditors ...Requ
 //
 // - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
+// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -11814,6 +11839,7 @@ func (c *Client) SetPricingWithBody(ctx context.Context, slug string, contentTyp
 //
 // - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
+// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -11988,6 +12014,8 @@ func (c *Client) ListPlans(ctx context.Context, params *ListPlansParams, reqEdit
 //
 // A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 //
+// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
+//
 // Takes any type of body and a specified content type.
 //
 // Corresponds with POST /v1/plans (the `CreatePlan` operationId).
@@ -12006,6 +12034,8 @@ func (c *Client) CreatePlanWithBody(ctx context.Context, params *CreatePlanParam
 // CreatePlan Create a plan
 //
 // A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+//
+// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12377,6 +12407,7 @@ func (c *Client) ListMembers(ctx context.Context, params *ListMembersParams, req
 //
 // - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
 // - A tenant can create, renew and reset at most 20 invitations a minute in total.
+// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12399,6 +12430,7 @@ func (c *Client) CreateMemberWithBody(ctx context.Context, params *CreateMemberP
 //
 // - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
 // - A tenant can create, renew and reset at most 20 invitations a minute in total.
+// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -19824,6 +19856,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 	//
+	// - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
@@ -19832,6 +19866,8 @@ type ClientWithResponsesInterface interface {
 	// SaveAutoSyncWithResponse Save the Auto-Sync settings
 	//
 	// Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
+	//
+	// - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -20671,6 +20707,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 	//
+	// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
@@ -20679,6 +20717,8 @@ type ClientWithResponsesInterface interface {
 	// CreateMeterWithResponse Create a meter
 	//
 	// The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+	//
+	// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -20759,6 +20799,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
+	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -20773,6 +20814,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
 	// - Without `effective_from`, a later version applies from the start of the next calendar month.
+	// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -20861,6 +20903,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 	//
+	// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
+	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /v1/plans (the `CreatePlan` operationId).
@@ -20869,6 +20913,8 @@ type ClientWithResponsesInterface interface {
 	// CreatePlanWithResponse Create a plan
 	//
 	// A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+	//
+	// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -21062,6 +21108,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
 	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+	// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -21074,6 +21121,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
 	// - A tenant can create, renew and reset at most 20 invitations a minute in total.
+	// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -27866,6 +27914,8 @@ func (c *ClientWithResponses) GetAutoSyncWithResponse(ctx context.Context, reqEd
 //
 // Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
 //
+// - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with PUT /v1/billing/auto-sync (the `SaveAutoSync` operationId).
@@ -27880,6 +27930,8 @@ func (c *ClientWithResponses) SaveAutoSyncWithBodyWithResponse(ctx context.Conte
 // SaveAutoSyncWithResponse Save the Auto-Sync settings
 //
 // Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
+//
+// - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29187,6 +29239,8 @@ func (c *ClientWithResponses) ListMetersWithResponse(ctx context.Context, params
 //
 // The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
 //
+// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/meters (the `CreateMeter` operationId).
@@ -29201,6 +29255,8 @@ func (c *ClientWithResponses) CreateMeterWithBodyWithResponse(ctx context.Contex
 // CreateMeterWithResponse Create a meter
 //
 // The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+//
+// - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29323,6 +29379,7 @@ func (c *ClientWithResponses) GetPricingWithResponse(ctx context.Context, slug s
 //
 // - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
+// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -29343,6 +29400,7 @@ func (c *ClientWithResponses) SetPricingWithBodyWithResponse(ctx context.Context
 //
 // - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
 // - Without `effective_from`, a later version applies from the start of the next calendar month.
+// - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -29485,6 +29543,8 @@ func (c *ClientWithResponses) ListPlansWithResponse(ctx context.Context, params 
 //
 // A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
 //
+// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
+//
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /v1/plans (the `CreatePlan` operationId).
@@ -29499,6 +29559,8 @@ func (c *ClientWithResponses) CreatePlanWithBodyWithResponse(ctx context.Context
 // CreatePlanWithResponse Create a plan
 //
 // A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+//
+// - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29812,6 +29874,7 @@ func (c *ClientWithResponses) ListMembersWithResponse(ctx context.Context, param
 //
 // - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
 // - A tenant can create, renew and reset at most 20 invitations a minute in total.
+// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -29830,6 +29893,7 @@ func (c *ClientWithResponses) CreateMemberWithBodyWithResponse(ctx context.Conte
 //
 // - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
 // - A tenant can create, renew and reset at most 20 invitations a minute in total.
+// - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

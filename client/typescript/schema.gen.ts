@@ -382,6 +382,8 @@ export interface paths {
         /**
          * Save the Auto-Sync settings
          * @description Replaces the saved settings and updates the schedule immediately. If Temporal is unavailable, the schedule is updated once it responds.
+         *
+         *     - `enabled: false` deletes the schedule and cancels its run that is in progress. Reports that were sent stay sent.
          */
         put: operations["save-auto-sync"];
         post?: never;
@@ -1459,6 +1461,8 @@ export interface paths {
         /**
          * Create a meter
          * @description The meter counts new events of its type immediately. A workflow counts the stored events. Until it has finished, `status` is `backfilling` and the meter's usage returns 503.
+         *
+         *     - A tenant has at most 1,000 meters, archived ones included. Beyond that the request returns 409.
          */
         post: operations["create-meter"];
         delete?: never;
@@ -1536,6 +1540,7 @@ export interface paths {
          *
          *     - Without `effective_from`, the first price applies from the beginning, so it also charges billing periods that have begun.
          *     - Without `effective_from`, a later version applies from the start of the next calendar month.
+         *     - A tenant has at most 20,000 price versions across all meters and plans. Beyond that the request returns 409.
          *
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -1645,6 +1650,8 @@ export interface paths {
         /**
          * Create a plan
          * @description A plan contains prices for some meters. Its customers pay those prices. All other meters are charged at their own prices.
+         *
+         *     - A tenant has at most 1,000 plans, archived ones included. Beyond that the request returns 409.
          */
         post: operations["create-plan"];
         delete?: never;
@@ -1925,6 +1932,7 @@ export interface paths {
          *
          *     - Odometer sends no e-mail. Webhooks for `member.invited` receive a message, so that your service can send the link.
          *     - A tenant can create, renew and reset at most 20 invitations a minute in total.
+         *     - A tenant has at most 1,000 members and pending invitations. Beyond that the request returns 409.
          */
         post: operations["create-member"];
         delete?: never;

@@ -24,7 +24,7 @@ type eventDecoder struct {
 // paidAtOnce is how many events of a batch are paid for before they are read.
 const paidAtOnce = 20
 
-// newEventDecoder reads events of a body, for which nobody pays unless pay is set.
+// newEventDecoder reads events of a body. They are not paid for unless pay is set.
 func newEventDecoder(body io.Reader) *eventDecoder {
 	return &eventDecoder{
 		pay:     func(int) error { return nil },

@@ -187,7 +187,7 @@ func TestWhoHasNotGuessedComesBeforeThoseWhoHave(t *testing.T) {
 	})
 }
 
-// TestAnAttemptWithoutAHashDoesNotCount has somebody try again during a flood.
+// TestAnAttemptWithoutAHashDoesNotCount retries a sign-in during a flood.
 func TestAnAttemptWithoutAHashDoesNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

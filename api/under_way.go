@@ -95,7 +95,7 @@ func (x *exchange) beginHeavy(ctx context.Context, turns heavyTurns, tenant mete
 	x.atEnd(x.endTurn)
 	x.yield = func(ctx context.Context) error {
 		if !reads {
-			return context.Cause(ctx) // whose end has taken the turn
+			return context.Cause(ctx) // the turn was lost when ctx ended
 		}
 		err := turns.reading.Yield(ctx, tenant)
 		reads = err == nil

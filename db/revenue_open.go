@@ -12,7 +12,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// revenueBatch bounds what is in memory at once, and what is read in one turn.
+// revenueBatch is the number of customers that are in memory at once, and read in one turn.
 const revenueBatch = 2000
 
 type yieldKey struct{}

@@ -308,7 +308,7 @@ func TestRevenueIsOfPeriodsThatEndInTheMonthsAskedFor(t *testing.T) {
 	}
 }
 
-// TestReadsOfAllCustomersLetOthersGoFirst counts the turns of what reads all customers.
+// TestReadsOfAllCustomersLetOthersGoFirst counts the turns of operations over all customers.
 func TestReadsOfAllCustomersLetOthersGoFirst(t *testing.T) {
 	t.Parallel()
 	b := newBiller(t)

@@ -39,7 +39,7 @@ const (
 	groupBytes  = 96
 )
 
-// rollupRoom is the room of one transaction's rollups, a part of what all transactions share.
+// rollupRoom is the memory of one transaction's rollups, a part of the memory that all transactions share.
 type rollupRoom struct {
 	shares *Shares[metering.TenantID]
 	tenant metering.TenantID
@@ -61,7 +61,7 @@ func (r *rollupRoom) give() {
 	r.taken = 0
 }
 
-// isFull takes room for what the rollups hold, or reports that they are to be written.
+// isFull reserves memory for the rollups, or reports that they are to be written.
 func (r *rollups) isFull() bool { return !r.room.fits(r.held) }
 
 // grouped is the group of some properties.

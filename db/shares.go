@@ -84,7 +84,7 @@ func (s *Shares[K]) Yield(ctx context.Context, key K) error {
 	}
 }
 
-// rejoin moves the holder of a place to the front of the key's line, and lets in who is next.
+// rejoin moves the holder of a place to the front of the key's line, and gives the place to the next key.
 func (s *Shares[K]) rejoin(key K) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,8 +80,8 @@ func TestAHolderLetsOtherKeysGoFirst(t *testing.T) {
 	})
 }
 
-// TestWhoGivesUpWaitingForItsNextTurnHasNoPlace has a holder whose time ends while it yields.
-func TestWhoGivesUpWaitingForItsNextTurnHasNoPlace(t *testing.T) {
+// TestAHolderThatGivesUpWaitingHasNoPlace cancels a holder while it yields.
+func TestAHolderThatGivesUpWaitingHasNoPlace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := db.NewShares[string](1)

@@ -47,10 +47,31 @@ func ParseRounded(literal string, places int32) (Decimal, error) {
 	return Decimal{d}.Round(places), err
 }
 
+// parseMeasured reads a JSON number literal with |value| < 10^18, rounded half to even to
+// MaxFractionDigits. It accepts every form in which jsonb writes a number that an event has.
+func parseMeasured(literal string) (Decimal, error) {
+	if len(literal) > 2*maxNumberBytes {
+		return Decimal{}, fmt.Errorf("must have at most %d characters", 2*maxNumberBytes)
+	}
+	d, err := parseNumber(literal)
+	if err != nil {
+		return Decimal{}, err
+	}
+	rounded := Decimal{d}.Round(MaxFractionDigits)
+	if rounded.d.Abs().Cmp(limit) >= 0 {
+		return Decimal{}, fmt.Errorf("must be smaller than 10^%d in absolute value", MaxIntegerDigits)
+	}
+	return rounded, nil
+}
+
 func parse(literal string) (decimal.Decimal, error) {
 	if len(literal) > maxLiteral {
 		return decimal.Zero, fmt.Errorf("must have at most %d characters", maxLiteral)
 	}
+	return parseNumber(literal)
+}
+
+func parseNumber(literal string) (decimal.Decimal, error) {
 	if !isJSONNumber(literal) {
 		return decimal.Zero, fmt.Errorf("must be a JSON number")
 	}

@@ -43,6 +43,9 @@ type Event struct {
 	Dated          bool            // sent with a timestamp
 	ReceivedAt     time.Time
 	Hash           [32]byte // of the event as it was sent; zero without a key
+	Erased         bool     // its customer was erased: Properties are what erasure kept
+
+	index propertyIndex // of Properties, which do not change afterwards
 }
 
 // Rejection says why one event of a request was not accepted.

@@ -1,7 +1,6 @@
 package metering
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Bounds of the catalog.
@@ -20,6 +20,7 @@ const (
 	MaxGroupByKeys        = 5
 	MaxUsageScale         = 6
 	maxSlugBytes          = 64
+	maxUnit               = 64
 )
 
 // Aggregation is how a meter turns events into usage.
@@ -45,7 +46,8 @@ type Meter struct {
 	ArchivedAt time.Time    // zero: it is not archived; else it counts no event that came since
 	Version    MeterVersion // the one that reads and billing use; while Backfilling, nobody reads it
 
-	UsageScale int32 // of its usage that a provider is told, where it adds up units
+	Unit       string // of its usage, for people to read
+	UsageScale int32  // of its usage that a provider is told, where it adds up units
 }
 
 var slugPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
@@ -61,6 +63,9 @@ func (m Meter) Validate() error {
 	if err := ValidName(m.Name); err != nil {
 		return err
 	}
+	if err := validUnit(m.Unit); err != nil {
+		return err
+	}
 	if m.UsageScale < 0 || m.UsageScale > MaxUsageScale {
 		return Invalid("body.usage_scale", "must be 0 to %d", MaxUsageScale)
 	}
@@ -70,6 +75,13 @@ func (m Meter) Validate() error {
 func validSlug(slug string) error {
 	if len(slug) > maxSlugBytes || !slugPattern.MatchString(slug) {
 		return Invalid("body.slug", "must be 1 to %d characters of a-z, 0-9, '_' and '-', and begin with a letter or digit", maxSlugBytes)
+	}
+	return nil
+}
+
+func validUnit(unit string) error {
+	if longerThan(maxUnit, unit) || strings.ContainsRune(unit, 0) || !utf8.ValidString(unit) {
+		return Invalid("body.unit", "must be at most %d characters of UTF-8 without NUL", maxUnit)
 	}
 	return nil
 }
@@ -91,15 +103,17 @@ func (MeterVersionStatus) Values() []MeterVersionStatus {
 // MeterVersion is one way of counting a meter. Any change to it makes a new
 // one; totals never mix two ways of counting.
 type MeterVersion struct {
-	ID          MeterVersionID
-	MeterID     MeterID
-	EventType   string
-	Aggregation Aggregation
-	GroupBy     []string // property names, in the client's order
-	Timezone    string   // IANA name; its local hours and months are the buckets
-	Epoch       int64    // events with a lower epoch are the backfill's to count
-	Status      MeterVersionStatus
-	CountedFrom *time.Time // where its past begins; nil: with the first event
+	ID            MeterVersionID
+	MeterID       MeterID
+	EventType     string
+	Aggregation   Aggregation
+	ValueProperty string   // path into properties of the value; "": the event's own value
+	Filters       []Filter // an event is counted if it meets all of them
+	GroupBy       []string // paths into properties, in the client's order
+	Timezone      string   // IANA name; its local hours and months are the buckets
+	Epoch         int64    // events with a lower epoch are the backfill's to count
+	Status        MeterVersionStatus
+	CountedFrom   *time.Time // where its past begins; nil: with the first event
 }
 
 // Validate checks what a client may choose.
@@ -107,16 +121,26 @@ func (g MeterVersion) Validate() error {
 	if !slices.Contains(g.Aggregation.Values(), g.Aggregation) {
 		return Invalid("body.aggregation", "must be sum or count; other aggregations are not supported")
 	}
+	if g.ValueProperty != "" {
+		if err := validPath("body.value_property", g.ValueProperty); err != nil {
+			return err
+		}
+	}
+	if len(g.Filters) > MaxFiltersPerMeter {
+		return Invalid("body.filters", "must have at most %d filters; use the operator in for several values of one property", MaxFiltersPerMeter)
+	}
+	for i, filter := range g.Filters {
+		if err := filter.validate(fmt.Sprintf("body.filters[%d]", i)); err != nil {
+			return err
+		}
+	}
 	if len(g.GroupBy) > MaxGroupByKeys {
 		return Invalid("body.group_by", "must name at most %d properties", MaxGroupByKeys)
 	}
 	for i, key := range g.GroupBy {
 		at := fmt.Sprintf("body.group_by[%d]", i)
-		if err := validText(at, key); err != nil {
+		if err := validPath(at, key); err != nil {
 			return err
-		}
-		if strings.HasPrefix(key, "$") {
-			return Invalid(at, "must not begin with '$'")
 		}
 		if slices.Contains(g.GroupBy[:i], key) {
 			return Invalid(at, "repeats an earlier property; name each property once")
@@ -128,7 +152,12 @@ func (g MeterVersion) Validate() error {
 // SameCounting says whether two meter versions would count every event alike.
 func (g MeterVersion) SameCounting(o MeterVersion) bool {
 	return g.EventType == o.EventType && g.Aggregation == o.Aggregation &&
-		slices.Equal(g.GroupBy, o.GroupBy) && g.Timezone == o.Timezone
+		slices.Equal(g.GroupBy, o.GroupBy) && g.Timezone == o.Timezone && g.SameSelection(o)
+}
+
+// SameSelection reports whether two meter versions count the same events with the same values.
+func (g MeterVersion) SameSelection(o MeterVersion) bool {
+	return g.ValueProperty == o.ValueProperty && slices.EqualFunc(g.Filters, o.Filters, Filter.equal)
 }
 
 // Usage picks the figure of a bucket that the meter's aggregation asks for.
@@ -167,97 +196,4 @@ func (g Group) By(properties []string) (Group, error) {
 		return g, nil
 	}
 	return MeterVersion{GroupBy: properties}.GroupOf(g.Key)
-}
-
-// GroupOf returns the group that an event with these properties (a JSON object,
-// or nothing) belongs to. This is the only place that makes a group key, for
-// ingest and backfill alike: SQL prints numbers differently. A missing
-// property is null, a number is its plain decimal form, an object or array is
-// its compact JSON text as a string.
-func (g MeterVersion) GroupOf(properties json.RawMessage) (Group, error) {
-	if len(g.GroupBy) == 0 {
-		return NoGroup, nil
-	}
-	var all map[string]json.RawMessage
-	if len(properties) > 0 {
-		if err := json.Unmarshal(properties, &all); err != nil {
-			return Group{}, fmt.Errorf("properties: %w", err)
-		}
-	}
-	picked := make(map[string]json.RawMessage, len(g.GroupBy))
-	for _, name := range g.GroupBy {
-		value, err := groupValue(all[name])
-		if err != nil {
-			return Group{}, fmt.Errorf("property: %w", err)
-		}
-		picked[name] = value
-	}
-	key, err := json.Marshal(picked)
-	if err != nil {
-		return Group{}, fmt.Errorf("group key: %w", err)
-	}
-	return newGroup(key), nil
-}
-
-// Missing names the properties of group_by that an event of that group was sent
-// without. One that was sent as null is not missing.
-func (g MeterVersion) Missing(group Group, properties json.RawMessage) (names []string) {
-	if !bytes.Contains(group.Key, []byte("null")) {
-		return nil // as nearly always, without looking closer
-	}
-	var all map[string]json.RawMessage
-	if len(properties) > 0 && json.Unmarshal(properties, &all) != nil {
-		return nil
-	}
-	for _, name := range g.GroupBy {
-		if _, sent := all[name]; !sent {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-func groupValue(raw json.RawMessage) (json.RawMessage, error) {
-	raw = bytes.TrimSpace(raw)
-	if len(raw) == 0 {
-		return json.RawMessage("null"), nil
-	}
-	switch raw[0] {
-	case '"':
-		var text string
-		if err := json.Unmarshal(raw, &text); err != nil {
-			return nil, err
-		}
-		return plainJSON(text), nil
-	case '{', '[':
-		var tree any
-		decoder := json.NewDecoder(bytes.NewReader(raw))
-		decoder.UseNumber()
-		if err := decoder.Decode(&tree); err != nil {
-			return nil, err
-		}
-		return plainJSON(string(plainJSON(canonicalNumbers(tree)))), nil
-	case 't', 'f', 'n':
-		return raw, nil
-	default:
-		return json.RawMessage(canonicalNumber(string(raw))), nil
-	}
-}
-
-// canonicalNumbers gives every number of a JSON tree its plain decimal form:
-// jsonb rewrites 1e2 to 100, so the form as sent cannot be the key.
-func canonicalNumbers(tree any) any {
-	switch node := tree.(type) {
-	case json.Number:
-		return json.Number(canonicalNumber(node.String()))
-	case []any:
-		for i := range node {
-			node[i] = canonicalNumbers(node[i])
-		}
-	case map[string]any:
-		for name := range node {
-			node[name] = canonicalNumbers(node[name])
-		}
-	}
-	return tree
 }

@@ -1,0 +1,194 @@
+package metering
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/shopspring/decimal"
+)
+
+// Bounds of a meter's filters.
+const (
+	MaxFiltersPerMeter = 10
+	MaxFilterValues    = 100
+)
+
+// FilterOperator compares a property with the values of a Filter.
+type FilterOperator string
+
+const (
+	FilterEq        FilterOperator = "eq"
+	FilterNe        FilterOperator = "ne"
+	FilterIn        FilterOperator = "in"
+	FilterNotIn     FilterOperator = "not_in"
+	FilterExists    FilterOperator = "exists"
+	FilterNotExists FilterOperator = "not_exists"
+	FilterGt        FilterOperator = "gt"
+	FilterGte       FilterOperator = "gte"
+	FilterLt        FilterOperator = "lt"
+	FilterLte       FilterOperator = "lte"
+)
+
+// Values are all operators.
+func (FilterOperator) Values() []FilterOperator {
+	return []FilterOperator{FilterEq, FilterNe, FilterIn, FilterNotIn, FilterExists, FilterNotExists, FilterGt, FilterGte, FilterLt, FilterLte}
+}
+
+// Filter is a condition on a property that an event must meet to be counted. A missing or null
+// property meets only ne, not_in and not_exists.
+type Filter struct {
+	Property string         `json:"property"` // a path into properties
+	Operator FilterOperator `json:"operator"`
+	Values   []FilterValue  `json:"values"`
+}
+
+// FilterValue is a JSON string, number or boolean in its canonical form. Its zero value is none
+// of them.
+type FilterValue struct {
+	text   string
+	number decimal.Decimal
+}
+
+// ParseFilterValue returns the value of a JSON literal, or the zero value if it is not a string,
+// number or boolean that an event can have.
+func ParseFilterValue(literal json.RawMessage) FilterValue {
+	kind := firstByte(literal)
+	if kind == 0 || strings.IndexByte("{[n", kind) >= 0 || !json.Valid(literal) || jsonRule(literal) != "" {
+		return FilterValue{}
+	}
+	text, err := canonicalValue(literal)
+	if err != nil {
+		return FilterValue{}
+	}
+	value := FilterValue{text: string(text)}
+	if value.isNumber() {
+		if value.number, err = decimal.NewFromString(value.text); err != nil {
+			return FilterValue{}
+		}
+	}
+	return value
+}
+
+// MarshalJSON writes the JSON literal.
+func (v FilterValue) MarshalJSON() ([]byte, error) {
+	if v.text == "" {
+		return []byte("null"), nil
+	}
+	return []byte(v.text), nil
+}
+
+// UnmarshalJSON reads a JSON literal. Filter.validate refuses one that is no FilterValue.
+func (v *FilterValue) UnmarshalJSON(literal []byte) error {
+	*v = ParseFilterValue(literal)
+	return nil
+}
+
+func (v FilterValue) isNumber() bool { return v.text != "" && isNumberStart(v.text[0]) }
+
+func isNumberStart(c byte) bool { return c == '-' || isDigit(c) }
+
+// equal reports whether two filters select the same events.
+func (f Filter) equal(o Filter) bool {
+	return f.Property == o.Property && f.Operator == o.Operator &&
+		slices.EqualFunc(f.Values, o.Values, func(a, b FilterValue) bool { return a.text == b.text })
+}
+
+// isOrdering reports whether the operator compares numbers by size.
+func (o FilterOperator) isOrdering() bool {
+	return o == FilterGt || o == FilterGte || o == FilterLt || o == FilterLte
+}
+
+// valueBounds returns how many values a filter with the operator has.
+func (o FilterOperator) valueBounds() (least, most int, rule string) {
+	switch o {
+	case FilterExists, FilterNotExists:
+		return 0, 0, "must be empty or omitted"
+	case FilterIn, FilterNotIn:
+		return 1, MaxFilterValues, fmt.Sprintf("must have 1 to %d values", MaxFilterValues)
+	default:
+		return 1, 1, "must have exactly one value; use in or not_in for several"
+	}
+}
+
+// validate returns the rule that the filter breaks.
+func (f Filter) validate(location string) error {
+	if err := validPath(location+".property", f.Property); err != nil {
+		return err
+	}
+	if !slices.Contains(f.Operator.Values(), f.Operator) {
+		return Invalid(location+".operator", "must be one of eq, ne, in, not_in, exists, not_exists, gt, gte, lt and lte")
+	}
+	least, most, rule := f.Operator.valueBounds()
+	if n := len(f.Values); n < least || n > most {
+		return Invalid(location+".values", "%s, because operator is %s", rule, f.Operator)
+	}
+	for i, value := range f.Values {
+		at := fmt.Sprintf("%s.values[%d]", location, i)
+		switch {
+		case value.text == "":
+			return Invalid(at, "must be a string, a number, true or false; use the operators exists and not_exists for null")
+		case f.Operator.isOrdering() && !value.isNumber():
+			return Invalid(at, "must be a number, because operator is %s", f.Operator)
+		case longerThan(maxText, value.text):
+			return Invalid(at, "must have at most %d characters as JSON", maxText)
+		}
+	}
+	return nil
+}
+
+// matches reports whether a property, which is nil if it is missing, meets the filter.
+func (f Filter) matches(property []byte) (bool, error) {
+	switch f.Operator {
+	case FilterExists:
+		return isSet(property), nil
+	case FilterNotExists:
+		return !isSet(property), nil
+	case FilterEq, FilterIn:
+		return f.equals(property)
+	case FilterNe, FilterNotIn:
+		equals, err := f.equals(property)
+		return !equals, err
+	}
+	return f.inOrder(property)
+}
+
+// equals reports whether a property has one of the values.
+func (f Filter) equals(property []byte) (bool, error) {
+	if !isSet(property) {
+		return false, nil
+	}
+	text, err := canonicalValue(property)
+	if err != nil {
+		return false, err
+	}
+	for i := range f.Values {
+		if string(text) == f.Values[i].text {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// inOrder reports whether a property is a number that the operator accepts.
+func (f Filter) inOrder(property []byte) (bool, error) {
+	if len(property) == 0 || !isNumberStart(property[0]) {
+		return false, nil
+	}
+	number, err := decimal.NewFromString(string(property))
+	if err != nil {
+		return false, fmt.Errorf("property: %w", err)
+	}
+	order := number.Cmp(f.Values[0].number)
+	switch f.Operator {
+	case FilterGt:
+		return order > 0, nil
+	case FilterGte:
+		return order >= 0, nil
+	case FilterLt:
+		return order < 0, nil
+	default:
+		return order <= 0, nil
+	}
+}

@@ -1,0 +1,183 @@
+package metering
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// Verdict is whether a meter version counts an event, and the reason if it does not.
+type Verdict string
+
+const (
+	Counted      Verdict = "counted"
+	FilteredOut  Verdict = "filtered_out"  // a filter excludes it
+	ValueMissing Verdict = "value_missing" // it has no value_property, or null
+	ValueInvalid Verdict = "value_invalid" // its value_property is no number within the bounds of ParseDecimal
+)
+
+// Measurement is what a meter version counts of an event. Value and Group are set if the verdict
+// is Counted.
+type Measurement struct {
+	Verdict Verdict
+	Value   Decimal
+	Group   Group
+}
+
+// Measure evaluates filters, value and group of an event. It is the only place that does, for
+// ingest, backfills, windows and the hours that a range cuts: SQL writes numbers in another form.
+func (g MeterVersion) Measure(e *Event) (m Measurement, err error) {
+	if !g.ReadsProperties() {
+		return Measurement{Counted, e.Value, NoGroup}, nil
+	}
+	if err := e.indexProperties(); err != nil {
+		return m, err
+	}
+	if m.Verdict, m.Value, err = g.evaluate(e); err != nil || m.Verdict != Counted {
+		return m, err
+	}
+	m.Group, err = g.groupOf(e)
+	return m, err
+}
+
+// ReadsProperties reports whether the definition uses any property of events.
+func (g MeterVersion) ReadsProperties() bool { return g.Selects() || len(g.GroupBy) > 0 }
+
+// Selects reports whether the version does not count every event of its type with its value.
+func (g MeterVersion) Selects() bool { return g.ValueProperty != "" || len(g.Filters) > 0 }
+
+// evaluate returns the verdict on an event with an index, and its value.
+func (g MeterVersion) evaluate(e *Event) (Verdict, Decimal, error) {
+	if !g.Selects() {
+		return Counted, e.Value, nil
+	}
+	if e.Erased {
+		return g.evaluateErased(e)
+	}
+	for i := range g.Filters {
+		matches, err := g.Filters[i].matches(e.property(g.Filters[i].Property))
+		if err != nil || !matches {
+			return FilteredOut, Decimal{}, err
+		}
+	}
+	if g.ValueProperty == "" {
+		return Counted, e.Value, nil
+	}
+	verdict, value := measuredValue(e.property(g.ValueProperty))
+	return verdict, value, nil
+}
+
+// measuredValue returns the value of a property: a JSON number, or a string that is one, rounded
+// half to even to MaxFractionDigits.
+func measuredValue(property []byte) (Verdict, Decimal) {
+	if !isSet(property) {
+		return ValueMissing, Decimal{}
+	}
+	literal := property
+	if property[0] == '"' {
+		if literal = property[1 : len(property)-1]; !isPlainString(property) {
+			literal = unescaped(property)
+		}
+	}
+	value, err := parseMeasured(string(literal))
+	if err != nil {
+		return ValueInvalid, Decimal{}
+	}
+	return Counted, value
+}
+
+// MeasuredProperty is the property of an erased event that has the values that meters counted of
+// it, by the digest of the definition. No group_by item can have this name.
+const MeasuredProperty = "$measured"
+
+// evaluateErased returns the verdict that was kept when the event was erased. A definition that
+// was not in use then does not count the event.
+func (g MeterVersion) evaluateErased(e *Event) (Verdict, Decimal, error) {
+	value := fieldOf(e.property(MeasuredProperty), g.DefinitionDigest())
+	if value == nil {
+		return FilteredOut, Decimal{}, nil
+	}
+	var kept Decimal
+	if err := kept.UnmarshalJSON(value); err != nil {
+		return FilteredOut, Decimal{}, fmt.Errorf("value of erased event: %w", err)
+	}
+	return Counted, kept, nil
+}
+
+// DefinitionDigest identifies the value property and the filters.
+func (g MeterVersion) DefinitionDigest() string {
+	text, err := json.Marshal(struct {
+		ValueProperty string
+		Filters       []Filter
+	}{g.ValueProperty, g.Filters})
+	if err != nil {
+		panic(err) // texts and FilterValues are JSON
+	}
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:16])
+}
+
+// groupOf returns the group of an event with an index.
+func (g MeterVersion) groupOf(e *Event) (Group, error) {
+	if len(g.GroupBy) == 0 {
+		return NoGroup, nil
+	}
+	names := slices.Clone(g.GroupBy)
+	slices.Sort(names)
+	key := make([]byte, 0, 128)
+	for i, name := range names {
+		value, err := canonicalValue(e.property(name))
+		if err != nil {
+			return Group{}, err
+		}
+		if key = append(key, '{'); i > 0 {
+			key[len(key)-1] = ','
+		}
+		key = append(append(append(key, plainJSON(name)...), ':'), value...)
+	}
+	return newGroup(append(key, '}')), nil
+}
+
+// GroupOf returns the group of an event with these properties, which are a JSON object or nothing.
+func (g MeterVersion) GroupOf(properties json.RawMessage) (Group, error) {
+	if len(g.GroupBy) == 0 {
+		return NoGroup, nil
+	}
+	if len(properties) > 0 && !json.Valid(properties) {
+		return Group{}, errNotAnObject
+	}
+	e := Event{Properties: properties}
+	if err := e.indexProperties(); err != nil {
+		return Group{}, err
+	}
+	return g.groupOf(&e)
+}
+
+// Property returns the canonical JSON of a property of an event, or nil if it is missing.
+func (e *Event) Property(path string) (json.RawMessage, error) {
+	if err := e.indexProperties(); err != nil {
+		return nil, err
+	}
+	value := e.property(path)
+	if value == nil {
+		return nil, nil
+	}
+	return canonicalValue(value)
+}
+
+// Missing returns the properties of group_by that a counted event was sent without. One that was
+// sent as null is not missing.
+func (g MeterVersion) Missing(group Group, e *Event) (names []string) {
+	if !bytes.Contains(group.Key, []byte("null")) || e.indexProperties() != nil {
+		return nil // as nearly always, without a lookup
+	}
+	for _, name := range g.GroupBy {
+		if e.property(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,244 @@
+package metering
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxPathLevels bounds the names of a path into properties.
+const maxPathLevels = 5
+
+// propertyIndex has the places of an event's properties in their JSON text.
+type propertyIndex struct {
+	fields []propertyPlace
+	built  bool
+}
+
+// propertyPlace has the offsets of a name, with its quotes, and of its value.
+type propertyPlace struct{ name, nameEnd, value, valueEnd uint32 }
+
+var errNotAnObject = errors.New("properties: must be a JSON object")
+
+// indexProperties finds the places of the properties, which are valid JSON. It parses them once,
+// for all meter versions that measure the event.
+func (e *Event) indexProperties() error {
+	if e.index.built || len(e.Properties) == 0 {
+		return nil
+	}
+	if firstByte(e.Properties) != '{' {
+		return errNotAnObject
+	}
+	fields := make([]propertyPlace, 0, 8)
+	scanObject(e.Properties, func(place propertyPlace) { fields = append(fields, place) })
+	e.index = propertyIndex{fields, true}
+	return nil
+}
+
+// property returns the JSON of a property, or nil: of the one with this whole name, else of the
+// one at the end of the path. Of a name that is there twice the last value counts, as in jsonb.
+func (e *Event) property(path string) []byte {
+	for i := len(e.index.fields) - 1; i >= 0; i-- {
+		if place := e.index.fields[i]; isNamed(e.Properties[place.name:place.nameEnd], path) {
+			return e.Properties[place.value:place.valueEnd]
+		}
+	}
+	name, rest, nested := strings.Cut(path, ".")
+	if !nested {
+		return nil
+	}
+	for i := len(e.index.fields) - 1; i >= 0; i-- {
+		if place := e.index.fields[i]; isNamed(e.Properties[place.name:place.nameEnd], name) {
+			return nestedValue(e.Properties[place.value:place.valueEnd], rest)
+		}
+	}
+	return nil
+}
+
+// nestedValue follows the names of a path into a valid JSON value.
+func nestedValue(raw []byte, path string) []byte {
+	for {
+		name, rest, more := strings.Cut(path, ".")
+		if raw = fieldOf(raw, name); raw == nil || !more {
+			return raw
+		}
+		path = rest
+	}
+}
+
+// fieldOf returns the value of a field of a valid JSON value, or nil.
+func fieldOf(raw []byte, name string) (value []byte) {
+	if len(raw) == 0 || raw[0] != '{' {
+		return nil
+	}
+	scanObject(raw, func(place propertyPlace) {
+		if isNamed(raw[place.name:place.nameEnd], name) {
+			value = raw[place.value:place.valueEnd]
+		}
+	})
+	return value
+}
+
+// isNamed reports whether a JSON string is the name.
+func isNamed(literal []byte, name string) bool {
+	text := literal[1 : len(literal)-1]
+	if bytes.IndexByte(text, '\\') < 0 {
+		return string(text) == name
+	}
+	return string(unescaped(literal)) == name
+}
+
+// scanObject calls visit with the places of the fields of a valid JSON object.
+func scanObject(raw []byte, visit func(propertyPlace)) {
+	for i := skipSpace(raw, 0) + 1; ; { // behind the brace
+		if i = skipSpace(raw, i); raw[i] == ',' {
+			i = skipSpace(raw, i+1)
+		}
+		if raw[i] == '}' {
+			return
+		}
+		place := propertyPlace{name: uint32(i)}
+		i = endOfValue(raw, i)
+		place.nameEnd = uint32(i)
+		i = skipSpace(raw, skipSpace(raw, i)+1) // the colon
+		place.value = uint32(i)
+		i = endOfValue(raw, i)
+		place.valueEnd = uint32(i)
+		visit(place)
+	}
+}
+
+// endOfValue returns the offset behind the valid JSON value at an offset.
+func endOfValue(raw []byte, i int) int {
+	switch raw[i] {
+	case '"':
+		end, _ := endOfString(raw, i+1)
+		return end + 1
+	case '{', '[':
+		for depth := 0; ; i++ {
+			switch raw[i] {
+			case '"':
+				i, _ = endOfString(raw, i+1)
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+		}
+	}
+	for i < len(raw) && raw[i] > ' ' && raw[i] != ',' && raw[i] != '}' && raw[i] != ']' {
+		i++
+	}
+	return i
+}
+
+func skipSpace(raw []byte, i int) int {
+	for raw[i] <= ' ' {
+		i++
+	}
+	return i
+}
+
+func firstByte(raw []byte) byte {
+	if raw = bytes.TrimLeft(raw, " \t\r\n"); len(raw) > 0 {
+		return raw[0]
+	}
+	return 0
+}
+
+// isSet reports whether the JSON of a property is there and not null.
+func isSet(raw []byte) bool { return len(raw) > 0 && raw[0] != 'n' }
+
+// validPath returns the rule that a path into properties breaks.
+func validPath(location, path string) error {
+	if err := validText(location, path); err != nil {
+		return err
+	}
+	if strings.HasPrefix(path, "$") {
+		return Invalid(location, "must not begin with '$'")
+	}
+	if levels := strings.Count(path, ".") + 1; levels > maxPathLevels {
+		return Invalid(location, "must have at most %d names with a dot between them, and has %d; send the property in a higher level", maxPathLevels, levels)
+	}
+	return nil
+}
+
+// canonicalValue returns the only JSON text that stands for a property's value: null for a
+// missing one, the plain decimal form of a number, and the compact JSON text of an object or
+// array as a string.
+func canonicalValue(raw json.RawMessage) (json.RawMessage, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return json.RawMessage("null"), nil
+	}
+	switch raw[0] {
+	case '"':
+		if isPlainString(raw) {
+			return raw, nil
+		}
+		var text string
+		if err := json.Unmarshal(raw, &text); err != nil {
+			return nil, fmt.Errorf("property: %w", err)
+		}
+		return plainJSON(text), nil
+	case '{', '[':
+		var tree any
+		decoder := json.NewDecoder(bytes.NewReader(raw))
+		decoder.UseNumber()
+		if err := decoder.Decode(&tree); err != nil {
+			return nil, fmt.Errorf("property: %w", err)
+		}
+		return plainJSON(string(plainJSON(canonicalNumbers(tree)))), nil
+	case 't', 'f', 'n':
+		return raw, nil
+	default:
+		if isPlainInteger(raw) {
+			return raw, nil
+		}
+		return json.RawMessage(canonicalNumber(string(raw))), nil
+	}
+}
+
+// isPlainString reports whether a JSON string has only ASCII without escapes, which
+// canonicalValue leaves unchanged.
+func isPlainString(raw []byte) bool {
+	for _, c := range raw {
+		if c == '\\' || c >= 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// isPlainInteger reports whether a JSON number has digits alone, which canonicalValue leaves
+// unchanged.
+func isPlainInteger(raw []byte) bool {
+	for _, c := range raw {
+		if !isDigit(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// canonicalNumbers gives every number of a JSON tree its plain decimal form:
+// jsonb rewrites 1e2 to 100, so the form as sent cannot be the key.
+func canonicalNumbers(tree any) any {
+	switch node := tree.(type) {
+	case json.Number:
+		return json.Number(canonicalNumber(node.String()))
+	case []any:
+		for i := range node {
+			node[i] = canonicalNumbers(node[i])
+		}
+	case map[string]any:
+		for name := range node {
+			node[name] = canonicalNumbers(node[name])
+		}
+	}
+	return tree
+}

@@ -129,7 +129,8 @@ func state[T ~string | ~bool](is T) told { return told{"state": is} }
 func tellMeter(m metering.Meter) told {
 	return told{
 		"slug": m.Slug, "event_type": m.EventType, "name": m.Name, "usage_scale": m.UsageScale,
-		"aggregation": m.Version.Aggregation, "group_by": append([]string{}, m.Version.GroupBy...),
+		"unit": m.Unit, "aggregation": m.Version.Aggregation, "value_property": m.Version.ValueProperty,
+		"filters": filterArray(m.Version.Filters), "group_by": append([]string{}, m.Version.GroupBy...),
 	}
 }
 

@@ -237,8 +237,10 @@ func (s Backfills) countPast(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 		if !ok {
 			return nil
 		}
-		ours[hour] = n + 1
-		_, err := sums.add(g, e, late)
+		m, err := sums.add(g, e, late)
+		if m.Verdict == metering.Counted {
+			ours[hour] = n + 1
+		}
 		return err
 	}
 	if err := openPast(ctx, tx, tenant, g, hours); err != nil {
@@ -273,7 +275,7 @@ func isLate(meter string) string {
 func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range) error {
 	_, err := tx.Exec(ctx, `
 		declare past no scroll cursor for
-		select e.customer_id, e.ts, e.value, e.properties, `+isLate("$6")+`
+		select e.customer_id, e.ts, e.value, e.properties, e.erased is not null, `+isLate("$6")+`
 		from events e
 		where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.event_type = $4 and e.epoch < $5`,
 		tenant, r.Start, r.End, g.EventType, g.Epoch, g.MeterID)
@@ -289,11 +291,10 @@ func fetchPast(ctx context.Context, tx pgx.Tx, fn func(*metering.Event, bool) er
 	if err != nil {
 		return false, err
 	}
-	var e metering.Event
-	var properties []byte
+	var sent metering.Event
 	var late bool
-	tag, err := pgx.ForEachRow(rows, []any{&e.CustomerID, &e.At, &e.Value, &properties, &late}, func() error {
-		e.Properties = properties
+	tag, err := pgx.ForEachRow(rows, []any{&sent.CustomerID, &sent.At, &sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
+		e := sent
 		return fn(&e, late)
 	})
 	return tag.RowsAffected() == fetchedAtOnce, err

@@ -3,6 +3,8 @@ package db
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -108,20 +110,44 @@ type disagreement struct {
 const eventCount = `select customer_id, event_type, sum(value), count(*) from events where tenant_id = @tenant and ts >= @from and ts < @until group by 1, 2`
 
 func compareDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[discrepancyKey]disagreement, error) {
-	suspect, err := discrepancies(ctx, tx, tenant, meters, day, dailyCount)
+	recounted, err := recountDay(ctx, tx, tenant, meters, day)
+	if err != nil {
+		return nil, err
+	}
+	suspect, err := discrepancies(ctx, tx, tenant, meters, day, dailyCount, recounted)
 	if err != nil || len(suspect) == 0 {
 		return nil, err
 	}
-	return discrepancies(ctx, tx, tenant, meters, day, eventCount)
+	return discrepancies(ctx, tx, tenant, meters, day, eventCount, recounted)
+}
+
+// recountDay measures all events of a day again, for the meters with filters or a value property:
+// nothing else can count these independently of the rollups.
+func recountDay(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time) (map[measuredKey]*tally, error) {
+	statement := newUsageStatementOfAll(tenant, meters)
+	if len(statement.selecting) == 0 {
+		return nil, nil
+	}
+	statement.part(measured, 0, metering.Range{Start: day, End: day.AddDate(0, 0, 1)}, slices.Sorted(maps.Keys(statement.selecting)))
+	return statement.measure(ctx, tx)
 }
 
 // discrepancies compares what whole local hours hold, and raw events where the
-// UTC day cuts one in half, with another count of the same day.
-func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string) (map[discrepancyKey]disagreement, error) {
+// UTC day cuts one in half, with another count of the same day: of the meters that count each
+// event with its value, and of the others the recount.
+func discrepancies(
+	ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meters []metering.Meter, day time.Time, other string, recounted map[measuredKey]*tally,
+) (map[discrepancyKey]disagreement, error) {
 	next := day.AddDate(0, 0, 1)
 	statement := newUsageStatementOfAll(tenant, meters)
 	statement.add(0, metering.Range{Start: day, End: next}, true)
+	counted, err := statement.rows(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
 	statement.args["from"], statement.args["until"] = day, next
+	statement.args["selecting"] = append([]int64{}, slices.Sorted(maps.Keys(statement.selecting))...)
+	maps.Copy(statement.args, recountArguments(recounted))
 	rows, err := tx.Query(ctx, `
 		with used as (
 		  select m.id as meter_id, g.id as meter_version_id, g.event_type
@@ -130,15 +156,20 @@ func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, met
 		  where m.tenant_id = @tenant and g.status = 'complete' and m.archived_at is null),
 		ours as (
 		  select counted.customer_id, used.meter_id, sum(counted.sum + counted.late_sum) as sum, sum(counted.count + counted.late_count)::bigint as count
-		  from `+statement.rows()+`
+		  from `+counted+`
 		  join used on used.meter_version_id = counted.meter_version_id
 		  group by 1, 2),
 		other (customer_id, event_type, sum, count) as (`+other+`),
 		theirs as (
 		  select coalesce(o.customer_id, 0) as customer_id, used.meter_id, sum(o.sum) as sum, sum(o.count)::bigint as count
 		  from other o
-		  join used on used.event_type = o.event_type
-		  group by grouping sets ((o.customer_id, used.meter_id), (used.meter_id)))
+		  join used on used.event_type = o.event_type and used.meter_version_id <> all(@selecting::bigint[])
+		  group by grouping sets ((o.customer_id, used.meter_id), (used.meter_id))
+		  union all
+		  select r.customer_id, used.meter_id, r.sum, r.count
+		  from unnest(@recounted_customers::bigint[], @recounted_versions::bigint[], @recounted_sums::text[]::numeric[], @recounted_counts::bigint[])
+		    r (customer_id, version_id, sum, count)
+		  join used on used.meter_version_id = r.version_id)
 		select customer_id, meter_id, coalesce(ours.sum, 0), coalesce(ours.count, 0), coalesce(theirs.sum, 0), coalesce(theirs.count, 0)
 		from ours
 		full join theirs using (customer_id, meter_id)
@@ -154,6 +185,18 @@ func discrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, met
 		return nil
 	})
 	return found, err
+}
+
+// recountArguments are tallies as arrays.
+func recountArguments(recounted map[measuredKey]*tally) pgx.NamedArgs {
+	var customers, versions, counts []int64
+	var sums []string
+	for key, t := range recounted {
+		all := t.all()
+		customers, versions = append(customers, int64(key.customer)), append(versions, key.version)
+		sums, counts = append(sums, all.sum.String()), append(counts, all.count)
+	}
+	return pgx.NamedArgs{"recounted_customers": customers, "recounted_versions": versions, "recounted_sums": sums, "recounted_counts": counts}
 }
 
 func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, found map[discrepancyKey]disagreement, now time.Time) error {

@@ -474,18 +474,22 @@ func (a *attempt) feeding(places map[string][]int) (versions []metering.MeterVer
 // count adds a fresh event to the rollups of a meter version.
 func (a *attempt) count(sums *rollups, g metering.MeterVersion, fresh int) error {
 	e, outcome, slug := a.fresh[fresh], &a.outcomes[a.places[fresh]], a.meters.slugs[g.MeterID]
-	group, err := sums.add(g, e, a.closed[e.CustomerID].contains(g.MeterID, e.At))
+	m, err := sums.add(g, e, a.closed[e.CustomerID].contains(g.MeterID, e.At))
 	if err != nil {
 		return err
 	}
-	outcome.Ungrouped = append(outcome.Ungrouped, g.Missing(group, e.Properties)...)
-	if len(group.Key) > metering.MaxGroupKeyBytes {
+	if m.Verdict != metering.Counted {
+		outcome.noteUncounted(slug, g, m.Verdict)
+		return nil
+	}
+	outcome.Ungrouped = append(outcome.Ungrouped, g.Missing(m.Group, e)...)
+	if len(m.Group.Key) > metering.MaxGroupKeyBytes {
 		outcome.LongKeys = append(outcome.LongKeys, slug)
 	}
 	if a.bills && e.At.Before(e.CustomerSince) {
 		outcome.Early = append(outcome.Early, slug)
 	}
-	if g.Aggregation == metering.Count && e.Value.IsNegative() {
+	if g.Aggregation == metering.Count && m.Value.IsNegative() {
 		outcome.Negative = append(outcome.Negative, slug)
 	}
 	return nil

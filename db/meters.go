@@ -11,19 +11,19 @@ import (
 // Meters reads and makes meters and their versions.
 type Meters struct{ pool beginner }
 
-const meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
+const meterVersionColumns = `g.id, g.meter_id, g.event_type, g.aggregation, g.value_property, g.filters, g.group_by, g.timezone, g.epoch, g.status, g.counted_from`
 
 var selectMeters = `
-		select m.id, m.slug, m.event_type, m.name, m.usage_scale, m.created_at, ` + archivedAt("m") + `, ` + meterVersionColumns + `
+		select m.id, m.slug, m.event_type, m.name, m.unit, m.usage_scale, m.created_at, ` + archivedAt("m") + `, ` + meterVersionColumns + `
 		from meters m join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		where m.tenant_id = $1 `
 
 func meterVersionFields(g *metering.MeterVersion) []any {
-	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.GroupBy, &g.Timezone, &g.Epoch, &g.Status, &g.CountedFrom}
+	return []any{&g.ID, &g.MeterID, &g.EventType, &g.Aggregation, &g.ValueProperty, &g.Filters, &g.GroupBy, &g.Timezone, &g.Epoch, &g.Status, &g.CountedFrom}
 }
 
 func scanMeter(row pgx.CollectableRow) (m metering.Meter, err error) {
-	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.UsageScale, &m.CreatedAt, &m.ArchivedAt}
+	fields := []any{&m.ID, &m.Slug, &m.EventType, &m.Name, &m.Unit, &m.UsageScale, &m.CreatedAt, &m.ArchivedAt}
 	return m, row.Scan(append(fields, meterVersionFields(&m.Version)...)...)
 }
 
@@ -106,8 +106,8 @@ func (s Meters) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		// are checked at COMMIT.
 		var id metering.MeterID
 		err := tx.QueryRow(ctx, `
-			insert into meters (tenant_id, slug, event_type, name, usage_scale, meter_version_id) values ($1, $2, $3, $4, $5, 0)
-			returning id`, tenant, m.Slug, m.EventType, m.Name, m.UsageScale).Scan(&id)
+			insert into meters (tenant_id, slug, event_type, name, unit, usage_scale, meter_version_id) values ($1, $2, $3, $4, $5, $6, 0)
+			returning id`, tenant, m.Slug, m.EventType, m.Name, m.Unit, m.UsageScale).Scan(&id)
 		if sqlState(err) == stateUniqueViolation {
 			return metering.Errorf(metering.CodeConflict, "a meter with this slug exists already").Because(err)
 		}
@@ -153,8 +153,8 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	var published metering.MeterVersion
 	err = tx.QueryRow(ctx, `
 		insert into meter_versions as g
-		  (tenant_id, meter_id, event_type, aggregation, group_by, timezone, epoch, status, completed_at, counted_from)
-		select t.id, @meter, @event_type, @aggregation, @group_by, t.timezone, @epoch,
+		  (tenant_id, meter_id, event_type, aggregation, value_property, filters, group_by, timezone, epoch, status, completed_at, counted_from)
+		select t.id, @meter, @event_type, @aggregation, @value_property, @filters, @group_by, t.timezone, @epoch,
 		  case when past.found then 'backfilling' else 'complete' end,
 		  case when past.found then null else now() end,
 		  case when past.found then kept.kept_from end
@@ -165,7 +165,7 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 		returning `+meterVersionColumns,
 		pgx.NamedArgs{
 			"tenant": tenant, "meter": g.MeterID, "event_type": g.EventType, "aggregation": g.Aggregation,
-			"group_by": textArray(g.GroupBy), "epoch": epoch,
+			"value_property": g.ValueProperty, "filters": filterArray(g.Filters), "group_by": textArray(g.GroupBy), "epoch": epoch,
 		}).Scan(meterVersionFields(&published)...)
 	return published, err
 }
@@ -189,10 +189,13 @@ func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, mete
 
 // MeterChange is what a client may change of a meter; nil leaves it as it is.
 type MeterChange struct {
-	Name        *string
-	Aggregation *metering.Aggregation
-	GroupBy     *[]string
-	UsageScale  *int32
+	Name          *string
+	Unit          *string
+	Aggregation   *metering.Aggregation
+	ValueProperty *string
+	Filters       *[]metering.Filter
+	GroupBy       *[]string
+	UsageScale    *int32
 }
 
 // Update changes a meter. A new way of counting makes a new meter version; where
@@ -218,17 +221,12 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		former := m
 		former.Version = latest
 		next := change.appliedTo(latest)
-		if change.Name != nil {
-			m.Name = *change.Name
-		}
-		if change.UsageScale != nil {
-			m.UsageScale = *change.UsageScale
-		}
+		change.applyTo(&m)
 		m.Version = next
 		if err := m.Validate(); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `update meters set name = $3, usage_scale = $4 where tenant_id = $1 and id = $2`, tenant, m.ID, m.Name, m.UsageScale)
+		_, err = tx.Exec(ctx, `update meters set name = $3, unit = $4, usage_scale = $5 where tenant_id = $1 and id = $2`, tenant, m.ID, m.Name, m.Unit, m.UsageScale)
 		if err != nil {
 			return err
 		}
@@ -251,8 +249,17 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 
 func (c MeterChange) appliedTo(g metering.MeterVersion) metering.MeterVersion {
 	change(&g.Aggregation, c.Aggregation)
+	change(&g.ValueProperty, c.ValueProperty)
+	change(&g.Filters, c.Filters)
 	change(&g.GroupBy, c.GroupBy)
 	return g
+}
+
+// applyTo changes what is no part of a version.
+func (c MeterChange) applyTo(m *metering.Meter) {
+	change(&m.Name, c.Name)
+	change(&m.Unit, c.Unit)
+	change(&m.UsageScale, c.UsageScale)
 }
 
 // latestMeterVersion is the one a change starts from: the newest, which may
@@ -291,6 +298,14 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 		return &published, adopt(ctx, tx, tenant, published)
 	}
 	return &published, retireOthers(ctx, tx, tenant, published.MeterID, read, published.ID)
+}
+
+// filterArray keeps an empty list from becoming null.
+func filterArray(list []metering.Filter) []metering.Filter {
+	if list == nil {
+		return []metering.Filter{}
+	}
+	return list
 }
 
 // textArray keeps an empty list from becoming NULL.

@@ -24,7 +24,7 @@ type rollups struct {
 	held     int // bytes of hours and groups
 	room     *rollupRoom
 	zones    map[string]*zoneClock
-	recent   map[metering.MeterVersionID]grouped
+	recent   map[metering.MeterVersionID]lastMeasured
 }
 
 // Bounds of the bytes that rollups hold before they are written.
@@ -64,10 +64,11 @@ func (r *rollupRoom) give() {
 // isFull reserves memory for the rollups, or reports that they are to be written.
 func (r *rollups) isFull() bool { return !r.room.fits(r.held) }
 
-// grouped is the group of some properties.
-type grouped struct {
+// lastMeasured is the measurement of an event with some properties.
+type lastMeasured struct {
 	properties json.RawMessage
-	group      metering.Group
+	erased     bool
+	metering.Measurement
 }
 
 // bucket is what a tally is of: the key of an hourly row, and with the month that
@@ -84,32 +85,32 @@ func newRollups(room *rollupRoom) *rollups {
 	return &rollups{
 		room:  room,
 		hours: make(map[bucket]*tally), groups: make(groupsMet), versions: make(map[metering.MeterVersionID]metering.MeterVersion),
-		zones: make(map[string]*zoneClock), recent: make(map[metering.MeterVersionID]grouped),
+		zones: make(map[string]*zoneClock), recent: make(map[metering.MeterVersionID]lastMeasured),
 	}
 }
 
-// add counts an event, and returns the group that it counts in.
-func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (metering.Group, error) {
-	group, err := r.groupOf(g, e.Properties)
-	if err != nil {
-		return group, err
+// add measures an event, and counts it if the verdict is metering.Counted.
+func (r *rollups) add(g metering.MeterVersion, e *metering.Event, late bool) (metering.Measurement, error) {
+	m, err := r.measure(g, e)
+	if err != nil || m.Verdict != metering.Counted {
+		return m, err
 	}
-	r.meet(g, group, e.Properties)
+	r.meet(g, m.Group, e.Properties)
 	clock, ok := r.zones[g.Timezone]
 	if !ok {
 		clock = &zoneClock{zone: metering.Location(g.Timezone)}
 		r.zones[g.Timezone] = clock
 	}
 	hour, month := clock.buckets(e.At)
-	of := bucket{e.CustomerID, g.ID, group.ID, hour, month}
+	of := bucket{e.CustomerID, g.ID, m.Group.ID, hour, month}
 	t, ok := r.hours[of]
 	if !ok {
 		t = new(tally)
 		r.hours[of] = t
 		r.held += bucketBytes
 	}
-	t.add(e.Value, late)
-	return group, nil
+	t.add(m.Value, late)
+	return m, nil
 }
 
 // meet notes that a group is to be registered.
@@ -125,18 +126,23 @@ func (r *rollups) meet(g metering.MeterVersion, group metering.Group, properties
 	r.held += groupBytes + len(properties)
 }
 
-// groupOf remembers the last group of each version: events that come together
-// often have the same properties, or none.
-func (r *rollups) groupOf(g metering.MeterVersion, properties json.RawMessage) (metering.Group, error) {
-	if last, known := r.recent[g.ID]; known && bytes.Equal(last.properties, properties) {
-		return last.group, nil
+// measure remembers the last measurement of each version that groups events: those that come
+// together often have the same properties, or none.
+func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.Measurement, error) {
+	if last, known := r.recent[g.ID]; known && last.erased == e.Erased && bytes.Equal(last.properties, e.Properties) {
+		if g.ValueProperty == "" {
+			last.Value = e.Value
+		}
+		return last.Measurement, nil
 	}
-	group, err := g.GroupOf(properties)
+	m, err := g.Measure(e)
 	if err != nil {
-		return group, fmt.Errorf("group event: %w", err)
+		return m, fmt.Errorf("measure event: %w", err)
 	}
-	r.recent[g.ID] = grouped{properties, group}
-	return group, nil
+	if len(g.GroupBy) > 0 {
+		r.recent[g.ID] = lastMeasured{e.Properties, e.Erased, m}
+	}
+	return m, nil
 }
 
 // settle registers the groups that are not known to be, and returns those that are registered

@@ -102,9 +102,13 @@ func usageByHour(ctx context.Context, q querier, tenant metering.TenantID, custo
 }
 
 func readRanges(ctx context.Context, q querier, s *usageStatement, meters []metering.Meter, ranges []metering.Range, start string) (usage []rangeUsage, err error) {
+	counted, err := s.rows(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("read usage: %w", err)
+	}
 	rows, err := q.Query(ctx, `
 		select no, customer_id, meter_version_id, `+start+`, `+mergedTally+`
-		from `+s.rows()+`
+		from `+counted+`
 		group by 1, 2, 3, 4`, s.args)
 	if err != nil {
 		return nil, fmt.Errorf("read usage: %w", err)

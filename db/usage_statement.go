@@ -1,7 +1,9 @@
 package db
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +22,9 @@ type usageStatement struct {
 	some   bool               // each customer's usage, in that customer's ranges
 	whole  bool               // the whole tenant's
 	zones  map[string][]int64 // the meter versions of each timezone
-	places [3]rangeParts
+	places [4]rangeParts
+
+	selecting map[int64]metering.MeterVersion // the versions that do not count each event with its value
 
 	customers []int64 // whose the parts are that are being added
 }
@@ -39,7 +43,8 @@ type place int
 const (
 	monthly place = iota
 	hourly
-	raw // the events themselves
+	raw      // the events themselves, of versions that count each one with its value
+	measured // the events themselves, which MeterVersion.Measure measures
 )
 
 // rollup is the table of a place, and the column that says where a row starts.
@@ -61,9 +66,12 @@ const (
 func newUsageStatement(tenant metering.TenantID, customer metering.CustomerID, meters []metering.Meter) *usageStatement {
 	s := &usageStatement{
 		args:  pgx.NamedArgs{"tenant": tenant, "customer": customer},
-		whole: customer == metering.WholeTenant, zones: make(map[string][]int64),
+		whole: customer == metering.WholeTenant, zones: make(map[string][]int64), selecting: make(map[int64]metering.MeterVersion),
 	}
 	for _, m := range meters {
+		if m.Version.Selects() {
+			s.selecting[int64(m.Version.ID)] = m.Version
+		}
 		s.zones[m.Version.Timezone] = append(s.zones[m.Version.Timezone], int64(m.Version.ID))
 	}
 	return s
@@ -96,9 +104,16 @@ func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
 	s.addWhole(no, r, byHour)
 	for zone, versions := range s.zones {
 		for _, edge := range metering.Split(r, metering.Location(zone)).Ragged {
-			s.part(raw, no, edge, versions)
+			s.part(raw, no, edge, slices.DeleteFunc(slices.Clone(versions), s.selects))
+			s.part(measured, no, edge, slices.DeleteFunc(slices.Clone(versions), func(id int64) bool { return !s.selects(id) }))
 		}
 	}
+}
+
+// selects reports whether only MeterVersion.Measure can tell what the version counts.
+func (s *usageStatement) selects(version int64) bool {
+	_, selects := s.selecting[version]
+	return selects
 }
 
 // addWhole is add without the hours that the range cuts.
@@ -138,7 +153,7 @@ func wholeHours(span metering.Span) metering.Range {
 }
 
 func (s *usageStatement) part(in place, no int, r metering.Range, versions []int64) {
-	if r.Empty() {
+	if r.Empty() || len(versions) == 0 {
 		return
 	}
 	p := &s.places[in]
@@ -149,8 +164,9 @@ func (s *usageStatement) part(in place, no int, r metering.Range, versions []int
 // rows is what was counted in the ranges, as a table of SQL: no (of the range),
 // customer_id, meter_version_id, group_id (null of raw events, whose group only
 // Go knows), start and tallyColumns. However many ranges there are, its text is
-// one of a few.
-func (s *usageStatement) rows() string {
+// one of a few. It reads the events that have to be measured through q, which sees the same
+// snapshot as the statement.
+func (s *usageStatement) rows(ctx context.Context, q querier) (string, error) {
 	var places []string
 	for _, p := range []place{monthly, hourly} {
 		if len(s.places[p].from) > 0 {
@@ -160,10 +176,18 @@ func (s *usageStatement) rows() string {
 	if len(s.places[raw].from) > 0 {
 		places = append(places, s.events())
 	}
+	if len(s.places[measured].from) > 0 {
+		tallies, err := s.measure(ctx, q)
+		if err != nil {
+			return "", err
+		}
+		s.setMeasured(tallies)
+		places = append(places, measuredRows)
+	}
 	if len(places) == 0 {
 		places = s.joined(monthly)
 	}
-	return table(places)
+	return table(places), nil
 }
 
 // rowsInOrder is rows of whole hours and months alone, each part read by itself
@@ -223,8 +247,7 @@ func (s *usageStatement) joined(p place) []string {
 	}
 }
 
-// events are raw events where a range cuts an hour, by the same rule as ingest, each
-// part looked up by itself like those of a rollup.
+// events are raw events where a range cuts an hour, by the same rule as ingest.
 func (s *usageStatement) events() string {
 	customer := "e.customer_id"
 	switch {
@@ -233,17 +256,99 @@ func (s *usageStatement) events() string {
 	case s.whole:
 		customer = "0"
 	}
+	return s.eventsIn(raw, `x.no, `+customer+`, g.id, null::uuid, x.from_at, `+eventTally)
+}
+
+// eventsIn selects columns of the events e in the parts x of a place and of the versions g that
+// count their type, each part looked up by itself like those of a rollup.
+func (s *usageStatement) eventsIn(p place, columns string) string {
 	return `
-		select x.no, ` + customer + `, g.id, null::uuid, x.from_at, ` + eventTally + `
-		from ` + s.unnest(raw) + `
+		select ` + columns + `
+		from ` + s.unnest(p) + `
 		cross join lateral (
 		  select * from events e
-		  where ` + s.ofCustomer("e") + ` and e.ts >= x.from_at and e.ts < x.until_at` + s.bounds(raw, "e.ts") + `
+		  where ` + s.ofCustomer("e") + ` and e.ts >= x.from_at and e.ts < x.until_at` + s.bounds(p, "e.ts") + `
 		  offset 0) e
 		join meter_versions g on g.tenant_id = e.tenant_id and g.event_type = e.event_type and g.id = any(x.versions::bigint[])
 		  and (g.until_epoch is null or e.epoch < g.until_epoch)
 		cross join lateral (select ` + isLate("g.meter_id") + ` as late) l`
 }
+
+// measuredKey is what a tally of measured events is of.
+type measuredKey struct {
+	no       int32
+	customer metering.CustomerID
+	version  int64
+	start    time.Time
+}
+
+// measure streams the events of the place measured and returns their tallies.
+func (s *usageStatement) measure(ctx context.Context, q querier) (map[measuredKey]*tally, error) {
+	rows, err := q.Query(ctx, s.eventsIn(measured, `x.no, e.customer_id, g.id, x.from_at, e.value, e.properties, e.erased is not null, l.late`), s.args)
+	if err != nil {
+		return nil, fmt.Errorf("measure events: %w", err)
+	}
+	tallies := make(map[measuredKey]*tally)
+	var (
+		key  measuredKey
+		sent metering.Event
+		late bool
+	)
+	_, err = pgx.ForEachRow(rows, []any{&key.no, &key.customer, &key.version, &key.start, &sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
+		e := sent
+		m, err := s.selecting[key.version].Measure(&e)
+		if err != nil || m.Verdict != metering.Counted {
+			return err
+		}
+		for _, customer := range s.countedFor(key.customer) {
+			of := key
+			if of.customer = customer; tallies[of] == nil {
+				tallies[of] = new(tally)
+			}
+			tallies[of].add(m.Value, late)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("measure events: %w", err)
+	}
+	return tallies, nil
+}
+
+// countedFor returns the customers that a customer's events are shown for.
+func (s *usageStatement) countedFor(customer metering.CustomerID) []metering.CustomerID {
+	switch {
+	case s.all:
+		return []metering.CustomerID{customer, metering.WholeTenant}
+	case s.whole:
+		return []metering.CustomerID{metering.WholeTenant}
+	}
+	return []metering.CustomerID{customer}
+}
+
+// setMeasured sets the arguments of measuredRows.
+func (s *usageStatement) setMeasured(of map[measuredKey]*tally) {
+	var numbers []int32
+	var customers, versions []int64
+	var starts []time.Time
+	var tallies []*tally
+	for key, t := range of {
+		numbers, customers, versions = append(numbers, key.no), append(customers, int64(key.customer)), append(versions, key.version)
+		starts, tallies = append(starts, key.start), append(tallies, t)
+	}
+	arrays := tallyArrays(tallies)
+	maps.Copy(s.args, pgx.NamedArgs{
+		"measured_no": numbers, "measured_customers": customers, "measured_versions": versions, "measured_starts": starts,
+		"measured_sums": arrays[0], "measured_counts": arrays[1], "measured_late_sums": arrays[2], "measured_late_counts": arrays[3],
+	})
+}
+
+// measuredRows are the tallies of measured events, as SQL.
+const measuredRows = `
+		select no, customer_id, version_id, null::uuid, start, sum, count, coalesce(late_sum, 0), coalesce(late_count, 0)
+		from unnest(@measured_no::int[], @measured_customers::bigint[], @measured_versions::bigint[], @measured_starts::timestamptz[],
+		  @measured_sums::text[]::numeric[], @measured_counts::bigint[], @measured_late_sums::text[]::numeric[], @measured_late_counts::bigint[])
+		  m (no, customer_id, version_id, start, sum, count, late_sum, late_count)`
 
 // ofCustomer restricts rollups u or events e. Only rollups have rows of the
 // whole tenant; its events are all.

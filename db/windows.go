@@ -210,22 +210,22 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 		statement.args["from"], statement.args["until"], statement.args["type"] = edge.Start, edge.End, r.Meter.EventType
 		statement.args["meter"], statement.args["version"] = r.Meter.ID, r.Meter.Version.ID
 		rows, err := r.q.Query(ctx, `
-			select e.value, e.properties, `+isLate("@meter")+`
+			select e.value, e.properties, e.erased is not null, `+isLate("@meter")+`
 			from events e
 			where `+statement.ofCustomer("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type
 			  and not exists (select from meter_versions g where g.tenant_id = @tenant and g.id = @version and e.epoch >= g.until_epoch)`, statement.args)
 		if err != nil {
 			return err
 		}
-		var value metering.Decimal
-		var properties []byte
+		var sent metering.Event
 		var late bool
-		_, err = pgx.ForEachRow(rows, []any{&value, &properties, &late}, func() error {
-			group, err := r.Meter.Version.GroupOf(properties)
-			if err != nil {
+		_, err = pgx.ForEachRow(rows, []any{&sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
+			e := sent
+			m, err := r.Meter.Version.Measure(&e)
+			if err != nil || m.Verdict != metering.Counted {
 				return err
 			}
-			id := group.ID
+			id := m.Group.ID
 			if !r.registered[id] {
 				id = metering.OtherGroup.ID
 			}
@@ -238,7 +238,7 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 				part = &windowPart{group: shown, start: edge.Start}
 				sums[shown] = part
 			}
-			part.add(value, late)
+			part.add(m.Value, late)
 			return nil
 		})
 		if err != nil {
@@ -341,11 +341,13 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, r.Granularity != metering.Month)
-	var from, where string
-	if r.GroupBy == nil {
-		from, where = statement.rowsInOrder(), r.restrict(statement.args)
-	} else {
-		from, where = r.rowsAsShown(statement), "true"
+	from, where := statement.rowsInOrder(), r.restrict(statement.args)
+	if r.GroupBy != nil {
+		var err error
+		if from, err = r.rowsAsShown(ctx, statement); err != nil {
+			return nil, err
+		}
+		where = "true"
 	}
 	if r.After != nil {
 		where += " and (group_id, start) >= (@after_group, @after_start)"
@@ -362,7 +364,11 @@ func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 
 // rowsAsShown is what was counted of the groups that the query asks for, those that are
 // shown as one being one. No index has their order: each page reads all of the range.
-func (r *windowRead) rowsAsShown(statement *usageStatement) string {
+func (r *windowRead) rowsAsShown(ctx context.Context, statement *usageStatement) (string, error) {
+	counted, err := statement.rows(ctx, r.q)
+	if err != nil {
+		return "", err
+	}
 	groups, shown := make([][16]byte, 0, len(r.groups)), make([][16]byte, 0, len(r.groups))
 	for id, as := range r.groups {
 		groups, shown = append(groups, id), append(shown, as)
@@ -370,9 +376,9 @@ func (r *windowRead) rowsAsShown(statement *usageStatement) string {
 	statement.args["counted_in"], statement.args["shown_in"] = groups, shown
 	return `(
 		select shown_in, start, ` + mergedTally + `
-		from ` + statement.rows() + `
+		from ` + counted + `
 		join unnest(@counted_in::uuid[], @shown_in::uuid[]) as s (counted_in, shown_in) on counted_in = group_id
-		group by 1, 2) shown (group_id, start, ` + tallyColumns + `)`
+		group by 1, 2) shown (group_id, start, ` + tallyColumns + `)`, nil
 }
 
 // mostRows is how many rows make up one window that is folded, at most: a day, a week, or
@@ -406,9 +412,13 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, false)
+	counted, err := statement.rows(ctx, r.q)
+	if err != nil {
+		return nil, metering.Decimal{}, err
+	}
 	rows, err := r.q.Query(ctx, `
 		select group_id, `+mergedTally+`
-		from `+statement.rows()+`
+		from `+counted+`
 		where `+r.restrict(statement.args)+`
 		group by 1`, statement.args)
 	if err != nil {

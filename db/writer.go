@@ -107,6 +107,21 @@ type Outcome struct {
 	LongKeys  []string // slugs of the meters that count the event in OtherGroup, because its group's key is too long
 	Early     []string // slugs of the meters that count the event, if it is older than its customer and the tenant bills
 	Negative  []string // slugs of the meters that count the event as 1 although its value is negative
+	Unusable  []UnusableValue
+}
+
+// UnusableValue is the value of an event that a meter would count, and cannot.
+type UnusableValue struct {
+	MeterSlug string
+	Property  string           // value_property of the meter
+	Rule      metering.Verdict // ValueMissing or ValueInvalid
+}
+
+// noteUncounted notes that a meter would count the event if its value was usable.
+func (o *Outcome) noteUncounted(slug string, g metering.MeterVersion, verdict metering.Verdict) {
+	if verdict != metering.FilteredOut {
+		o.Unusable = append(o.Unusable, UnusableValue{slug, g.ValueProperty, verdict})
+	}
 }
 
 // NewWriter makes a Writer over store.

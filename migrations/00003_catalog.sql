@@ -31,6 +31,7 @@ create table meters (
   event_type       text collate "C" not null,
   name             text not null default '',
   meter_version_id bigint not null, -- what reads and billing use
+  unit             text not null default '', -- the name of its usage for people, such as tokens
   -- The decimals of usage that a provider takes that adds up units.
   usage_scale      smallint not null default 0 check (usage_scale between 0 and 6),
   created_at       timestamptz not null default now(),
@@ -46,7 +47,9 @@ create table meter_versions (
   meter_id       bigint not null,
   event_type     text collate "C" not null,
   aggregation    text not null,
-  group_by       text[] not null default '{}',
+  value_property text not null default '', -- path into properties of the value; '': the event's own value
+  filters        jsonb not null default '[]', -- conditions on properties, all of which a counted event meets
+  group_by       text[] not null default '{}', -- paths into properties
   timezone       text not null,
   epoch          bigint not null, -- events with a lower epoch are the backfill's to count
   status         text not null check (status in ('backfilling', 'complete', 'retired')),

@@ -29,6 +29,7 @@ func document() huma.Config {
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[SentDecimal](), reflect.TypeFor[decimalSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[objectSchema]())
 	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.Code](), reflect.TypeFor[codeSchema]())
+	config.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[metering.FilterValue](), reflect.TypeFor[filterValueSchema]())
 	describeSets(config.Components.Schemas)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"apiKey":  {Type: "http", Scheme: "bearer", Description: "An API key: svc_, the scope, _ and 32 letters or digits, such as svc_adm_…"},
@@ -164,6 +165,13 @@ func (s *SentText) UnmarshalJSON(literal []byte) error {
 func (SentText) Schema(huma.Registry) *huma.Schema {
 	most := 255
 	return &huma.Schema{Type: huma.TypeString, Nullable: true, MaxLength: &most}
+}
+
+// filterValueSchema has no type: generators of clients make each alternative of several a type.
+type filterValueSchema struct{}
+
+func (filterValueSchema) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Description: "A string, a number or a boolean"}
 }
 
 type objectSchema struct{}

@@ -236,6 +236,9 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 			once("long\x00"+slug, "events[%d] counts in the group $other of meter %q: its group_by properties exceed %d bytes as JSON; send shorter values to keep groups apart",
 				indexes[i], slug, metering.MaxGroupKeyBytes)
 		}
+		for _, u := range outcome.Unusable {
+			once(string(u.Rule)+"\x00"+u.MeterSlug, "events[%d] is stored but not counted by meter %q (%s): properties %s", indexes[i], u.MeterSlug, u.Rule, valueProblem(u))
+		}
 		for _, slug := range outcome.Negative {
 			once("negative\x00"+slug, "events[%d] has a negative value, but meter %q counts events: the event adds 1 and corrects nothing", indexes[i], slug)
 		}

@@ -16,13 +16,17 @@ type meter struct {
 	Slug        string               `json:"slug"`
 	EventType   string               `json:"event_type"`
 	Name        string               `json:"name"`
+	Unit        string               `json:"unit" doc:"Name of the unit of usage, for display"`
 	Aggregation metering.Aggregation `json:"aggregation"`
-	GroupBy     []string             `json:"group_by" doc:"Event properties that usage is grouped by"`
-	UsageScale  int32                `json:"usage_scale" minimum:"0" maximum:"6" doc:"Number of decimals of usage that is reported to a provider that adds up units, rounded half to even"`
-	Status      meterStatus          `json:"status" doc:"backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503"`
-	CountedFrom *time.Time           `json:"counted_from" doc:"Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted"`
-	CreatedAt   time.Time            `json:"created_at"`
-	ArchivedAt  *time.Time           `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if it is not archived"`
+
+	Selection
+
+	GroupBy     []string    `json:"group_by" doc:"Event properties that usage is grouped by. See value_property for paths"`
+	UsageScale  int32       `json:"usage_scale" minimum:"0" maximum:"6" doc:"Number of decimals of usage that is reported to a provider that adds up units, rounded half to even"`
+	Status      meterStatus `json:"status" doc:"backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503"`
+	CountedFrom *time.Time  `json:"counted_from" doc:"Start of complete usage. Events before this time were already deleted when counting began. Null if every event is counted"`
+	CreatedAt   time.Time   `json:"created_at"`
+	ArchivedAt  *time.Time  `json:"archived_at" doc:"Time at which the meter was archived and stopped counting new events. Null if it is not archived"`
 
 	// Current is how usage is counted until status is complete, where it was counted in another way before.
 	Current *counting `json:"current,omitempty"`
@@ -39,7 +43,39 @@ type backfill struct {
 // counting is how a meter counts.
 type counting struct {
 	Aggregation metering.Aggregation `json:"aggregation"`
-	GroupBy     []string             `json:"group_by" doc:"Properties that usage is grouped by until status is complete"`
+
+	Selection
+
+	GroupBy []string `json:"group_by" doc:"Properties that usage is grouped by until status is complete"`
+}
+
+// Selection is which events a meter counts, and with which value.
+type Selection struct {
+	ValueProperty string        `json:"value_property" doc:"Property of events that is their value. Empty: value of the event"`
+	Filters       []MeterFilter `json:"filters" doc:"Conditions on properties. The meter counts the events that meet all of them"`
+}
+
+// MeterFilter is a metering.Filter.
+type MeterFilter struct {
+	Property string                  `json:"property" minLength:"1" maxLength:"255" doc:"Property of events. A dot separates the names of nested objects. A property with the whole name takes precedence"`
+	Operator metering.FilterOperator `json:"operator" doc:"The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers"`
+	Values   []metering.FilterValue  `json:"values,omitempty" maxItems:"100" doc:"Strings, numbers or booleans: none for exists and not_exists, at least one for in and not_in, and one for all others"`
+}
+
+func selectionOf(g metering.MeterVersion) Selection {
+	s := Selection{g.ValueProperty, make([]MeterFilter, 0, len(g.Filters))}
+	for _, f := range g.Filters {
+		s.Filters = append(s.Filters, MeterFilter(f))
+	}
+	return s
+}
+
+func filtersOf(sent []MeterFilter) []metering.Filter {
+	filters := make([]metering.Filter, 0, len(sent))
+	for _, f := range sent {
+		filters = append(filters, metering.Filter(f))
+	}
+	return filters
 }
 
 // backfills are what of a tenant is being counted: the versions that meters will
@@ -67,7 +103,7 @@ func (b backfills) show(m metering.Meter) meter {
 	}
 	shown := showMeter(m)
 	if current.ID != m.Version.ID {
-		shown.Current = &counting{current.Aggregation, append([]string{}, current.GroupBy...)}
+		shown.Current = &counting{current.Aggregation, selectionOf(current), append([]string{}, current.GroupBy...)}
 	}
 	if p, counts := b.progress[m.Version.ID]; counts {
 		shown.Backfill = &backfill{p.Counted, p.Days}
@@ -77,8 +113,8 @@ func (b backfills) show(m metering.Meter) meter {
 
 func showMeter(m metering.Meter) meter {
 	shown := meter{
-		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name,
-		Aggregation: m.Version.Aggregation, GroupBy: append([]string{}, m.Version.GroupBy...),
+		ID: m.ID.String(), Slug: m.Slug, EventType: m.EventType, Name: m.Name, Unit: m.Unit,
+		Aggregation: m.Version.Aggregation, Selection: selectionOf(m.Version), GroupBy: append([]string{}, m.Version.GroupBy...),
 		Status: meterStatus(m.Version.Status), CreatedAt: m.CreatedAt.UTC(), UsageScale: m.UsageScale, ArchivedAt: sinceWhen(m.ArchivedAt),
 	}
 	if from := m.Version.CountedFrom; from != nil {
@@ -117,9 +153,14 @@ type createMeterInput struct {
 		Slug        string               `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
 		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"Type of the events that the meter counts"`
 		Name        string               `json:"name,omitempty" maxLength:"255"`
+		Unit        string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display, such as tokens"`
 		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the values of events. count adds 1 for each event"`
-		GroupBy     []string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"Event properties to group usage by"`
-		UsageScale  int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage"`
+
+		ValueProperty string        `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event"`
+		Filters       []MeterFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties. The meter counts the events that meet all of them"`
+
+		GroupBy    []string `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"Event properties to group usage by. See value_property for paths"`
+		UsageScale int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage"`
 	}
 }
 
@@ -128,8 +169,10 @@ func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterO
 	var m metering.Meter
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-meter", in.Body, func(within db.Creators) (_ meter, err error) {
 		m, err = within.Meters.Create(ctx, who.Tenant.ID, who.Actor, metering.Meter{
-			Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name, UsageScale: in.Body.UsageScale,
-			Version: metering.MeterVersion{Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy},
+			Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name, Unit: in.Body.Unit, UsageScale: in.Body.UsageScale,
+			Version: metering.MeterVersion{
+				Aggregation: in.Body.Aggregation, ValueProperty: in.Body.ValueProperty, Filters: filtersOf(in.Body.Filters), GroupBy: in.Body.GroupBy,
+			},
 		})
 		return showMeter(m), err
 	})
@@ -180,9 +223,14 @@ type updateMeterInput struct {
 	Slug string `path:"slug" maxLength:"64"`
 	Body struct {
 		Name        *string               `json:"name,omitempty" maxLength:"255"`
+		Unit        *string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display"`
 		Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
-		GroupBy     *[]string             `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
-		UsageScale  *int32                `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Number of decimals of reported usage. A change applies to open periods and recounts nothing"`
+
+		ValueProperty *string        `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value. Empty: value of the event"`
+		Filters       *[]MeterFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them"`
+
+		GroupBy    *[]string `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
+		UsageScale *int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Number of decimals of reported usage. A change applies to open periods and recounts nothing"`
 		Confirm
 	}
 }
@@ -202,7 +250,11 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 		return nil, err
 	}
 	change := db.MeterChange{
-		Name: in.Body.Name, Aggregation: in.Body.Aggregation, GroupBy: in.Body.GroupBy, UsageScale: in.Body.UsageScale,
+		Name: in.Body.Name, Unit: in.Body.Unit, Aggregation: in.Body.Aggregation, ValueProperty: in.Body.ValueProperty,
+		GroupBy: in.Body.GroupBy, UsageScale: in.Body.UsageScale,
+	}
+	if in.Body.Filters != nil {
+		change.Filters = new(filtersOf(*in.Body.Filters))
 	}
 	var backfilling *metering.MeterVersion
 	err = s.writeCatalog(ctx, catalogWrite{

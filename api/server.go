@@ -203,7 +203,7 @@ func (s *server) routes() {
 	huma.Register(s.api, get("get-meter", "/v1/meters/{slug}", MetersRead, "Get a meter",
 		"While the meter is backfilling, `backfill` shows the progress."), s.getMeter)
 	huma.Register(s.api, heavy(patch("update-meter", "/v1/meters/{slug}", MetersWrite, "Update a meter",
-		"A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed "+
+		"A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed "+
 			"periods keep their totals.\n\n"+
 			howToConfirm)), s.updateMeter)
 	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",

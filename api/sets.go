@@ -47,6 +47,7 @@ func describeSets(schemas huma.Registry) {
 	describe[metering.Bills](schemas)
 	describe[metering.DeliveryStatus](schemas)
 	describe[metering.DisabledBecause](schemas)
+	describe[metering.FilterOperator](schemas)
 	describe[metering.Granularity](schemas)
 	describe[metering.KeysChoice](schemas)
 	describe[metering.LatePolicy](schemas)

@@ -2,13 +2,15 @@ package api
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/metering"
 )
 
 // refuseStrangers rejects, by their place, events before they create customers. A strict
-// tenant rejects an unknown field, customer or event type, unless the event repeats one that
-// is stored. A tenant that rejects conflicts has them rejected here; two events of one request
+// tenant rejects an unknown field, customer or event type, and a value that a meter cannot count,
+// unless the event repeats one that is stored. A tenant that rejects conflicts has them rejected here; two events of one request
 // that conflict with each other are found when they are stored. It costs other tenants nothing.
 func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, sent []sentEvent) (map[int]*metering.Rejection, error) {
 	tenant := principalOf(ctx).Tenant
@@ -22,6 +24,10 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, s
 	}
 	strangers := make(map[int]*metering.Rejection)
 	for i, e := range events {
+		unusable, isUnusable, err := unknown.Unusable(&events[i])
+		if err != nil {
+			return nil, err
+		}
 		switch {
 		case unknown.Repeats(e):
 		case rejectsConflicts && unknown.Conflicts(e):
@@ -33,9 +39,19 @@ func (s *server) refuseStrangers(ctx context.Context, events []metering.Event, s
 			strangers[i] = &metering.Rejection{Code: "unknown_event_type", Field: "event_type", Message: "is not counted by any meter, and the tenant is strict"}
 		case unknown.Customers[e.ExternalID]:
 			strangers[i] = &metering.Rejection{Code: "unknown_customer_id", Field: "customer_id", Message: "is not the external_id of a customer, and the tenant is strict"}
+		case isUnusable:
+			strangers[i] = &metering.Rejection{Code: string(unusable.Rule), Field: "properties", Message: valueProblem(unusable) + ", and the tenant is strict"}
 		}
 	}
 	return strangers, nil
+}
+
+// valueProblem is the rule that the value of an event breaks, after the word properties.
+func valueProblem(u db.UnusableValue) string {
+	if u.Rule == metering.ValueMissing {
+		return fmt.Sprintf("must have %q, the value of meter %q", u.Property, u.MeterSlug)
+	}
+	return fmt.Sprintf("must have a number below 10^%d as %q, the value of meter %q", metering.MaxIntegerDigits, u.Property, u.MeterSlug)
 }
 
 // withoutStrangers moves such events of a batch to its rejections.

@@ -93,7 +93,10 @@ func (l Ledger) MeterImpact(ctx context.Context, tenant metering.TenantID, slug 
 			return nil, err
 		}
 		c := &catalogChange{meter: m.ID, scale: change.UsageScale}
-		if next := change.appliedTo(latest); next.Aggregation != latest.Aggregation {
+		switch next := change.appliedTo(latest); {
+		case !next.SameSelection(latest): // its events have to be counted first
+			c.recounted, c.uncounted = true, true
+		case next.Aggregation != latest.Aggregation:
 			c.aggregation, c.recounted = next.Aggregation, true
 		}
 		if !c.recounted && (c.scale == nil || *c.scale == m.UsageScale) {

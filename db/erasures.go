@@ -329,7 +329,15 @@ type EventsAfter struct {
 // last of them. The customer's groups have been replaced before.
 func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (last EventsAfter, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		// No definition is published between its look-up here and the update of the events.
+		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant); err != nil {
+			return err
+		}
 		if err := decompressOwn(ctx, tx); err != nil {
+			return err
+		}
+		definitions, err := selectingDefinitions(ctx, tx, tenant)
+		if err != nil {
 			return err
 		}
 		used, err := groupsOf(ctx, tx, tenant, customer)
@@ -350,7 +358,7 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 			last = EventsAfter{At: batch.instants[len(batch.ids)-1], ID: batch.ids[len(batch.ids)-1]}
 		}
 		last.Done = len(batch.ids) < limit
-		if err := batch.replace(s.pool.audit, tenant, stay); err != nil {
+		if err := batch.replace(s.pool.audit, tenant, stay, definitions); err != nil {
 			return err
 		}
 		return batch.write(ctx, tx, tenant, customer)
@@ -359,6 +367,24 @@ func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer
 		return EventsAfter{}, fmt.Errorf("erase events: %w", err)
 	}
 	return last, nil
+}
+
+// selectingDefinitions returns the definitions in use by event type, of the meters with filters or
+// a value property.
+func selectingDefinitions(ctx context.Context, q querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
+	rows, err := q.Query(ctx, `select `+meterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
+	if err != nil {
+		return nil, err
+	}
+	definitions := make(map[string][]metering.MeterVersion)
+	var g metering.MeterVersion
+	_, err = pgx.ForEachRow(rows, meterVersionFields(&g), func() error {
+		if g.Selects() {
+			definitions[g.EventType] = append(definitions[g.EventType], g)
+		}
+		return nil
+	})
+	return definitions, err
 }
 
 // decompressOwn lets a transaction change one customer's events of compressed chunks,
@@ -374,6 +400,7 @@ func decompressOwn(ctx context.Context, tx pgx.Tx) error {
 
 // eventsErased are events in columns.
 type eventsErased struct {
+	events     []metering.Event // with what meters read of them
 	instants   []time.Time
 	ids        []uuid.UUID
 	properties []*string
@@ -385,7 +412,7 @@ type eventsErased struct {
 
 func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (b eventsErased, err error) {
 	rows, err := tx.Query(ctx, `
-		select ts, id, properties::text, `+sentKey+`
+		select ts, id, event_type, value, properties::text, `+sentKey+`
 		from events e
 		where tenant_id = $1
 		  and customer_id = $2
@@ -398,8 +425,15 @@ func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	}
 	var at time.Time
 	var id uuid.UUID
+	var eventType string
+	var value metering.Decimal
 	var properties, key *string
-	_, err = pgx.ForEachRow(rows, []any{&at, &id, &properties, &key}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&at, &id, &eventType, &value, &properties, &key}, func() error {
+		e := metering.Event{EventType: eventType, Value: value}
+		if properties != nil {
+			e.Properties = json.RawMessage(*properties)
+		}
+		b.events = append(b.events, e)
 		b.instants, b.ids = append(b.instants, at), append(b.ids, id)
 		b.properties, b.keys = append(b.properties, properties), append(b.keys, key)
 		return nil
@@ -408,8 +442,8 @@ func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 }
 
 // replace puts what stands for it where the events say something. What usage is
-// grouped by stays grouped in the same way.
-func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept) error {
+// grouped by stays grouped in the same way, and what meters count of the events stays.
+func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, definitions map[string][]metering.MeterVersion) error {
 	for i := range b.ids {
 		properties, key := "", ""
 		if b.properties[i] != nil {
@@ -425,44 +459,65 @@ func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept) 
 			b.keyDigests = append(b.keyDigests, digest)
 			b.names[i] = new(erasedPrefix + hex.EncodeToString(digest[:erasedBytes]))
 		}
-		if b.properties[i] == nil {
-			continue
-		}
-		erased, err := erasedProperties(k, tenant, json.RawMessage(properties), stay)
+		left, err := erasedProperties(k, tenant, &b.events[i], stay)
 		if err != nil {
 			return err
 		}
-		b.properties[i] = &erased
+		kept, err := measurements(&b.events[i], definitions[b.events[i].EventType])
+		if err != nil {
+			return err
+		}
+		if kept != nil {
+			left[metering.MeasuredProperty] = kept
+		}
+		if b.properties[i] == nil && len(left) == 0 {
+			continue
+		}
+		text, err := json.Marshal(left)
+		if err != nil {
+			return err
+		}
+		b.properties[i] = new(string(text))
 	}
 	return nil
 }
 
-// erasedProperties are those by which the customer's usage is grouped, with what
-// stands for their values; the others are gone.
-func erasedProperties(k auditKey, tenant metering.TenantID, properties json.RawMessage, stay kept) (string, error) {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(properties, &all); err != nil {
-		return "", fmt.Errorf("properties: %w", err)
-	}
+// erasedProperties are those by which the customer's usage is grouped, each under its whole path,
+// with what stands for their values; the others are gone.
+func erasedProperties(k auditKey, tenant metering.TenantID, e *metering.Event, stay kept) (map[string]json.RawMessage, error) {
 	left := make(map[string]json.RawMessage)
-	for name := range all {
-		if stay[name] == nil {
+	for name := range stay {
+		value, err := e.Property(name)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil {
 			continue
 		}
-		group, err := metering.MeterVersion{GroupBy: []string{name}}.GroupOf(properties)
-		if err != nil {
-			return "", err
-		}
-		one, err := valuesOf(group.Key)
-		if err != nil {
-			return "", err
-		}
-		if left[name] = one[name]; !stay[name][string(one[name])] {
-			left[name] = k.erasedValue(tenant, name, one[name])
+		if left[name] = value; !stay[name][string(value)] {
+			left[name] = k.erasedValue(tenant, name, value)
 		}
 	}
-	text, err := json.Marshal(left)
-	return string(text), err
+	return left, nil
+}
+
+// measurements returns the value that each definition counts of an event, by its digest, as a JSON
+// object: nil if none counts the event.
+func measurements(e *metering.Event, definitions []metering.MeterVersion) (json.RawMessage, error) {
+	values := make(map[string]metering.Decimal)
+	for _, g := range definitions {
+		m, err := g.Measure(e)
+		if err != nil {
+			return nil, err
+		}
+		if m.Verdict == metering.Counted {
+			values[g.DefinitionDigest()] = m.Value
+		}
+	}
+	if len(values) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(values)
 }
 
 // write stores what was replaced, and has the keys known by their digests alone.

@@ -194,13 +194,41 @@ func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
 }
 
 func scanListed(row pgx.CollectableRow) (e ListedEvent, err error) {
-	var counted []byte
-	err = row.Scan((*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey, &e.IngestedAt, &counted)
+	var possible []byte
+	err = row.Scan((*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey, &e.Erased, &e.IngestedAt, &possible)
 	if err != nil {
 		return e, err
 	}
 	e.At, e.IngestedAt = e.At.UTC(), e.IngestedAt.UTC()
-	return e, json.Unmarshal(counted, &e.CountedBy)
+	e.CountedBy, err = countingsOf(e.Event, possible)
+	return e, err
+}
+
+// possibleCounting is a Counting unless the definition of the meter excludes the event.
+type possibleCounting struct {
+	Counting
+
+	ValueProperty string            `json:"value_property"`
+	Filters       []metering.Filter `json:"filters"`
+}
+
+// countingsOf returns those of an event's possible Countings, as JSON, whose meters count it.
+func countingsOf(e metering.Event, possible []byte) ([]Counting, error) {
+	var all []possibleCounting
+	if err := json.Unmarshal(possible, &all); err != nil {
+		return nil, err
+	}
+	countings := make([]Counting, 0, len(all))
+	for _, c := range all {
+		m, err := metering.MeterVersion{ValueProperty: c.ValueProperty, Filters: c.Filters}.Measure(&e)
+		if err != nil {
+			return nil, err
+		}
+		if m.Verdict == metering.Counted {
+			countings = append(countings, c.Counting)
+		}
+	}
+	return countings, nil
 }
 
 func (f EventFilter) arguments(tenant metering.TenantID, w eventWindow, limit int) pgx.NamedArgs {
@@ -228,9 +256,9 @@ func selectEvents(f EventFilter) string {
 		where += " and " + column + " = @key and exists (select from event_keys where tenant_id = @tenant and key = event_key(@key))"
 	}
 	return `
-		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(` + sentKey + `, ''), e.ingested_at, ` + countedBy + `
+		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(` + sentKey + `, ''), e.erased is not null, e.ingested_at, ` + countedBy + `
 		from (
-		  select tenant_id, id, customer_id, event_type, ts, value, properties, idempotency_key, idempotency_uuid, ingested_at, epoch
+		  select tenant_id, id, customer_id, event_type, ts, value, properties, idempotency_key, idempotency_uuid, erased, ingested_at, epoch
 		  from events
 		  where tenant_id = @tenant
 		    and ts >= @from
@@ -242,11 +270,11 @@ func selectEvents(f EventFilter) string {
 		order by e.ts desc, e.id desc`
 }
 
-// countedBy are the Countings of an event e, by the rules of ingest and of
+// countedBy are the possible Countings of an event e, by the rules of ingest and of
 // backfills: of meters whose past is counted, by slug.
 var countedBy = `(
 		  select coalesce(jsonb_agg(jsonb_build_object(
-		    'meter_slug', m.slug, 'late', ` + isLate("m.id") + `, 'period', (
+		    'meter_slug', m.slug, 'value_property', g.value_property, 'filters', g.filters, 'late', ` + isLate("m.id") + `, 'period', (
 		      select jsonb_build_object('id', p.id, 'start', p.starts_at, 'end', p.ends_at)
 		      from billing_periods p
 		      where p.tenant_id = e.tenant_id

@@ -13,6 +13,28 @@ import (
 type Unknown struct {
 	Customers, EventTypes map[string]bool
 	contents              map[string]int64 // of the keys that are known, the content digests of their events
+	meters                map[string][]namedVersion
+}
+
+// namedVersion is a meter version with its meter's slug.
+type namedVersion struct {
+	metering.MeterVersion
+	slug string
+}
+
+// Unusable returns the first meter that would count the event if its value was usable, by id: as
+// the meter will count once its past is counted. false: there is none.
+func (u Unknown) Unusable(e *metering.Event) (UnusableValue, bool, error) {
+	for _, g := range u.meters[e.EventType] {
+		m, err := g.Measure(e)
+		if err != nil {
+			return UnusableValue{}, false, err
+		}
+		if m.Verdict == metering.ValueMissing || m.Verdict == metering.ValueInvalid {
+			return UnusableValue{g.slug, g.ValueProperty, m.Verdict}, true, nil
+		}
+	}
+	return UnusableValue{}, false, nil
 }
 
 // Repeats reports whether the event was stored earlier under the same key.
@@ -31,6 +53,7 @@ func (u Unknown) Conflicts(e metering.Event) bool {
 // ingested, in one round trip.
 func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events []metering.Event) (Unknown, error) {
 	customers, types, contents := make(map[string]bool), make(map[string]bool), make(map[string]int64)
+	meters := make(map[string][]namedVersion)
 	var keys []string
 	var claimed []eventKey
 	for _, e := range events {
@@ -39,9 +62,10 @@ func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events [
 			keys, claimed = append(keys, e.IdempotencyKey), append(claimed, eventKeyOf(e.IdempotencyKey))
 		}
 	}
+	sentTypes := namesIn(types)
 	var batch pgx.Batch
 	batch.Queue(`select external_id from customers where tenant_id = $1 and external_id = any($2)`, tenant, namesIn(customers)).Query(without(customers))
-	batch.Queue(`select event_type from meters where tenant_id = $1 and event_type = any($2) and archived_at is null`, tenant, namesIn(types)).Query(without(types))
+	batch.Queue(`select event_type from meters where tenant_id = $1 and event_type = any($2) and archived_at is null`, tenant, sentTypes).Query(without(types))
 	batch.Queue(`
 		select sent.text, k.digest
 		from event_keys k
@@ -55,8 +79,25 @@ func (w *Writer) Unknown(ctx context.Context, tenant metering.TenantID, events [
 		})
 		return err
 	})
+	batch.Queue(`
+		select distinct on (g.meter_id) `+meterVersionColumns+`, m.slug
+		from meter_versions g
+		join meters m on m.tenant_id = g.tenant_id and m.id = g.meter_id and m.archived_at is null
+		where g.tenant_id = $1
+		  and g.event_type = any($2)
+		  and g.status <> 'retired'
+		order by g.meter_id, g.id desc`, tenant, sentTypes).Query(func(rows pgx.Rows) error {
+		var g namedVersion
+		_, err := pgx.ForEachRow(rows, append(meterVersionFields(&g.MeterVersion), &g.slug), func() error {
+			if g.ValueProperty != "" {
+				meters[g.EventType] = append(meters[g.EventType], g)
+			}
+			return nil
+		})
+		return err
+	})
 	err := w.store.pool.SendBatch(ctx, &batch).Close()
-	return Unknown{customers, types, contents}, coded(err)
+	return Unknown{customers, types, contents, meters}, coded(err)
 }
 
 func namesIn(set map[string]bool) (names []string) {

@@ -39,18 +39,18 @@ func TestABadDefinitionNamesItsField(t *testing.T) {
 	b := setup(t)
 	b.meter(t, "calls", "call")
 	for field, location := range map[string]string{
-		`"value_property":"a.b.c.d.e.f"`: "body.value_property",
-		`"value_property":"$a"`:          "body.value_property",
-		`"value_property":5`:             "body.value_property",
-		`"unit":"` + strings.Repeat("x", 65) + `"`:                                                      "body.unit",
-		`"filters":[{"property":"a","operator":"eq"}]`:                                                  "body.filters[0].values",
-		`"filters":[{"property":"a","operator":"eq","values":[null]}]`:                                  "body.filters[0].values[0]",
-		`"filters":[{"property":"a","operator":"eq","values":[[1]]}]`:                                   "body.filters[0].values[0]",
-		`"filters":[{"property":"a","operator":"gt","values":["1"]}]`:                                   "body.filters[0].values[0]",
-		`"filters":[{"property":"a","operator":"exists"},{"property":"b","operator":"no","values":[]}]`: "body.filters[1].operator",
-		`"filters":[{"operator":"exists"}]`:                                                             "body.filters[0].property",
-		`"filters":[{"property":"","operator":"exists"}]`:                                               "body.filters[0].property",
-		`"filters":[{"property":"a.b.c.d.e.f","operator":"exists"}]`:                                    "body.filters[0].property",
+		`"value_property":"a.b.c.d.e.f"`:                                                                           "body.value_property",
+		`"value_property":"$a"`:                                                                                    "body.value_property",
+		`"value_property":5`:                                                                                       "body.value_property",
+		`"unit":"` + strings.Repeat("x", 65) + `"`:                                                                 "body.unit",
+		`"filters":[{"property":"a","operator":"eq"}]`:                                                             "body.filters[0].values",
+		`"filters":[{"property":"a","operator":"eq","values":[null]}]`:                                             "body.filters[0].values[0]",
+		`"filters":[{"property":"a","operator":"eq","values":[[1]]}]`:                                              "body.filters[0].values[0]",
+		`"filters":[{"property":"a","operator":"gt","values":["1"]}]`:                                              "body.filters[0].values[0]",
+		`"filters":[{"property":"a","operator":"exists"},{"property":"b","operator":"no","values":[]}]`:            "body.filters[1].operator",
+		`"filters":[{"operator":"exists"}]`:                                                                        "body.filters[0].property",
+		`"filters":[{"property":"","operator":"exists"}]`:                                                          "body.filters[0].property",
+		`"filters":[{"property":"a.b.c.d.e.f","operator":"exists"}]`:                                               "body.filters[0].property",
 		`"filters":[` + strings.TrimSuffix(strings.Repeat(`{"property":"a","operator":"exists"},`, 11), ",") + `]`: "body.filters",
 	} {
 		for _, r := range []struct{ method, path, body string }{
@@ -83,8 +83,8 @@ func TestAnEventThatAMeterCannotCountWarnsOnceForEachMeterAndRule(t *testing.T) 
 		`events[3] is stored but not counted by meter "cost" (value_invalid): properties must have a number below 10^18 as "cost", the value of meter "cost"`,
 	}, result.Warnings)
 	body := b.send(t, "GET", "/v1/usage/summary?customer=acme", "").body
-	require.Contains(t, body, `"meter_slug":"tokens","total":5,`, body)
-	require.Contains(t, body, `"meter_slug":"cost","total":1.35,`, body)
+	require.Contains(t, body, `"meter_slug":"tokens","total_usage":5,`, body)
+	require.Contains(t, body, `"meter_slug":"cost","total_usage":1.35,`, body)
 }
 
 // TestAStrictTenantRejectsAnEventThatAMeterCannotCount, before its key is used.

@@ -248,7 +248,9 @@ func TestDefinitionsAreValidated(t *testing.T) {
 		{"body.filters[0].values", "must have exactly one value; use in or not_in for several, because operator is eq", func(g *metering.MeterVersion) {
 			g.Filters = []metering.Filter{{Property: "a", Operator: metering.FilterEq, Values: values("1", "2")}}
 		}},
-		{"body.filters[0].values", "must have 1 to 100 values", func(g *metering.MeterVersion) { g.Filters = []metering.Filter{{Property: "a", Operator: metering.FilterIn}} }},
+		{"body.filters[0].values", "must have 1 to 100 values", func(g *metering.MeterVersion) {
+			g.Filters = []metering.Filter{{Property: "a", Operator: metering.FilterIn}}
+		}},
 		{"body.filters[0].values", "must have 1 to 100 values", func(g *metering.MeterVersion) {
 			g.Filters = []metering.Filter{{Property: "a", Operator: metering.FilterNotIn, Values: values(many...)}}
 		}},

@@ -25,6 +25,9 @@ func (s *server) countEvents(ctx context.Context, result ingestResult) {
 	s.EventCounter.Count(tenant.ID, hour, db.EventAccepted, result.Accepted)
 	s.EventCounter.Count(tenant.ID, hour, db.EventDuplicate, result.Duplicates)
 	s.EventCounter.Count(tenant.ID, hour, db.EventConflict, result.Conflicts)
+	for rule, events := range result.uncounted {
+		s.EventCounter.Count(tenant.ID, hour, db.EventUncounted(rule), events)
+	}
 	for _, e := range result.Errors {
 		s.EventCounter.Count(tenant.ID, hour, e.Code, 1)
 	}
@@ -61,6 +64,7 @@ type CountedEvents struct {
 	Conflicts  int64             `json:"conflicts" doc:"Duplicates with an idempotency_key that was used for another customer or other content. Their usage is not counted. GET /v1/events/conflicts lists them"`
 	Rejected   int64             `json:"rejected" doc:"Events that break a rule"`
 	Rejections []eventRejections `json:"rejections" doc:"Rejected events by rule, most frequent first"`
+	Uncounted  []eventRejections `json:"uncounted,omitempty" doc:"Accepted events that at least one meter could not count, by rule, most frequent first. Absent if there are none"`
 }
 
 type eventRejections struct {
@@ -98,6 +102,10 @@ func (s *server) eventCounts(ctx context.Context, in *countsInput) (*countsOutpu
 }
 
 func (e *CountedEvents) add(c db.EventCount) {
+	if rule, is := c.UncountedRule(); is {
+		e.Uncounted = addTo(e.Uncounted, rule, c.Events)
+		return
+	}
 	switch c.Outcome {
 	case db.EventAccepted:
 		e.Accepted += c.Events
@@ -107,12 +115,18 @@ func (e *CountedEvents) add(c db.EventCount) {
 		e.Conflicts += c.Events
 	default:
 		e.Rejected += c.Events
-		i := slices.IndexFunc(e.Rejections, func(r eventRejections) bool { return r.Code == c.Outcome })
-		if i < 0 {
-			i, e.Rejections = len(e.Rejections), append(e.Rejections, eventRejections{Code: c.Outcome})
-		}
-		e.Rejections[i].Count += c.Events
+		e.Rejections = addTo(e.Rejections, c.Outcome, c.Events)
 	}
+}
+
+// addTo adds events to those of a rule.
+func addTo(rules []eventRejections, code string, events int64) []eventRejections {
+	i := slices.IndexFunc(rules, func(r eventRejections) bool { return r.Code == code })
+	if i < 0 {
+		i, rules = len(rules), append(rules, eventRejections{Code: code})
+	}
+	rules[i].Count += events
+	return rules
 }
 
 // sort brings the rule that most events break to the front.
@@ -120,7 +134,9 @@ func (e *CountedEvents) sort() {
 	if e.Rejections == nil {
 		e.Rejections = []eventRejections{}
 	}
-	slices.SortFunc(e.Rejections, func(a, b eventRejections) int {
-		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Code, b.Code))
-	})
+	for _, rules := range [][]eventRejections{e.Rejections, e.Uncounted} {
+		slices.SortFunc(rules, func(a, b eventRejections) int {
+			return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Code, b.Code))
+		})
+	}
 }

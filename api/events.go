@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +31,8 @@ type ingestResult struct {
 	Warnings   []string      `json:"warnings" doc:"Hints about accepted and rejected events, such as unknown fields or event types without a meter"`
 	Errors     []ingestError `json:"errors"`
 
-	rejections []metering.Rejection // behind errors
+	rejections []metering.Rejection     // behind errors
+	uncounted  map[metering.Verdict]int // accepted events that a meter could not count
 }
 
 type ingestError struct {
@@ -239,11 +241,25 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 		for _, u := range outcome.Unusable {
 			once(string(u.Rule)+"\x00"+u.MeterSlug, "events[%d] is stored but not counted by meter %q (%s): properties %s", indexes[i], u.MeterSlug, u.Rule, valueProblem(u))
 		}
+		result.countUncounted(outcome.Unusable)
 		for _, slug := range outcome.Negative {
 			once("negative\x00"+slug, "events[%d] has a negative value, but meter %q counts events: the event adds 1 and corrects nothing", indexes[i], slug)
 		}
 	}
 	return result
+}
+
+// countUncounted counts an event that meters could not count, once for each rule.
+func (r *ingestResult) countUncounted(values []db.UnusableValue) {
+	for i, u := range values {
+		if slices.ContainsFunc(values[:i], func(earlier db.UnusableValue) bool { return earlier.Rule == u.Rule }) {
+			continue
+		}
+		if r.uncounted == nil {
+			r.uncounted = make(map[metering.Verdict]int)
+		}
+		r.uncounted[u.Rule]++
+	}
 }
 
 func conflictWarning(index int, unkept bool) string {

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,17 @@ const (
 	EventDuplicate = "duplicate" // which counts as accepted too
 	EventConflict  = "conflict"  // which counts as duplicate too
 )
+
+// uncounted begins the outcome of an accepted event that a meter could not count. The rule
+// follows, which is the code of a rejection in a strict tenant.
+const uncounted = "uncounted:"
+
+// EventUncounted is the outcome of an accepted event that a meter could not count. It counts as
+// accepted too.
+func EventUncounted(rule metering.Verdict) string { return uncounted + string(rule) }
+
+// UncountedRule returns the rule of such an outcome.
+func (c EventCount) UncountedRule() (rule string, is bool) { return strings.CutPrefix(c.Outcome, uncounted) }
 
 // EventCount is how many events of one of a tenant's hours had an outcome.
 type EventCount struct {

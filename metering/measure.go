@@ -82,11 +82,25 @@ func measuredValue(property []byte) (Verdict, Decimal) {
 			literal = unescaped(property)
 		}
 	}
+	if n, is := smallInteger(literal); is {
+		return Counted, Whole(n)
+	}
 	value, err := parseMeasured(string(literal))
 	if err != nil {
 		return ValueInvalid, Decimal{}
 	}
 	return Counted, value
+}
+
+// smallInteger reads a JSON number of digits alone that fits in an int64, as most values are.
+func smallInteger(literal []byte) (n int64, is bool) {
+	if len(literal) == 0 || len(literal) > MaxIntegerDigits || literal[0] == '0' && len(literal) > 1 || !isPlainInteger(literal) {
+		return 0, false
+	}
+	for _, c := range literal {
+		n = 10*n + int64(c-'0')
+	}
+	return n, true
 }
 
 // MeasuredProperty is the property of an erased event that has the values that meters counted of
@@ -125,18 +139,20 @@ func (g MeterVersion) groupOf(e *Event) (Group, error) {
 	if len(g.GroupBy) == 0 {
 		return NoGroup, nil
 	}
-	names := slices.Clone(g.GroupBy)
-	slices.Sort(names)
-	key := make([]byte, 0, 128)
+	names := g.GroupBy
+	if !slices.IsSorted(names) {
+		names = slices.Sorted(slices.Values(names))
+	}
+	key := append(make([]byte, 0, 128), '{')
 	for i, name := range names {
 		value, err := canonicalValue(e.property(name))
 		if err != nil {
 			return Group{}, err
 		}
-		if key = append(key, '{'); i > 0 {
-			key[len(key)-1] = ','
+		if i > 0 {
+			key = append(key, ',')
 		}
-		key = append(append(append(key, plainJSON(name)...), ':'), value...)
+		key = append(append(appendText(key, name), ':'), value...)
 	}
 	return newGroup(append(key, '}')), nil
 }

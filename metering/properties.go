@@ -214,6 +214,16 @@ func isPlainString(raw []byte) bool {
 	return true
 }
 
+// appendText appends a text as canonical JSON.
+func appendText(to []byte, text string) []byte {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			return append(to, plainJSON(text)...)
+		}
+	}
+	return append(append(append(to, '"'), text...), '"')
+}
+
 // isPlainInteger reports whether a JSON number has digits alone, which canonicalValue leaves
 // unchanged.
 func isPlainInteger(raw []byte) bool {

@@ -160,11 +160,6 @@ class Connectables(TypedDict):
     data: list[Connectable]
 
 
-class Counting(TypedDict):
-    aggregation: Literal["sum", "count"]
-    group_by: list[str]
-
-
 class CreateAPIKey(TypedDict):
     expires_at: NotRequired[str]
     name: str
@@ -192,15 +187,6 @@ class CreateMember(TypedDict):
 
 
 GroupByItem: TypeAlias = str
-
-
-class CreateMeter(TypedDict):
-    aggregation: NotRequired[Literal["sum", "count"]]
-    event_type: str
-    group_by: NotRequired[list[GroupByItem]]
-    name: NotRequired[str]
-    slug: str
-    usage_scale: NotRequired[int]
 
 
 class CreatePlan(TypedDict):
@@ -731,28 +717,18 @@ class MessagePeriod(TypedDict):
     start: str
 
 
-class Meter(TypedDict):
-    aggregation: Literal["sum", "count"]
-    archived_at: str | None
-    backfill: NotRequired[Backfill]
-    counted_from: str | None
-    created_at: str
-    current: NotRequired[Counting]
-    event_type: str
-    group_by: list[str]
-    id: str
-    name: str
-    slug: str
-    status: Literal["backfilling", "complete"]
-    usage_scale: int
-
-
 class MeterDaily(TypedDict):
     backfilling: NotRequired[bool]
     days: list[DayUsage]
     meter_id: str
     meter_slug: str
     total: Decimal
+
+
+class MeterFilter(TypedDict):
+    operator: Literal["eq", "ne", "in", "not_in", "exists", "not_exists", "gt", "gte", "lt", "lte"]
+    property: str
+    values: NotRequired[list[Any]]
 
 
 class Money(TypedDict):
@@ -1232,9 +1208,12 @@ class UpdateMember(TypedDict):
 class UpdateMeter(TypedDict):
     aggregation: NotRequired[Literal["sum", "count"]]
     confirm: NotRequired[str]
+    filters: NotRequired[list[MeterFilter]]
     group_by: NotRequired[list[GroupByItem]]
     name: NotRequired[str]
+    unit: NotRequired[str]
     usage_scale: NotRequired[int]
+    value_property: NotRequired[str]
 
 
 class UpdateTenant(TypedDict):
@@ -1420,6 +1399,26 @@ class CountedWindow(TypedDict):
     rejected: int
     rejections: list[EventRejections]
     start: str
+    uncounted: NotRequired[list[EventRejections]]
+
+
+class Counting(TypedDict):
+    aggregation: Literal["sum", "count"]
+    filters: list[MeterFilter]
+    group_by: list[str]
+    value_property: str
+
+
+class CreateMeter(TypedDict):
+    aggregation: NotRequired[Literal["sum", "count"]]
+    event_type: str
+    filters: NotRequired[list[MeterFilter]]
+    group_by: NotRequired[list[GroupByItem]]
+    name: NotRequired[str]
+    slug: str
+    unit: NotRequired[str]
+    usage_scale: NotRequired[int]
+    value_property: NotRequired[str]
 
 
 class DailyUsage(TypedDict):
@@ -1441,6 +1440,7 @@ class EventCounts(TypedDict):
     period: UsagePeriod
     rejected: int
     rejections: list[EventRejections]
+    uncounted: NotRequired[list[EventRejections]]
     windows: list[CountedWindow]
 
 
@@ -1463,12 +1463,6 @@ class ListBillingPeriod(TypedDict):
 
 class ListMember(TypedDict):
     data: list[Member]
-    has_more: bool
-    next_page_token: str | None
-
-
-class ListMeter(TypedDict):
-    data: list[Meter]
     has_more: bool
     next_page_token: str | None
 
@@ -1543,6 +1537,25 @@ class MessageOfWebhookTested(TypedDict):
     data: WebhookTested
     timestamp: str
     type: Literal["webhook.test"]
+
+
+class Meter(TypedDict):
+    aggregation: Literal["sum", "count"]
+    archived_at: str | None
+    backfill: NotRequired[Backfill]
+    counted_from: str | None
+    created_at: str
+    current: NotRequired[Counting]
+    event_type: str
+    filters: list[MeterFilter]
+    group_by: list[str]
+    id: str
+    name: str
+    slug: str
+    status: Literal["backfilling", "complete"]
+    unit: str
+    usage_scale: int
+    value_property: str
 
 
 class PreviewItem(TypedDict):
@@ -1731,6 +1744,12 @@ class EventPage(TypedDict):
 
 class ListCustomer(TypedDict):
     data: list[Customer]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListMeter(TypedDict):
+    data: list[Meter]
     has_more: bool
     next_page_token: str | None
 

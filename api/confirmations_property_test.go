@@ -25,7 +25,7 @@ func drawCatalogWrite(t *rapid.T) write {
 		from := rapid.SampledFrom([]string{``, `,"effective_from":"2020-01-01T00:00:00Z"`, `,"effective_from":"2100-01-01T00:00:00Z"`}).Draw(t, "from")
 		return write{"PUT", path, "{" + terms + from + "}"}
 	}
-	switch rapid.SampledFrom([]string{"price", "plan's price", "plan", "aggregation", "definition", "archive", "unarchive", "zone"}).Draw(t, "write") {
+	switch rapid.SampledFrom([]string{"price", "plan's price", "plan", "aggregation", "selection", "definition", "archive", "unarchive", "zone"}).Draw(t, "write") {
 	case "price":
 		return price(meter + "/pricing")
 	case "plan's price":
@@ -34,6 +34,8 @@ func drawCatalogWrite(t *rapid.T) write {
 		return write{"PUT", "/v1/customers/acme/plan", `{"plan":` + rapid.SampledFrom([]string{`"pro"`, `null`}).Draw(t, "plan") + `,"effective_from":"2020-01-01T00:00:00Z"}`}
 	case "aggregation":
 		return write{"PATCH", meter, fmt.Sprintf(`{"aggregation":%q}`, rapid.SampledFrom([]string{"sum", "count"}).Draw(t, "aggregation"))}
+	case "selection":
+		return write{"PATCH", meter, rapid.SampledFrom([]string{`{"value_property":"n"}`, `{"value_property":"","filters":[]}`, `{"filters":[{"property":"n","operator":"exists"}]}`}).Draw(t, "selection")}
 	case "definition":
 		return write{"PATCH", meter, `{"group_by":["model"],"usage_scale":2,"name":"other"}`}
 	case "archive":
@@ -60,8 +62,9 @@ func TestPropertyAWriteThatIsNotConfirmedChangesNoCharge(t *testing.T) {
 		use := func(label string) {
 			var events []string
 			for range rapid.IntRange(1, 6).Draw(rt, label) {
-				events = append(events, fmt.Sprintf(`{"customer_id":%q,"event_type":%q,"value":%d}`, rapid.SampledFrom([]string{"acme", "contoso"}).Draw(rt, "customer"),
-					rapid.SampledFrom([]string{"calls", "images"}).Draw(rt, "type"), rapid.IntRange(0, 9).Draw(rt, "value")))
+				events = append(events, fmt.Sprintf(`{"customer_id":%q,"event_type":%q,"value":%d,"properties":%s}`, rapid.SampledFrom([]string{"acme", "contoso"}).Draw(rt, "customer"),
+					rapid.SampledFrom([]string{"calls", "images"}).Draw(rt, "type"), rapid.IntRange(0, 9).Draw(rt, "value"),
+					rapid.SampledFrom([]string{`{}`, `{"n":5}`, `{"n":"7"}`}).Draw(rt, "properties")))
 			}
 			both(func(b *bundle) { b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`) })
 		}

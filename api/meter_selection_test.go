@@ -48,7 +48,7 @@ func TestABadDefinitionNamesItsField(t *testing.T) {
 		`"filters":[{"property":"a","operator":"eq","values":[[1]]}]`:                                              "body.filters[0].values[0]",
 		`"filters":[{"property":"a","operator":"gt","values":["1"]}]`:                                              "body.filters[0].values[0]",
 		`"filters":[{"property":"a","operator":"exists"},{"property":"b","operator":"no","values":[]}]`:            "body.filters[1].operator",
-		`"filters":[{"operator":"exists"}]`:                                                                        "body.filters[0].property",
+		`"filters":[{"operator":"exists"}]`:                                                                        "body.filters[0]",
 		`"filters":[{"property":"","operator":"exists"}]`:                                                          "body.filters[0].property",
 		`"filters":[{"property":"a.b.c.d.e.f","operator":"exists"}]`:                                               "body.filters[0].property",
 		`"filters":[` + strings.TrimSuffix(strings.Repeat(`{"property":"a","operator":"exists"},`, 11), ",") + `]`: "body.filters",
@@ -85,8 +85,8 @@ func TestAnEventThatAMeterCannotCountWarnsOnceForEachMeterAndRule(t *testing.T) 
 	require.NoError(t, b.counter.Write(t.Context()))
 	require.Contains(t, b.send(t, "GET", "/v1/events/counts", "").body, `"accepted":5,"duplicates":0,"conflicts":0,"rejected":0,"rejections":[],"uncounted":[{"code":"value_missing","count":2},{"code":"value_invalid","count":1}]`)
 	body := b.send(t, "GET", "/v1/usage/summary?customer=acme", "").body
-	require.Contains(t, body, `"meter_slug":"tokens","total_usage":5,`, body)
-	require.Contains(t, body, `"meter_slug":"cost","total_usage":1.35,`, body)
+	require.Contains(t, body, `"meter_slug":"tokens","total_usage":5}`, body)
+	require.Contains(t, body, `"meter_slug":"cost","total_usage":1.35}`, body)
 }
 
 // TestAStrictTenantRejectsAnEventThatAMeterCannotCount, before its key is used.
@@ -110,7 +110,7 @@ func TestAStrictTenantRejectsAnEventThatAMeterCannotCount(t *testing.T) {
 	require.Equal(t, `{"total":5}`, b.total(t, "acme"))
 }
 
-// TestAChangeOfWhichEventsCountIsConfirmed: what it charges is known once they are counted.
+// TestAChangeOfWhichEventsCountIsConfirmed, although its charges are not known before the events are counted.
 func TestAChangeOfWhichEventsCountIsConfirmed(t *testing.T) {
 	t.Parallel()
 	b := priceless(t)

@@ -400,7 +400,7 @@ func decompressOwn(ctx context.Context, tx pgx.Tx) error {
 
 // eventsErased are events in columns.
 type eventsErased struct {
-	events     []metering.Event // with what meters read of them
+	events     []metering.Event // with the fields that meters read
 	instants   []time.Time
 	ids        []uuid.UUID
 	properties []*string
@@ -442,7 +442,7 @@ func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 }
 
 // replace puts what stands for it where the events say something. What usage is
-// grouped by stays grouped in the same way, and what meters count of the events stays.
+// grouped by stays grouped in the same way, and the values that meters count stay.
 func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, definitions map[string][]metering.MeterVersion) error {
 	for i := range b.ids {
 		properties, key := "", ""
@@ -482,8 +482,8 @@ func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, 
 	return nil
 }
 
-// erasedProperties are those by which the customer's usage is grouped, each under its whole path,
-// with what stands for their values; the others are gone.
+// erasedProperties returns the properties by which the customer's usage is grouped, each under its
+// whole path, with digests in place of personal values.
 func erasedProperties(k auditKey, tenant metering.TenantID, e *metering.Event, stay kept) (map[string]json.RawMessage, error) {
 	left := make(map[string]json.RawMessage)
 	for name := range stay {

@@ -212,7 +212,7 @@ type possibleCounting struct {
 	Filters       []metering.Filter `json:"filters"`
 }
 
-// countingsOf returns those of an event's possible Countings, as JSON, whose meters count it.
+// countingsOf returns the Countings of the meters that count an event, out of the possible ones.
 func countingsOf(e metering.Event, possible []byte) ([]Counting, error) {
 	var all []possibleCounting
 	if err := json.Unmarshal(possible, &all); err != nil {

@@ -168,8 +168,8 @@ func (d naive) group(properties string) string {
 	return strings.Join(key, "\x00")
 }
 
-// naiveEvent is an event as it was sent, and what the definitions in use counted of it when its
-// customer was erased.
+// naiveEvent is an event as it was sent, and the values that the definitions in use counted when
+// its customer was erased.
 type naiveEvent struct {
 	customer          metering.CustomerID
 	at                time.Time
@@ -234,7 +234,7 @@ func (m *measuring) send(customer string, at time.Time, value, properties string
 	return outcomes[0]
 }
 
-// erase erases a customer, who may come back as another one.
+// erase erases a customer. A later event under the same name creates another customer.
 func (m *measuring) erase(customer string) {
 	m.Helper()
 	c, err := m.store.Customers.Get(m.Context(), m.tenant, customer)
@@ -253,7 +253,7 @@ func (m *measuring) erase(customer string) {
 	m.erased = true
 }
 
-// expected is what the model counts of a customer, or of all, in a range: by group, and together.
+// expected returns the model's sum, count and groups of a customer, or of all, in a range.
 func (m *measuring) expected(customer metering.CustomerID, r metering.Range) (sum *big.Rat, count int64, groups []string) {
 	sum = new(big.Rat)
 	by, numbers := make(map[string]*big.Rat), make(map[string]int64)

@@ -164,8 +164,8 @@ func (s *usageStatement) part(in place, no int, r metering.Range, versions []int
 // rows is what was counted in the ranges, as a table of SQL: no (of the range),
 // customer_id, meter_version_id, group_id (null of raw events, whose group only
 // Go knows), start and tallyColumns. However many ranges there are, its text is
-// one of a few. It reads the events that have to be measured through q, which sees the same
-// snapshot as the statement.
+// one of a few. It reads the events that have to be measured through q, which is the
+// repeatable-read transaction of the statement.
 func (s *usageStatement) rows(ctx context.Context, q querier) (string, error) {
 	var places []string
 	for _, p := range []place{monthly, hourly} {
@@ -274,7 +274,7 @@ func (s *usageStatement) eventsIn(p place, columns string) string {
 		cross join lateral (select ` + isLate("g.meter_id") + ` as late) l`
 }
 
-// measuredKey is what a tally of measured events is of.
+// measuredKey identifies a tally of measured events.
 type measuredKey struct {
 	no       int32
 	customer metering.CustomerID

@@ -43,7 +43,7 @@ type Event struct {
 	Dated          bool            // sent with a timestamp
 	ReceivedAt     time.Time
 	Hash           [32]byte // of the event as it was sent; zero without a key
-	Erased         bool     // its customer was erased: Properties are what erasure kept
+	Erased         bool     // its customer was erased: Properties are the rest that erasure kept
 
 	index propertyIndex // of Properties, which do not change afterwards
 }

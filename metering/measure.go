@@ -19,8 +19,7 @@ const (
 	ValueInvalid Verdict = "value_invalid" // its value_property is no number within the bounds of ParseDecimal
 )
 
-// Measurement is what a meter version counts of an event. Value and Group are set if the verdict
-// is Counted.
+// Measurement is the result of Measure. Value and Group are set if the verdict is Counted.
 type Measurement struct {
 	Verdict Verdict
 	Value   Decimal

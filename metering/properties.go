@@ -37,8 +37,8 @@ func (e *Event) indexProperties() error {
 	return nil
 }
 
-// property returns the JSON of a property, or nil: of the one with this whole name, else of the
-// one at the end of the path. Of a name that is there twice the last value counts, as in jsonb.
+// property returns the JSON of the property with this whole name, or else of the property at the
+// end of the path; nil if there is none. The last value of a repeated name counts, as in jsonb.
 func (e *Event) property(path string) []byte {
 	for i := len(e.index.fields) - 1; i >= 0; i-- {
 		if place := e.index.fields[i]; isNamed(e.Properties[place.name:place.nameEnd], path) {

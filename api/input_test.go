@@ -281,8 +281,8 @@ func TestUnknownFieldsAreRefusedExceptOnEvents(t *testing.T) {
 		p := b.send(t, "POST", path, body).problem(t, 422, "invalid")
 		require.Equal(t, []api.FieldProblem{{Location: "body.more", Message: "unexpected property"}}, p.Errors)
 	}
-	p := b.send(t, "POST", "/v1/meters", `{"slug":"a","event_type":"b","value_property":"tokens"}`).problem(t, 422, "invalid")
-	require.Equal(t, []api.FieldProblem{{Location: "body.value_property", Message: "unexpected property"}}, p.Errors)
+	p := b.send(t, "POST", "/v1/meters", `{"slug":"a","event_type":"b","recurring":true}`).problem(t, 422, "invalid")
+	require.Equal(t, []api.FieldProblem{{Location: "body.recurring", Message: "unexpected property"}}, p.Errors)
 }
 
 func TestTheRoutersOwnAnswersAreProblems(t *testing.T) {

@@ -57,6 +57,13 @@ type Selection struct {
 
 // MeterFilter is a metering.Filter.
 type MeterFilter struct {
+	Property string                  `json:"property" doc:"Property of events"`
+	Operator metering.FilterOperator `json:"operator" doc:"The comparison"`
+	Values   []metering.FilterValue  `json:"values,omitempty" doc:"Strings, numbers or booleans. Absent for exists and not_exists"`
+}
+
+// SentFilter is a MeterFilter of a request, which has no unknown fields.
+type SentFilter struct {
 	Property string                  `json:"property" minLength:"1" maxLength:"255" doc:"Property of events. A dot separates the names of nested objects. A property with the whole name takes precedence"`
 	Operator metering.FilterOperator `json:"operator" doc:"The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers"`
 	Values   []metering.FilterValue  `json:"values,omitempty" maxItems:"100" doc:"Strings, numbers or booleans: none for exists and not_exists, at least one for in and not_in, and one for all others"`
@@ -70,7 +77,7 @@ func selectionOf(g metering.MeterVersion) Selection {
 	return s
 }
 
-func filtersOf(sent []MeterFilter) []metering.Filter {
+func filtersOf(sent []SentFilter) []metering.Filter {
 	filters := make([]metering.Filter, 0, len(sent))
 	for _, f := range sent {
 		filters = append(filters, metering.Filter(f))
@@ -156,8 +163,8 @@ type createMeterInput struct {
 		Unit        string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display, such as tokens"`
 		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the values of events. count adds 1 for each event"`
 
-		ValueProperty string        `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event"`
-		Filters       []MeterFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties. The meter counts the events that meet all of them"`
+		ValueProperty string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event"`
+		Filters       []SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties. The meter counts the events that meet all of them"`
 
 		GroupBy    []string `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"Event properties to group usage by. See value_property for paths"`
 		UsageScale int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage"`
@@ -226,8 +233,8 @@ type updateMeterInput struct {
 		Unit        *string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display"`
 		Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
 
-		ValueProperty *string        `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value. Empty: value of the event"`
-		Filters       *[]MeterFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them"`
+		ValueProperty *string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value. Empty: value of the event"`
+		Filters       *[]SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them"`
 
 		GroupBy    *[]string `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
 		UsageScale *int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Number of decimals of reported usage. A change applies to open periods and recounts nothing"`

@@ -1028,6 +1028,12 @@ class Sent(TypedDict):
     status_url: str
 
 
+class SentFilter(TypedDict):
+    operator: Literal["eq", "ne", "in", "not_in", "exists", "not_exists", "gt", "gte", "lt", "lte"]
+    property: str
+    values: NotRequired[list[Any]]
+
+
 class SessionTenant(TypedDict):
     currency: str
     id: str
@@ -1208,7 +1214,7 @@ class UpdateMember(TypedDict):
 class UpdateMeter(TypedDict):
     aggregation: NotRequired[Literal["sum", "count"]]
     confirm: NotRequired[str]
-    filters: NotRequired[list[MeterFilter]]
+    filters: NotRequired[list[SentFilter]]
     group_by: NotRequired[list[GroupByItem]]
     name: NotRequired[str]
     unit: NotRequired[str]
@@ -1412,7 +1418,7 @@ class Counting(TypedDict):
 class CreateMeter(TypedDict):
     aggregation: NotRequired[Literal["sum", "count"]]
     event_type: str
-    filters: NotRequired[list[MeterFilter]]
+    filters: NotRequired[list[SentFilter]]
     group_by: NotRequired[list[GroupByItem]]
     name: NotRequired[str]
     slug: str

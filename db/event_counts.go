@@ -34,7 +34,9 @@ const uncounted = "uncounted:"
 func EventUncounted(rule metering.Verdict) string { return uncounted + string(rule) }
 
 // UncountedRule returns the rule of such an outcome.
-func (c EventCount) UncountedRule() (rule string, is bool) { return strings.CutPrefix(c.Outcome, uncounted) }
+func (c EventCount) UncountedRule() (rule string, is bool) {
+	return strings.CutPrefix(c.Outcome, uncounted)
+}
 
 // EventCount is how many events of one of a tenant's hours had an outcome.
 type EventCount struct {

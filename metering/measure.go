@@ -123,8 +123,8 @@ func (g MeterVersion) evaluateErased(e *Event) (Verdict, Decimal, error) {
 // DefinitionDigest identifies the value property and the filters.
 func (g MeterVersion) DefinitionDigest() string {
 	text, err := json.Marshal(struct {
-		ValueProperty string
-		Filters       []Filter
+		ValueProperty string   `json:"value_property"`
+		Filters       []Filter `json:"filters"`
 	}{g.ValueProperty, g.Filters})
 	if err != nil {
 		panic(err) // texts and FilterValues are JSON

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -40,18 +41,21 @@ func (e *Event) indexProperties() error {
 // property returns the JSON of the property with this whole name, or else of the property at the
 // end of the path; nil if there is none. The last value of a repeated name counts, as in jsonb.
 func (e *Event) property(path string) []byte {
-	for i := len(e.index.fields) - 1; i >= 0; i-- {
-		if place := e.index.fields[i]; isNamed(e.Properties[place.name:place.nameEnd], path) {
-			return e.Properties[place.value:place.valueEnd]
-		}
+	if value := e.topLevel(path); value != nil {
+		return value
 	}
 	name, rest, nested := strings.Cut(path, ".")
 	if !nested {
 		return nil
 	}
-	for i := len(e.index.fields) - 1; i >= 0; i-- {
-		if place := e.index.fields[i]; isNamed(e.Properties[place.name:place.nameEnd], name) {
-			return nestedValue(e.Properties[place.value:place.valueEnd], rest)
+	return nestedValue(e.topLevel(name), rest)
+}
+
+// topLevel returns the JSON of the property with this whole name, or nil.
+func (e *Event) topLevel(name string) []byte {
+	for _, place := range slices.Backward(e.index.fields) {
+		if isNamed(e.Properties[place.name:place.nameEnd], name) {
+			return e.Properties[place.value:place.valueEnd]
 		}
 	}
 	return nil

@@ -203,7 +203,7 @@ func spoilt(schema *openapi3.Schema) []string {
 }
 
 // unknownProperty is where a property lies that is not known: its name is said.
-var unknownProperty = regexp.MustCompile(`body(\.[a-z_]+)*\.` + canary)
+var unknownProperty = regexp.MustCompile(`body(\.[a-z_]+(\[\d+\])*)*\.` + canary)
 
 // sendBad requires an answer below 500, and of errors that they are problems
 // which do not repeat what was sent.

@@ -27,7 +27,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(billing.ReconciliationState("").Values()), valuesOf(billing.Decision("").Values()),
 		valuesOf(billing.HoldState("").Values()), valuesOf(billing.HoldCode("").Values()),
 		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // what a report is resolved to
-		valuesOf(metering.Granularity("").Values()), valuesOf(metering.FilterOperator("").Values()), valuesOf(metering.FilterOperator("").Values()), valuesOf(metering.LatePolicy("").Values()), valuesOf(metering.ConflictPolicy("").Values()),
+		valuesOf(metering.Granularity("").Values()), valuesOf(metering.FilterOperator("").Values()), valuesOf(metering.LatePolicy("").Values()), valuesOf(metering.ConflictPolicy("").Values()),
 		valuesOf(billing.UnratedReason("").Values()), valuesOf(append(billing.PeriodState("").Values(), billing.PeriodBefore)),
 		valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),

@@ -3,6 +3,7 @@ package db_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ func BenchmarkIngestByDefinition(b *testing.B) {
 	}{
 		{"plain", []metering.MeterVersion{{Aggregation: metering.Sum}}},
 		{"nested value and two filters", []metering.MeterVersion{nested("usage.total_tokens")}},
+		{"eight plain meters", slices.Repeat([]metering.MeterVersion{{Aggregation: metering.Sum}}, 8)},
 		{"eight meters with paths and filters", eight},
 	} {
 		b.Run(c.name, func(b *testing.B) { benchIngest(b, c.meters) })

@@ -129,6 +129,9 @@ func (r *rollups) meet(g metering.MeterVersion, group metering.Group, properties
 // measure remembers the last measurement of each version that groups events: those that come
 // together often have the same properties, or none.
 func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.Measurement, error) {
+	if len(g.GroupBy) == 0 {
+		return g.Measure(e)
+	}
 	if last, known := r.recent[g.ID]; known && last.erased == e.Erased && bytes.Equal(last.properties, e.Properties) {
 		if g.ValueProperty == "" {
 			last.Value = e.Value
@@ -139,9 +142,7 @@ func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.
 	if err != nil {
 		return m, fmt.Errorf("measure event: %w", err)
 	}
-	if len(g.GroupBy) > 0 {
-		r.recent[g.ID] = lastMeasured{e.Properties, e.Erased, m}
-	}
+	r.recent[g.ID] = lastMeasured{e.Properties, e.Erased, m}
 	return m, nil
 }
 

@@ -1242,6 +1242,48 @@ func (e MeterStatus) Valid() bool {
 	}
 }
 
+// Defines values for MeterFilterOperator.
+const (
+	MeterFilterOperatorEq        MeterFilterOperator = "eq"
+	MeterFilterOperatorExists    MeterFilterOperator = "exists"
+	MeterFilterOperatorGt        MeterFilterOperator = "gt"
+	MeterFilterOperatorGte       MeterFilterOperator = "gte"
+	MeterFilterOperatorIn        MeterFilterOperator = "in"
+	MeterFilterOperatorLt        MeterFilterOperator = "lt"
+	MeterFilterOperatorLte       MeterFilterOperator = "lte"
+	MeterFilterOperatorNe        MeterFilterOperator = "ne"
+	MeterFilterOperatorNotExists MeterFilterOperator = "not_exists"
+	MeterFilterOperatorNotIn     MeterFilterOperator = "not_in"
+)
+
+// Valid indicates whether the value is a known member of the MeterFilterOperator enum.
+func (e MeterFilterOperator) Valid() bool {
+	switch e {
+	case MeterFilterOperatorEq:
+		return true
+	case MeterFilterOperatorExists:
+		return true
+	case MeterFilterOperatorGt:
+		return true
+	case MeterFilterOperatorGte:
+		return true
+	case MeterFilterOperatorIn:
+		return true
+	case MeterFilterOperatorLt:
+		return true
+	case MeterFilterOperatorLte:
+		return true
+	case MeterFilterOperatorNe:
+		return true
+	case MeterFilterOperatorNotExists:
+		return true
+	case MeterFilterOperatorNotIn:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PeriodHeadBills.
 const (
 	PeriodHeadBillsAmounts    PeriodHeadBills = "amounts"
@@ -1653,6 +1695,48 @@ func (e SaveProviderType) Valid() bool {
 	case SaveProviderTypeStripe:
 		return true
 	case SaveProviderTypeWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SentFilterOperator.
+const (
+	SentFilterOperatorEq        SentFilterOperator = "eq"
+	SentFilterOperatorExists    SentFilterOperator = "exists"
+	SentFilterOperatorGt        SentFilterOperator = "gt"
+	SentFilterOperatorGte       SentFilterOperator = "gte"
+	SentFilterOperatorIn        SentFilterOperator = "in"
+	SentFilterOperatorLt        SentFilterOperator = "lt"
+	SentFilterOperatorLte       SentFilterOperator = "lte"
+	SentFilterOperatorNe        SentFilterOperator = "ne"
+	SentFilterOperatorNotExists SentFilterOperator = "not_exists"
+	SentFilterOperatorNotIn     SentFilterOperator = "not_in"
+)
+
+// Valid indicates whether the value is a known member of the SentFilterOperator enum.
+func (e SentFilterOperator) Valid() bool {
+	switch e {
+	case SentFilterOperatorEq:
+		return true
+	case SentFilterOperatorExists:
+		return true
+	case SentFilterOperatorGt:
+		return true
+	case SentFilterOperatorGte:
+		return true
+	case SentFilterOperatorIn:
+		return true
+	case SentFilterOperatorLt:
+		return true
+	case SentFilterOperatorLte:
+		return true
+	case SentFilterOperatorNe:
+		return true
+	case SentFilterOperatorNotExists:
+		return true
+	case SentFilterOperatorNotIn:
 		return true
 	default:
 		return false
@@ -3107,6 +3191,9 @@ type CountedWindow struct {
 
 	// Start The first instant that is included
 	Start time.Time `json:"start"`
+
+	// Uncounted Accepted events that at least one meter could not count, by rule, most frequent first. Absent if there are none
+	Uncounted *[]EventRejections `json:"uncounted,omitempty"`
 }
 
 // Counting defines model for Counting.
@@ -3114,8 +3201,14 @@ type Counting struct {
 	// Aggregation sum adds the events' values; count counts the events
 	Aggregation CountingAggregation `json:"aggregation"`
 
+	// Filters Conditions on properties. The meter counts the events that meet all of them
+	Filters []MeterFilter `json:"filters"`
+
 	// GroupBy Properties that usage is grouped by until status is complete
 	GroupBy []string `json:"group_by"`
+
+	// ValueProperty Property of events that is their value. Empty: value of the event
+	ValueProperty string `json:"value_property"`
 }
 
 // CountingAggregation sum adds the events' values; count counts the events
@@ -3195,7 +3288,10 @@ type CreateMeter struct {
 	// EventType Type of the events that the meter counts
 	EventType string `json:"event_type"`
 
-	// GroupBy Event properties to group usage by
+	// Filters Conditions on properties. The meter counts the events that meet all of them
+	Filters *[]SentFilter `json:"filters,omitempty"`
+
+	// GroupBy Event properties to group usage by. See value_property for paths
 	GroupBy *[]string `json:"group_by,omitempty"`
 
 	// Name The name
@@ -3204,8 +3300,14 @@ type CreateMeter struct {
 	// Slug The slug, which is the name in paths
 	Slug string `json:"slug"`
 
+	// Unit Name of the unit of usage, for display, such as tokens
+	Unit *string `json:"unit,omitempty"`
+
 	// UsageScale Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage. Default: 0
 	UsageScale *int32 `json:"usage_scale,omitempty"`
+
+	// ValueProperty Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event
+	ValueProperty *string `json:"value_property,omitempty"`
 }
 
 // CreateMeterAggregation sum adds the values of events. count adds 1 for each event. Default: sum
@@ -3773,6 +3875,9 @@ type EventCounts struct {
 
 	// Rejections Rejected events by rule, most frequent first
 	Rejections []EventRejections `json:"rejections"`
+
+	// Uncounted Accepted events that at least one meter could not count, by rule, most frequent first. Absent if there are none
+	Uncounted *[]EventRejections `json:"uncounted,omitempty"`
 
 	// Windows Windows in order of time. They count the hours that begin in the range. Windows without events are omitted
 	Windows []CountedWindow `json:"windows"`
@@ -4810,7 +4915,10 @@ type Meter struct {
 	// EventType The event type
 	EventType string `json:"event_type"`
 
-	// GroupBy Event properties that usage is grouped by
+	// Filters Conditions on properties. The meter counts the events that meet all of them
+	Filters []MeterFilter `json:"filters"`
+
+	// GroupBy Event properties that usage is grouped by. See value_property for paths
 	GroupBy []string `json:"group_by"`
 
 	// Id The id of this object
@@ -4827,8 +4935,14 @@ type Meter struct {
 	// Status backfilling while earlier events are being counted. Meanwhile, usage follows the definition in current. If current is absent, reading usage returns 503
 	Status MeterStatus `json:"status"`
 
+	// Unit Name of the unit of usage, for display
+	Unit string `json:"unit"`
+
 	// UsageScale Number of decimals of usage that is reported to a provider that adds up units, rounded half to even
 	UsageScale int32 `json:"usage_scale"`
+
+	// ValueProperty Property of events that is their value. Empty: value of the event
+	ValueProperty string `json:"value_property"`
 }
 
 // MeterAggregation sum adds the events' values; count counts the events
@@ -4854,6 +4968,21 @@ type MeterDaily struct {
 	// Total Usage of all days in the list
 	Total json.Number `json:"total"`
 }
+
+// MeterFilter defines model for MeterFilter.
+type MeterFilter struct {
+	// Operator The comparison
+	Operator MeterFilterOperator `json:"operator"`
+
+	// Property Property of events
+	Property string `json:"property"`
+
+	// Values Strings, numbers or booleans. Absent for exists and not_exists
+	Values *[]interface{} `json:"values,omitempty"`
+}
+
+// MeterFilterOperator The comparison
+type MeterFilterOperator string
 
 // Money defines model for Money.
 type Money struct {
@@ -5773,6 +5902,21 @@ type Sent struct {
 	StatusUrl string `json:"status_url"`
 }
 
+// SentFilter defines model for SentFilter.
+type SentFilter struct {
+	// Operator The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers
+	Operator SentFilterOperator `json:"operator"`
+
+	// Property Property of events. A dot separates the names of nested objects. A property with the whole name takes precedence
+	Property string `json:"property"`
+
+	// Values Strings, numbers or booleans: none for exists and not_exists, at least one for in and not_in, and one for all others
+	Values *[]interface{} `json:"values,omitempty"`
+}
+
+// SentFilterOperator The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers
+type SentFilterOperator string
+
 // Session defines model for Session.
 type Session struct {
 	// CsrfToken Value for X-CSRF-Token. Only for a member's session
@@ -6633,14 +6777,23 @@ type UpdateMeter struct {
 	// Confirm Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently
 	Confirm *string `json:"confirm,omitempty"`
 
+	// Filters Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them
+	Filters *[]SentFilter `json:"filters,omitempty"`
+
 	// GroupBy The event properties to group usage by
 	GroupBy *[]string `json:"group_by,omitempty"`
 
 	// Name The name
 	Name *string `json:"name,omitempty"`
 
+	// Unit Name of the unit of usage, for display
+	Unit *string `json:"unit,omitempty"`
+
 	// UsageScale Number of decimals of reported usage. A change applies to open periods and recounts nothing
 	UsageScale *int32 `json:"usage_scale,omitempty"`
+
+	// ValueProperty Property of events that is their value. Empty: value of the event
+	ValueProperty *string `json:"value_property,omitempty"`
 }
 
 // UpdateMeterAggregation sum adds the events' values; count counts the events
@@ -9009,7 +9162,7 @@ type ClientInterface interface {
 
 	// UpdateMeterWithBody Update a meter
 	//
-	// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -9020,7 +9173,7 @@ type ClientInterface interface {
 
 	// UpdateMeter Update a meter
 	//
-	// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -11703,7 +11856,7 @@ func (c *Client) GetMeter(ctx context.Context, slug string, reqEditors ...Reques
 
 // UpdateMeterWithBody Update a meter
 //
-// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -11724,7 +11877,7 @@ func (c *Client) UpdateMeterWithBody(ctx context.Context, slug string, contentTy
 
 // UpdateMeter Update a meter
 //
-// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -20736,7 +20889,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithBodyWithResponse Update a meter
 	//
-	// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -20747,7 +20900,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateMeterWithResponse Update a meter
 	//
-	// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+	// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -29286,7 +29439,7 @@ func (c *ClientWithResponses) GetMeterWithResponse(ctx context.Context, slug str
 
 // UpdateMeterWithBodyWithResponse Update a meter
 //
-// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -29303,7 +29456,7 @@ func (c *ClientWithResponses) UpdateMeterWithBodyWithResponse(ctx context.Contex
 
 // UpdateMeterWithResponse Update a meter
 //
-// A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+// A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //

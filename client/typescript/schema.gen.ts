@@ -1490,7 +1490,7 @@ export interface paths {
         head?: never;
         /**
          * Update a meter
-         * @description A new `aggregation` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
+         * @description A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed periods keep their totals.
          *
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -3088,6 +3088,8 @@ export interface components {
              * @description The first instant that is included
              */
             start: string;
+            /** @description Accepted events that at least one meter could not count, by rule, most frequent first. Absent if there are none */
+            uncounted?: components["schemas"]["EventRejections"][];
         };
         Counting: {
             /**
@@ -3095,8 +3097,12 @@ export interface components {
              * @enum {string}
              */
             aggregation: "sum" | "count";
+            /** @description Conditions on properties. The meter counts the events that meet all of them */
+            filters: components["schemas"]["MeterFilter"][];
             /** @description Properties that usage is grouped by until status is complete */
             group_by: string[];
+            /** @description Property of events that is their value. Empty: value of the event */
+            value_property: string;
         };
         CreateAPIKey: {
             /**
@@ -3162,17 +3168,23 @@ export interface components {
             aggregation?: "sum" | "count";
             /** @description Type of the events that the meter counts */
             event_type: string;
-            /** @description Event properties to group usage by */
+            /** @description Conditions on properties. The meter counts the events that meet all of them */
+            filters?: components["schemas"]["SentFilter"][];
+            /** @description Event properties to group usage by. See value_property for paths */
             group_by?: string[];
             /** @description The name */
             name?: string;
             /** @description The slug, which is the name in paths */
             slug: string;
+            /** @description Name of the unit of usage, for display, such as tokens */
+            unit?: string;
             /**
              * Format: int32
              * @description Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage. Default: 0
              */
             usage_scale?: number;
+            /** @description Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event */
+            value_property?: string;
         };
         CreatePlan: {
             /** @description The name */
@@ -3724,6 +3736,8 @@ export interface components {
             rejected: number;
             /** @description Rejected events by rule, most frequent first */
             rejections: components["schemas"]["EventRejections"][];
+            /** @description Accepted events that at least one meter could not count, by rule, most frequent first. Absent if there are none */
+            uncounted?: components["schemas"]["EventRejections"][];
             /** @description Windows in order of time. They count the hours that begin in the range. Windows without events are omitted */
             windows: components["schemas"]["CountedWindow"][];
         };
@@ -4668,7 +4682,9 @@ export interface components {
             current?: components["schemas"]["Counting"];
             /** @description The event type */
             event_type: string;
-            /** @description Event properties that usage is grouped by */
+            /** @description Conditions on properties. The meter counts the events that meet all of them */
+            filters: components["schemas"]["MeterFilter"][];
+            /** @description Event properties that usage is grouped by. See value_property for paths */
             group_by: string[];
             /**
              * @description The id of this object
@@ -4684,11 +4700,15 @@ export interface components {
              * @enum {string}
              */
             status: "backfilling" | "complete";
+            /** @description Name of the unit of usage, for display */
+            unit: string;
             /**
              * Format: int32
              * @description Number of decimals of usage that is reported to a provider that adds up units, rounded half to even
              */
             usage_scale: number;
+            /** @description Property of events that is their value. Empty: value of the event */
+            value_property: string;
         };
         MeterDaily: {
             /** @description Whether the meter's earlier events are still being counted. If true, the response has no days and no total */
@@ -4704,6 +4724,17 @@ export interface components {
              * @description Usage of all days in the list
              */
             total: string;
+        };
+        MeterFilter: {
+            /**
+             * @description The comparison
+             * @enum {string}
+             */
+            operator: "eq" | "ne" | "in" | "not_in" | "exists" | "not_exists" | "gt" | "gte" | "lt" | "lte";
+            /** @description Property of events */
+            property: string;
+            /** @description Strings, numbers or booleans. Absent for exists and not_exists */
+            values?: unknown[];
         };
         Money: {
             /**
@@ -5609,6 +5640,17 @@ export interface components {
             /** @description Path of the delivery */
             status_url: string;
         };
+        SentFilter: {
+            /**
+             * @description The comparison. A missing or null property meets only ne, not_in and not_exists. gt, gte, lt and lte accept only numbers
+             * @enum {string}
+             */
+            operator: "eq" | "ne" | "in" | "not_in" | "exists" | "not_exists" | "gt" | "gte" | "lt" | "lte";
+            /** @description Property of events. A dot separates the names of nested objects. A property with the whole name takes precedence */
+            property: string;
+            /** @description Strings, numbers or booleans: none for exists and not_exists, at least one for in and not_in, and one for all others */
+            values?: unknown[];
+        };
         Session: {
             /** @description Value for X-CSRF-Token. Only for a member's session */
             csrf_token?: string;
@@ -6496,15 +6538,21 @@ export interface components {
             aggregation?: "sum" | "count";
             /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */
             confirm?: string;
+            /** @description Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them */
+            filters?: components["schemas"]["SentFilter"][];
             /** @description The event properties to group usage by */
             group_by?: string[];
             /** @description The name */
             name?: string;
+            /** @description Name of the unit of usage, for display */
+            unit?: string;
             /**
              * Format: int32
              * @description Number of decimals of reported usage. A change applies to open periods and recounts nothing
              */
             usage_scale?: number;
+            /** @description Property of events that is their value. Empty: value of the event */
+            value_property?: string;
         };
         UpdateTenant: {
             /** @description Token from the 409 confirmation_required of this request. Not needed if no begun billing period is charged differently */

@@ -31,7 +31,7 @@ type stepSeries struct {
 	Kind             lineKind    `json:"kind"`
 	ConnectionID     string      `json:"connection_id" example:"con_1"`
 	ProviderCustomer string      `json:"provider_customer,omitempty" example:"cus_NffrFeUfNV2Hib"`
-	Method           string      `json:"method,omitempty" example:"meter_event"`
+	Method           string      `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent" example:"meter_delta"`
 	Target           string      `json:"target,omitempty" example:"si_Na6dzxczY5fwHx"`
 	Window           usagePeriod `json:"window"`
 }

@@ -93,7 +93,7 @@ type statementReport struct {
 	Provider         metering.ProviderKind `json:"provider" doc:"Type of the provider" example:"webhook"`
 	ConnectionID     string                `json:"connection_id" example:"con_1"`
 	ProviderCustomer string                `json:"provider_customer,omitempty" doc:"Id of the customer at the provider" example:"cus_NffrFeUfNV2Hib"`
-	Method           string                `json:"method,omitempty" doc:"Reporting method of the provider. Only for a quantity" example:"meter_event"`
+	Method           string                `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent" example:"meter_delta"`
 	Target           string                `json:"target,omitempty" doc:"Object at the provider that receives the report" example:"si_Na6dzxczY5fwHx"`
 	Window           usagePeriod           `json:"window"`
 	QuantitySent     *metering.Decimal     `json:"quantity_sent,omitempty" doc:"Number that was sent to the provider. For a charge, an amount of money"`

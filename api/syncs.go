@@ -33,7 +33,7 @@ type syncLine struct {
 	Kind         lineKind          `json:"kind" doc:"Kind of the report with this line"`
 	Number       int64             `json:"number" doc:"Sequence number of the report for this customer. For a statement, its sequence"`
 	State        billing.State     `json:"state" doc:"State of the report"`
-	Method       string            `json:"method,omitempty" doc:"Reporting method of the provider. Only for a quantity" example:"meter_event"`
+	Method       string            `json:"method,omitempty" doc:"How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent" example:"meter_delta"`
 	Target       string            `json:"target,omitempty" doc:"Object at the provider that receives the report: a subscription item, a meter or a subscription. own_invoice is an invoice that Odometer creates for the period" example:"si_Na6dzxczY5fwHx"`
 	Window       usagePeriod       `json:"window"` // the period, its part that lies in the subscription's, or one of the provider's windows
 	Quantity     metering.Decimal  `json:"quantity" doc:"Units that the provider has for this line after it accepts the report: the usage in window, rounded for the provider, less usage reported through other connections"`

@@ -6162,9 +6162,9 @@ type StatementReport struct {
 	// Lines The usage and the adjustments of the report
 	Lines []StatementReportLine `json:"lines"`
 
-	// Method Reporting method of the provider. Only for a quantity
+	// Method How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
 	//
-	// Examples: meter_event
+	// Examples: meter_delta
 	Method *string `json:"method,omitempty"`
 
 	// Number Sequence number of the report for this customer. For a statement, its sequence
@@ -6328,9 +6328,9 @@ type StepSeries struct {
 	// Kind The kind of reports
 	Kind StepSeriesKind `json:"kind"`
 
-	// Method The method of reporting to the provider
+	// Method How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
 	//
-	// Examples: meter_event
+	// Examples: meter_delta
 	Method *string `json:"method,omitempty"`
 
 	// ProviderCustomer The customer at the provider
@@ -6433,9 +6433,9 @@ type SyncLine struct {
 	// MeterSlug The meter's slug
 	MeterSlug string `json:"meter_slug"`
 
-	// Method Reporting method of the provider. Only for a quantity
+	// Method How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
 	//
-	// Examples: meter_event
+	// Examples: meter_delta
 	Method *string `json:"method,omitempty"`
 
 	// Number Sequence number of the report for this customer. For a statement, its sequence
@@ -7304,37 +7304,37 @@ type GetCustomerByIdParams struct {
 
 // ArchiveCustomerParams defines parameters for ArchiveCustomer.
 type ArchiveCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // EraseCustomerParams defines parameters for EraseCustomer.
 type EraseCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // GetCustomerPlanParams defines parameters for GetCustomerPlan.
 type GetCustomerPlanParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // AssignPlanParams defines parameters for AssignPlan.
 type AssignPlanParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UnarchiveCustomerParams defines parameters for UnarchiveCustomer.
 type UnarchiveCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
 // UpsertCustomerParams defines parameters for UpsertCustomer.
 type UpsertCustomerParams struct {
-	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and ..
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 

@@ -190,7 +190,7 @@ func (s Restores) Unread(ctx context.Context, tenant metering.TenantID, customer
 		return nil
 	})
 	if err != nil {
-		return Reading{}, false, fmt.Errorf("read added quantities: %w", err)
+		return Reading{}, false, fmt.Errorf("read what the provider has counted, after a restore: %w", err)
 	}
 	return r, unread, nil
 }
@@ -240,7 +240,7 @@ func (s Restores) Read(ctx context.Context, tenant metering.TenantID, customer m
 		return w.flush()
 	})
 	if err != nil {
-		return fmt.Errorf("store added quantities: %w", err)
+		return fmt.Errorf("store what the provider has counted, after a restore: %w", err)
 	}
 	return nil
 }

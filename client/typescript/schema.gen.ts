@@ -5913,8 +5913,8 @@ export interface components {
             /** @description The usage and the adjustments of the report */
             lines: components["schemas"]["StatementReportLine"][];
             /**
-             * @description Reporting method of the provider. Only for a quantity
-             * @example meter_event
+             * @description How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+             * @example meter_delta
              */
             method?: string;
             /**
@@ -6095,8 +6095,8 @@ export interface components {
              */
             kind: "statement" | "quantity" | "charge";
             /**
-             * @description The method of reporting to the provider
-             * @example meter_event
+             * @description How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+             * @example meter_delta
              */
             method?: string;
             /**
@@ -6199,8 +6199,8 @@ export interface components {
             /** @description The meter's slug */
             meter_slug: string;
             /**
-             * @description Reporting method of the provider. Only for a quantity
-             * @example meter_event
+             * @description How the provider adds up the number: usage_record, meter_delta, meter_window or meter_last for a quantity, pending_item for a charge with bills set to amounts. Otherwise absent
+             * @example meter_delta
              */
             method?: string;
             /**
@@ -9149,7 +9149,7 @@ export interface operations {
     "archive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -9193,7 +9193,7 @@ export interface operations {
     "erase-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -9241,7 +9241,7 @@ export interface operations {
     "get-customer-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -9285,7 +9285,7 @@ export interface operations {
     "assign-plan": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -9333,7 +9333,7 @@ export interface operations {
     "unarchive-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;
@@ -9377,7 +9377,7 @@ export interface operations {
     "upsert-customer": {
         parameters: {
             query?: {
-                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. Use this parameter for IDs that a path cannot contain, such as . and .. */
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
                 external_id?: string;
             };
             header?: never;

@@ -79,7 +79,7 @@ func mayHandle(actor metering.Actor, i metering.Invitation) error {
 	if i.MemberID == nil || i.Role != metering.RoleOwner || actor == metering.Operator || actor == metering.Actor(i.MemberID.String()) {
 		return nil
 	}
-	return metering.Errorf(metering.CodeForbidden, "only the owner, or an operator with the odometer command, can create, renew or revoke an invitation that signs in as the owner")
+	return metering.Errorf(metering.CodeForbidden, "only the owner can create, renew or revoke a password reset of the owner. If the owner cannot sign in, make another member the owner first")
 }
 
 // endResets ends the pending links of members who get another role: the callers that made

@@ -3,7 +3,7 @@ import { beforeEach, expect, test } from "vitest";
 import { router } from "../router";
 import { answers, asked, list, member, open, press, problem, sent, session, tenant, type } from "../testing";
 
-const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
+const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const missing = () => problem(401, "the credentials are missing or invalid");
 let who: object | undefined;
 

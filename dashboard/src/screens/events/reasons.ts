@@ -12,6 +12,8 @@ const reasons: Record<string, string> = {
   timestamp_too_old: "timestamp is more than five years in the past, or older than the stored idempotency keys.",
   timestamp_in_future: "timestamp is more than one hour in the future.",
   idempotency_conflict: "idempotency_key was already used for another customer or other content, and the tenant rejects such events.",
+  value_missing: "A meter counts a property that the event does not have, and the tenant is strict.",
+  value_invalid: "A meter counts a property whose value is not a number within the allowed range, and the tenant is strict.",
   unknown_field: "The event has an unknown field, and the tenant is strict.",
   unknown_event_type: "No meter counts the event type, and the tenant is strict.",
   unknown_customer_id: "The customer does not exist, and the tenant is strict.",

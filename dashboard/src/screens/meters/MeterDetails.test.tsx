@@ -2,7 +2,7 @@ import { screen, waitFor } from "@testing-library/react";
 import { expect, test } from "vitest";
 import { answers, asked, open, press, problem, sent, session, type } from "../../testing";
 
-const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
+const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 
 function details(more: object) {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "meters:write"] }];
@@ -14,6 +14,16 @@ test("a meter says how many days of its past are counted", async () => {
   details({ status: "backfilling", backfill: { counted_days: 3, days: 14 } });
   await screen.findByText("backfilling, 3 of 14 days");
   screen.getByText(/3 of 14 days are complete/);
+});
+
+test("a meter shows the property, the unit and the filters by which it counts", async () => {
+  details({ value_property: "usage.tokens", unit: "tokens", filters: [{ property: "model", operator: "in", values: ["a", 2] }, { property: "test", operator: "not_exists" }] });
+  await screen.findByText("usage.tokens");
+  screen.getByText("tokens");
+  screen.getByText('model in "a" 2');
+  screen.getByText("test not_exists");
+  type("Group by", "region");
+  screen.getByText(/counted again: the sum of the property usage.tokens, by region, of events with model in "a" 2 and test not_exists/);
 });
 
 test("what is changed of a meter is sent, and nothing else; what it will do is said before", async () => {

@@ -7,7 +7,7 @@ import { answer, api, type Schema } from "../../api/client";
 import { meter as read } from "../../api/meters";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
-import { counting, properties, sameCounting } from "./counting";
+import { condition, counting, properties, sameCounting } from "./counting";
 import styles from "./MeterDetails.module.css";
 import { MeterFields, type Typed } from "./MeterFields";
 
@@ -39,6 +39,24 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
       <dd>
         <Identifier>{meter.event_type}</Identifier>
       </dd>
+      <dt>Value</dt>
+      <dd>{meter.value_property ? <Identifier>{meter.value_property}</Identifier> : "value of the event"}</dd>
+      {meter.unit && (
+        <>
+          <dt>Unit</dt>
+          <dd>{meter.unit}</dd>
+        </>
+      )}
+      {meter.filters.length > 0 && (
+        <>
+          <dt>Filters</dt>
+          {meter.filters.map((filter) => (
+            <dd key={condition(filter)}>
+              <Identifier>{condition(filter)}</Identifier>
+            </dd>
+          ))}
+        </>
+      )}
       <dt>Created</dt>
       <dd>
         <Instant at={meter.created_at} />
@@ -90,7 +108,7 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
       <MeterFields typed={typed} error={save.error} change={(part) => setTyped({ ...typed, ...part })} />
       <div role="status">
         {meter.status === "backfilling" && <Backfill meter={meter} />}
-        {counts && <p>All events are counted again: {counting(next)}. Until that is complete, usage is shown and billed as before.</p>}
+        {counts && <p>All events are counted again: {counting({ ...meter, ...next })}. Until that is complete, usage is shown and billed as before.</p>}
         {reports && <p>The reported usage of open periods changes. Events are not counted again.</p>}
       </div>
     </Form>

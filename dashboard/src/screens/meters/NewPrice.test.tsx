@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { answers, asked, open, press, problem, session, type } from "../../testing";
 
 const price = { version: 1, base_price: 25, included_units: 1000, overage_rate: 0.02, currency: "CHF", effective_from: null, created_at: "2026-11-01T00:00:00Z" };
-const meter = { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
+const meter = { id: "mtr_1", slug: "calls", name: "", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 const preview = { effective_from: "2026-10-31T23:00:00Z", changes: [{ currency: "CHF", before: 30, after: 40, customers: 2 }], if_in_force: [] };
 
 function priced() {

@@ -2,10 +2,19 @@ import type { Schema } from "../../api/client";
 
 type Counting = Schema<"Counting">;
 
+/** What the form of a meter changes of it. */
+type Typed = Pick<Counting, "aggregation" | "group_by">;
+
 /** How a meter counts, in words. */
-export function counting({ aggregation, group_by }: Counting): string {
-  const counted = aggregation === "count" ? "the number of events" : "the sum of their values";
-  return group_by.length > 0 ? `${counted}, by ${group_by.join(", ")}` : counted;
+export function counting({ aggregation, group_by, value_property, filters = [] }: Typed & Partial<Counting>): string {
+  const counted = aggregation === "count" ? "the number of events" : `the sum of ${value_property ? `the property ${value_property}` : "their values"}`;
+  const grouped = group_by.length > 0 ? `${counted}, by ${group_by.join(", ")}` : counted;
+  return filters.length > 0 ? `${grouped}, of events with ${filters.map(condition).join(" and ")}` : grouped;
+}
+
+/** A filter in one line. */
+export function condition({ property, operator, values = [] }: Counting["filters"][number]): string {
+  return [property, operator, ...values.map((value) => JSON.stringify(value))].join(" ");
 }
 
 /** The properties that were typed, one a line. */
@@ -17,6 +26,6 @@ export function properties(typed: string): string[] {
 }
 
 /** Whether every event would be counted as before. */
-export function sameCounting(one: Counting, other: Counting): boolean {
+export function sameCounting(one: Typed, other: Typed): boolean {
   return one.aggregation === other.aggregation && one.group_by.join("\n") === other.group_by.join("\n");
 }

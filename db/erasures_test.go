@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -45,6 +46,28 @@ func requireGone(t *testing.T, conn *pgx.Conn) {
 			}
 		}
 	}
+}
+
+// TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues erases a customer whom events have
+// made anew since the first erasure, within one hour.
+func TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	tenant := dbtest.Tenant(t, store).ID
+	dbtest.Meter(t, store, tenant, "calls", "call", "user")
+	for range 2 {
+		ingest(t, store, tenant, dbtest.Event(t, "call", "gone", november, "1.5", "", `{"user":"ada"}`))
+		c, err := store.Customers.Get(t.Context(), tenant, "gone")
+		require.NoError(t, err)
+		_, err = store.Erasures.Begin(t.Context(), tenant, "key_1", "gone", "asked for", clock.Now())
+		require.NoError(t, err)
+		eraseAll(t, store, tenant, c.ID)
+	}
+	requireRollupsEqualARecount(t, conn, tenant)
+	requireTotalsEqualARecount(t, store, conn, tenant, metering.WholeTenant, metering.WindowOf(november, metering.Hour, time.UTC))
 }
 
 // eraseAll takes every step of an erasure, each as often as it is interrupted.

@@ -235,12 +235,22 @@ const addUsage = `
 	insert into usage_added (tenant_id, customer_ids, meter_version_ids, group_ids, hours, months, ` + tallyArrayColumns + `)
 	values ($1, $2, $3, $4, $5, $6, $7::text[]::numeric[], $8, $9::text[]::numeric[], $10)`
 
-// What is counted in one group is counted in another instead, by hour and by month, as SQL.
-const (
-	regroupHours  = `update usage_hourly ` + setGroup
-	regroupMonths = `update usage_monthly ` + setGroup
-	setGroup      = `set group_id = @next where tenant_id = @tenant and meter_version_id = @version and group_id = @former`
+// What was counted in group @former of meter version @version is added to group @next, as SQL.
+var (
+	regroupHours  = moveGroup("usage_hourly", "hour")
+	regroupMonths = moveGroup("usage_monthly", "month")
 )
+
+// moveGroup moves rows of a rollup to another group. That group may have usage of the same time: of
+// another customer, erased before, who used the same values.
+func moveGroup(rollup, start string) string {
+	return `
+		with moved as (
+		  delete from ` + rollup + `
+		  where tenant_id = @tenant and meter_version_id = @version and group_id = @former
+		  returning tenant_id, customer_id, meter_version_id, @next::uuid as group_id, ` + start + `, ` + tallyColumns + `)` +
+		addTallies(rollup, start, "moved")
+}
 
 // deleteRollups deletes what a meter version has counted of some customers.
 func deleteRollups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersionID, customers []metering.CustomerID) error {

@@ -58,23 +58,20 @@ func (s *Shares[K]) take(key K, n int64) bool {
 
 // Wait takes one for the key when its turn has come, or fails as ctx does.
 func (s *Shares[K]) Wait(ctx context.Context, key K) error {
-	turn := s.join(key)
-	if turn == nil {
-		return nil
+	if turn := s.join(key); turn != nil {
+		return s.await(ctx, key, turn)
 	}
-	select {
-	case <-turn:
-		return nil
-	case <-ctx.Done():
-		s.leave(key, turn)
-		return ctx.Err()
-	}
+	return nil
 }
 
 // Yield gives back one place, lets the keys that wait take it, and takes one again in the
 // key's turn, before others of the key. If it fails as ctx does, the key has one place less.
 func (s *Shares[K]) Yield(ctx context.Context, key K) error {
-	turn := s.rejoin(key)
+	return s.await(ctx, key, s.rejoin(key))
+}
+
+// await waits for a turn in the key's line, or leaves the line when ctx ends.
+func (s *Shares[K]) await(ctx context.Context, key K, turn chan struct{}) error {
 	select {
 	case <-turn:
 		return nil

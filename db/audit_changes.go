@@ -130,7 +130,7 @@ func tellMeter(m metering.Meter) told {
 	return told{
 		"slug": m.Slug, "event_type": m.EventType, "name": m.Name, "usage_scale": m.UsageScale,
 		"unit": m.Unit, "aggregation": m.Version.Aggregation, "value_property": m.Version.ValueProperty,
-		"filters": filterArray(m.Version.Filters), "group_by": append([]string{}, m.Version.GroupBy...),
+		"filters": notNil(m.Version.Filters), "group_by": notNil(m.Version.GroupBy),
 	}
 }
 

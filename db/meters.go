@@ -165,7 +165,7 @@ func publishMeterVersion(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 		returning `+meterVersionColumns,
 		pgx.NamedArgs{
 			"tenant": tenant, "meter": g.MeterID, "event_type": g.EventType, "aggregation": g.Aggregation,
-			"value_property": g.ValueProperty, "filters": filterArray(g.Filters), "group_by": textArray(g.GroupBy), "epoch": epoch,
+			"value_property": g.ValueProperty, "filters": notNil(g.Filters), "group_by": notNil(g.GroupBy), "epoch": epoch,
 		}).Scan(meterVersionFields(&published)...)
 	return published, err
 }
@@ -300,18 +300,10 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 	return &published, retireOthers(ctx, tx, tenant, published.MeterID, read, published.ID)
 }
 
-// filterArray keeps an empty list from becoming null.
-func filterArray(list []metering.Filter) []metering.Filter {
+// notNil keeps an empty list from becoming null.
+func notNil[T any](list []T) []T {
 	if list == nil {
-		return []metering.Filter{}
-	}
-	return list
-}
-
-// textArray keeps an empty list from becoming NULL.
-func textArray(list []string) []string {
-	if list == nil {
-		return []string{}
+		return []T{}
 	}
 	return list
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // Bounds of the catalog.
@@ -63,7 +61,7 @@ func (m Meter) Validate() error {
 	if err := ValidName(m.Name); err != nil {
 		return err
 	}
-	if err := validUnit(m.Unit); err != nil {
+	if err := validDisplay("body.unit", m.Unit, maxUnit); err != nil {
 		return err
 	}
 	if m.UsageScale < 0 || m.UsageScale > MaxUsageScale {
@@ -75,13 +73,6 @@ func (m Meter) Validate() error {
 func validSlug(slug string) error {
 	if len(slug) > maxSlugBytes || !slugPattern.MatchString(slug) {
 		return Invalid("body.slug", "must be 1 to %d characters of a-z, 0-9, '_' and '-', and begin with a letter or digit", maxSlugBytes)
-	}
-	return nil
-}
-
-func validUnit(unit string) error {
-	if longerThan(maxUnit, unit) || strings.ContainsRune(unit, 0) || !utf8.ValidString(unit) {
-		return Invalid("body.unit", "must be at most %d characters of UTF-8 without NUL", maxUnit)
 	}
 	return nil
 }

@@ -38,9 +38,12 @@ func validText(location, text string) error {
 }
 
 // ValidName returns the rule that a name breaks. It may be empty.
-func ValidName(name string) error {
-	if longerThan(maxText, name) || strings.ContainsRune(name, 0) || !utf8.ValidString(name) {
-		return Invalid("body.name", "must be at most %d characters of UTF-8 without NUL", maxText)
+func ValidName(name string) error { return validDisplay("body.name", name, maxText) }
+
+// validDisplay returns the rule that a text for people to read breaks. It may be empty.
+func validDisplay(location, text string, most int) error {
+	if longerThan(most, text) || strings.ContainsRune(text, 0) || !utf8.ValidString(text) {
+		return Invalid(location, "must be at most %d characters of UTF-8 without NUL", most)
 	}
 	return nil
 }

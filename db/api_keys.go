@@ -49,7 +49,7 @@ func addAPIKey(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor m
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err
 	}
-	if err := refuseMore(ctx, tx, metering.APIKeyCredential, tenant, metering.MaxAPIKeys, now); err != nil {
+	if err := requireRoom(ctx, tx, tenant, keyEntries.at(now)); err != nil {
 		return created, err
 	}
 	err = tx.QueryRow(ctx, `

@@ -13,33 +13,27 @@ import (
 // keeping is how a kind of credentials is kept: statements about the credential
 // @id of @tenant, and the words that the audit log has for what happens to it.
 type keeping struct {
-	live   string // how many are valid at @at
 	lock   string // and read when it expires by itself, and was revoked
 	endAt  string // it is valid until @at; null: as long as it is not revoked
 	revoke string // it is not valid any more, since @at
 
-	noun                              string // of many
 	missing, dead                     error
 	rotated, revoked, kept, stillUsed string
 }
 
 var keptAs = map[metering.CredentialKind]keeping{
 	metering.APIKeyCredential: {
-		live:    `select count(*) from api_keys where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @at)`,
 		lock:    `select expires_at, revoked_at from api_keys where tenant_id = @tenant and id = @id for update`,
 		endAt:   `update api_keys set expires_at = @at where tenant_id = @tenant and id = @id`,
 		revoke:  `update api_keys set revoked_at = @at where tenant_id = @tenant and id = @id`,
-		noun:    "API keys",
 		missing: errNoAPIKey,
 		dead:    metering.Errorf(metering.CodeConflict, "the key is revoked or expired; create a new one"),
 		rotated: "api_key.rotate", revoked: "api_key.revoke", kept: "api_key.keep", stillUsed: "api_key.still_used",
 	},
 	metering.HMACSecretCredential: {
-		live:    `select count(*) from hmac_secrets where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @at)`,
 		lock:    `select expires_at, revoked_at from hmac_secrets where tenant_id = @tenant and id = @id for update`,
 		endAt:   `update hmac_secrets set expires_at = @at where tenant_id = @tenant and id = @id`,
 		revoke:  `update hmac_secrets set revoked_at = @at where tenant_id = @tenant and id = @id`,
-		noun:    "HMAC secrets",
 		missing: errNoHMACSecret,
 		dead:    metering.Errorf(metering.CodeConflict, "the secret is revoked or expired; create a new one"),
 		rotated: "hmac_secret.rotate", revoked: "hmac_secret.revoke", kept: "hmac_secret.keep", stillUsed: "hmac_secret.still_used",
@@ -53,17 +47,6 @@ var keptAs = map[metering.CredentialKind]keeping{
 		missing: errNoEndpoint,
 		rotated: "webhook.rotate_secret", revoked: "webhook.end_former_secret", kept: "webhook.keep_former_secret", stillUsed: "webhook.former_secret_used",
 	},
-}
-
-// refuseMore answers CodeConflict when as many of the tenant's credentials of the kind as
-// may be are live at now.
-func refuseMore(ctx context.Context, tx pgx.Tx, kind metering.CredentialKind, tenant metering.TenantID, most int, now time.Time) error {
-	var live int
-	err := tx.QueryRow(ctx, keptAs[kind].live, pgx.NamedArgs{"tenant": tenant, "at": now}).Scan(&live)
-	if err == nil && live >= most {
-		err = metering.Errorf(metering.CodeConflict, "the tenant already has %d valid %s, the maximum; revoke one first", live, keptAs[kind].noun)
-	}
-	return err
 }
 
 // lockOld locks the old credential, which comes before any lock on its

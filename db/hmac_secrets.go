@@ -51,7 +51,7 @@ func addHMACSecret(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, act
 	if err := holdMaker(ctx, tx, tenant, actor); err != nil {
 		return created, err
 	}
-	if err := refuseMore(ctx, tx, metering.HMACSecretCredential, tenant, metering.MaxHMACSecrets, now); err != nil {
+	if err := requireRoom(ctx, tx, tenant, hmacSecretEntries.at(now)); err != nil {
 		return created, err
 	}
 	err = tx.QueryRow(ctx, `

@@ -9,8 +9,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// entries are a kind of rows of which a tenant may have a bounded number, archived ones
-// included. Concurrent requests exceed the bound unless the caller has a lock.
+// entries are a kind of rows of which a tenant may have a bounded number. Concurrent requests
+// exceed the bound unless the caller has a lock.
 type entries struct {
 	count string // SQL that counts those of @tenant at @now
 	most  int
@@ -25,7 +25,8 @@ func (e entries) at(now time.Time) entries {
 	return e
 }
 
-// Ingest and billing read all meters, plans and prices of a tenant at once.
+// Meters and plans include archived ones: ingest and billing read all meters, plans and prices
+// of a tenant at once.
 var (
 	meterEntries = entries{
 		count: `select count(*) from meters where tenant_id = @tenant`,
@@ -42,6 +43,14 @@ var (
 	webhookEntries = entries{
 		count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
 		most:  metering.MaxEndpoints, noun: "webhooks", fix: "delete one first",
+	}
+	keyEntries = entries{
+		count: `select count(*) from api_keys where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
+		most:  metering.MaxAPIKeys, noun: "valid API keys", fix: "revoke one first",
+	}
+	hmacSecretEntries = entries{
+		count: `select count(*) from hmac_secrets where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
+		most:  metering.MaxHMACSecrets, noun: "valid HMAC secrets", fix: "revoke one first",
 	}
 	memberEntries = entries{
 		count: `

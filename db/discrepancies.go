@@ -147,7 +147,8 @@ func discrepancies(
 	}
 	statement.args["from"], statement.args["until"] = day, next
 	statement.args["selecting"] = append([]int64{}, slices.Sorted(maps.Keys(statement.selecting))...)
-	maps.Copy(statement.args, recountArguments(recounted))
+	recount, args := measuredRows("recounted", recounted)
+	maps.Copy(statement.args, args)
 	rows, err := tx.Query(ctx, `
 		with used as (
 		  select m.id as meter_id, g.id as meter_version_id, g.event_type
@@ -166,10 +167,9 @@ func discrepancies(
 		  join used on used.event_type = o.event_type and used.meter_version_id <> all(@selecting::bigint[])
 		  group by grouping sets ((o.customer_id, used.meter_id), (used.meter_id))
 		  union all
-		  select r.customer_id, used.meter_id, r.sum, r.count
-		  from unnest(@recounted_customers::bigint[], @recounted_versions::bigint[], @recounted_sums::text[]::numeric[], @recounted_counts::bigint[])
-		    r (customer_id, version_id, sum, count)
-		  join used on used.meter_version_id = r.version_id)
+		  select counted.customer_id, used.meter_id, counted.sum + counted.late_sum, counted.count + counted.late_count
+		  from `+table([]string{recount})+`
+		  join used on used.meter_version_id = counted.meter_version_id)
 		select customer_id, meter_id, coalesce(ours.sum, 0), coalesce(ours.count, 0), coalesce(theirs.sum, 0), coalesce(theirs.count, 0)
 		from ours
 		full join theirs using (customer_id, meter_id)
@@ -185,18 +185,6 @@ func discrepancies(
 		return nil
 	})
 	return found, err
-}
-
-// recountArguments are tallies as arrays.
-func recountArguments(recounted map[measuredKey]*tally) pgx.NamedArgs {
-	var customers, versions, counts []int64
-	var sums []string
-	for key, t := range recounted {
-		all := t.all()
-		customers, versions = append(customers, int64(key.customer)), append(versions, key.version)
-		sums, counts = append(sums, all.sum.String()), append(counts, all.count)
-	}
-	return pgx.NamedArgs{"recounted_customers": customers, "recounted_versions": versions, "recounted_sums": sums, "recounted_counts": counts}
 }
 
 func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, day time.Time, found map[discrepancyKey]disagreement, now time.Time) error {

@@ -181,8 +181,9 @@ func (s *usageStatement) rows(ctx context.Context, q querier) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		s.setMeasured(tallies)
-		places = append(places, measuredRows)
+		sql, args := measuredRows("measured", tallies)
+		maps.Copy(s.args, args)
+		places = append(places, sql)
 	}
 	if len(places) == 0 {
 		places = s.joined(monthly)
@@ -260,7 +261,7 @@ func (s *usageStatement) events() string {
 }
 
 // eventsIn selects columns of the events e in the parts x of a place and of the versions g that
-// count their type, each part looked up by itself like those of a rollup.
+// count their type. Like those of a rollup, each part is looked up separately.
 func (s *usageStatement) eventsIn(p place, columns string) string {
 	return `
 		select ` + columns + `
@@ -326,8 +327,9 @@ func (s *usageStatement) countedFor(customer metering.CustomerID) []metering.Cus
 	return []metering.CustomerID{customer}
 }
 
-// setMeasured sets the arguments of measuredRows.
-func (s *usageStatement) setMeasured(of map[measuredKey]*tally) {
+// measuredRows returns tallies of measured events as a select with the columns of rows, and its
+// arguments, which begin with a prefix.
+func measuredRows(prefix string, of map[measuredKey]*tally) (sql string, args pgx.NamedArgs) {
 	var numbers []int32
 	var customers, versions []int64
 	var starts []time.Time
@@ -337,18 +339,16 @@ func (s *usageStatement) setMeasured(of map[measuredKey]*tally) {
 		starts, tallies = append(starts, key.start), append(tallies, t)
 	}
 	arrays := tallyArrays(tallies)
-	maps.Copy(s.args, pgx.NamedArgs{
-		"measured_no": numbers, "measured_customers": customers, "measured_versions": versions, "measured_starts": starts,
-		"measured_sums": arrays[0], "measured_counts": arrays[1], "measured_late_sums": arrays[2], "measured_late_counts": arrays[3],
-	})
-}
-
-// measuredRows are the tallies of measured events, as SQL.
-const measuredRows = `
+	args = pgx.NamedArgs{
+		prefix + "_no": numbers, prefix + "_customers": customers, prefix + "_versions": versions, prefix + "_starts": starts,
+		prefix + "_sums": arrays[0], prefix + "_counts": arrays[1], prefix + "_late_sums": arrays[2], prefix + "_late_counts": arrays[3],
+	}
+	return fmt.Sprintf(`
 		select no, customer_id, version_id, null::uuid, start, sum, count, coalesce(late_sum, 0), coalesce(late_count, 0)
-		from unnest(@measured_no::int[], @measured_customers::bigint[], @measured_versions::bigint[], @measured_starts::timestamptz[],
-		  @measured_sums::text[]::numeric[], @measured_counts::bigint[], @measured_late_sums::text[]::numeric[], @measured_late_counts::bigint[])
-		  m (no, customer_id, version_id, start, sum, count, late_sum, late_count)`
+		from unnest(@%[1]s_no::int[], @%[1]s_customers::bigint[], @%[1]s_versions::bigint[], @%[1]s_starts::timestamptz[],
+		  @%[1]s_sums::text[]::numeric[], @%[1]s_counts::bigint[], @%[1]s_late_sums::text[]::numeric[], @%[1]s_late_counts::bigint[])
+		  m (no, customer_id, version_id, start, sum, count, late_sum, late_count)`, prefix), args
+}
 
 // ofCustomer restricts rollups u or events e. Only rollups have rows of the
 // whole tenant; its events are all.

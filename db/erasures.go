@@ -286,11 +286,11 @@ func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.
 		if next.ID == g.ID {
 			continue
 		}
-		args := pgx.NamedArgs{"tenant": tenant, "version": g.Version, "former": [16]byte(g.ID), "next": [16]byte(next.ID), "key": string(next.Key)}
+		args := pgx.NamedArgs{"tenant": tenant, "version": g.Version, "from": [16]byte(g.ID), "next": [16]byte(next.ID), "key": string(next.Key)}
 		for _, statement := range []string{
 			`insert into usage_groups (tenant_id, meter_version_id, group_id, group_key) values (@tenant, @version, @next, @key::jsonb) on conflict do nothing`,
 			regroupHours, regroupMonths,
-			`delete from usage_groups where tenant_id = @tenant and meter_version_id = @version and group_id = @former`,
+			`delete from usage_groups where tenant_id = @tenant and meter_version_id = @version and group_id = @from`,
 		} {
 			if _, err := tx.Exec(ctx, statement, args); err != nil {
 				return err

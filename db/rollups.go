@@ -235,19 +235,19 @@ const addUsage = `
 	insert into usage_added (tenant_id, customer_ids, meter_version_ids, group_ids, hours, months, ` + tallyArrayColumns + `)
 	values ($1, $2, $3, $4, $5, $6, $7::text[]::numeric[], $8, $9::text[]::numeric[], $10)`
 
-// What was counted in group @former of meter version @version is added to group @next, as SQL.
+// Statements that add the usage of group @from of meter version @version to group @next, as SQL.
 var (
 	regroupHours  = moveGroup("usage_hourly", "hour")
 	regroupMonths = moveGroup("usage_monthly", "month")
 )
 
-// moveGroup moves rows of a rollup to another group. That group may have usage of the same time: of
-// another customer, erased before, who used the same values.
+// moveGroup moves rows of a rollup to another group. That group may have usage of the same time, of
+// an earlier erased customer with the same values.
 func moveGroup(rollup, start string) string {
 	return `
 		with moved as (
 		  delete from ` + rollup + `
-		  where tenant_id = @tenant and meter_version_id = @version and group_id = @former
+		  where tenant_id = @tenant and meter_version_id = @version and group_id = @from
 		  returning tenant_id, customer_id, meter_version_id, @next::uuid as group_id, ` + start + `, ` + tallyColumns + `)` +
 		addTallies(rollup, start, "moved")
 }

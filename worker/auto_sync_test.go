@@ -53,6 +53,12 @@ func (s *system) schedule() {
 	settings, err := s.store.AutoSyncs.Save(s.Context(), s.tenant, metering.Operator,
 		metering.AutoSync{Enabled: true, Schedule: "0 0 29 2 *"}, time.Now())
 	require.NoError(s, err)
+	s.apply(settings)
+}
+
+// apply makes the schedule follow settings that the tenant has just saved.
+func (s *system) apply(settings metering.AutoSync) {
+	s.Helper()
 	tenant, err := s.store.Tenants.Get(s.Context(), s.tenant)
 	require.NoError(s, err)
 	dbtest.Eventually(s, func() error { // a busy server may not answer at once
@@ -167,16 +173,11 @@ func (s *system) runs() int64 {
 func TestAScheduleThatIsADurationRunsThatOften(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	tenant, err := s.store.Tenants.Get(t.Context(), s.tenant)
-	require.NoError(t, err)
 	for _, c := range []struct {
 		schedule metering.Schedule
 		every    time.Duration
 	}{{"0 0 29 2 *", 0}, {"15m", 15 * time.Minute}, {"1h30m", 90 * time.Minute}, {"hourly", time.Hour}} {
-		dbtest.Eventually(t, func() error {
-			settings := metering.AutoSync{TenantID: s.tenant, Enabled: true, Schedule: c.schedule, UpdatedAt: time.Now()}
-			return workflows.ApplyAutoSync(t.Context(), s.temporal, tenant, settings, true)
-		})
+		s.apply(metering.AutoSync{TenantID: s.tenant, Enabled: true, Schedule: c.schedule, UpdatedAt: time.Now()})
 		dbtest.Eventually(t, func() error {
 			state, err := workflows.DescribeAutoSync(t.Context(), s.temporal, s.tenant)
 			if err != nil || c.every == 0 {
@@ -283,12 +284,8 @@ func TestDisablingAutoSyncCancelsItsRun(t *testing.T) {
 	s.schedule()
 	s.behave(`{"status":503,"times":1000000}`)
 	run := s.trigger()
-	tenant, err := s.store.Tenants.Get(t.Context(), s.tenant)
-	require.NoError(t, err)
-	dbtest.Eventually(t, func() error {
-		return workflows.ApplyAutoSync(t.Context(), s.temporal, tenant, metering.AutoSync{TenantID: s.tenant}, true)
-	})
-	err = s.temporal.GetWorkflow(t.Context(), run, "").Get(t.Context(), nil)
+	s.apply(metering.AutoSync{TenantID: s.tenant})
+	err := s.temporal.GetWorkflow(t.Context(), run, "").Get(t.Context(), nil)
 	require.True(t, temporal.IsCanceledError(err), "%v", err)
 	state, err := workflows.DescribeAutoSync(t.Context(), s.temporal, s.tenant)
 	require.NoError(t, err)

@@ -34,7 +34,7 @@ outage: ## Stripe fails, a worker is killed, and the proof that nothing was lost
 invoice: ## two months end at Stripe for customers of every kind, and what its invoices bill is compared with what was used
 	@dev/up test go run ./dev/invoice
 
-attack: ## what a tenant notices of strangers and another tenant who attack: each attack for EACH=10 seconds, all at once in ROUNDS=5 of SECONDS=60; exit 1 where it is too much
+attack: ## what a tenant notices of strangers and another tenant who attack: each attack for EACH=10 seconds, those that an API bears together at once in ROUNDS=5 of SECONDS=60; exit 1 where it is too much
 	@dev/up test go run ./dev/attack
 
 pictures: ## those in docs, of the running system; needs Chromium or Chrome

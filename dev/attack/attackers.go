@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,10 +24,10 @@ const orders = "ATTACKERS_ORDERS"
 type attackers struct {
 	Target target        `json:"target"`
 	Pause  time.Duration `json:"pause"` // between an attacker's attempts
-	Name   string        `json:"name"`  // of the one attack that they make; "": they make all
+	Name   string        `json:"name"`  // of the one attack that they make; "": they make all but madeAlone
 }
 
-// attack begins the attack of a name, or with "" all; end ends them, waits for that, and returns how many attempts there were.
+// attack begins the attack of a name, or with "" all but madeAlone; end ends them, waits for that, and returns how many attempts there were.
 func (d *drill) attack(name string, pause time.Duration) (end func() (attempts int)) {
 	text, err := json.Marshal(attackers{Target: d.target, Pause: pause, Name: name})
 	require.NoError(d, err)
@@ -77,7 +78,7 @@ func (a attackers) run(ctx context.Context) (attempts int64) {
 	var running sync.WaitGroup
 	var made atomic.Int64
 	for _, kind := range attacks {
-		if a.Name != "" && a.Name != kind.name {
+		if a.Name != kind.name && (a.Name != "" || slices.Contains(madeAlone, kind.name)) {
 			continue
 		}
 		for n := range kind.times {

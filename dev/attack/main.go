@@ -1,8 +1,9 @@
 // Command attack measures what a well-behaved tenant notices of everything that
 // strangers and another tenant can think of, on loopback. It makes one attack after the other
 // for EACH seconds, only those with ATTACK in their names if it is set. Then it makes ROUNDS
-// rounds of SECONDS seconds alone and as many under all attacks but madeAlone at once. It ends with 1 where the tenant's requests fail or
-// take much longer than alone, or where a process needs more memory than it may.
+// rounds of SECONDS seconds alone and as many under all attacks at once, except madeAlone. It
+// ends with 1 where the tenant's requests fail or take much longer than alone, or where a process
+// needs more memory than it may.
 package main
 
 import (

@@ -16,10 +16,10 @@ type EraseGroupsResult struct {
 	Page string `json:"page,omitempty"` // of the customer in the API
 }
 
-// EraseGroups gives the groups that only the customer has used keys that say nothing.
+// EraseGroups replaces the keys of groups that only the customer has used.
 func (a *Activities) EraseGroups(ctx context.Context, in CustomerInput) (EraseGroupsResult, error) {
 	defer alive(ctx)()
-	err := a.inTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Groups(ctx, in.TenantID, in.CustomerID) })
+	err := a.inTurn(ctx, in.TenantID, func() error { return a.store.Erasures.Groups(ctx, in.TenantID, in.CustomerID, a.now()) })
 	return EraseGroupsResult{a.pageOf(in.CustomerID)}, err
 }
 

@@ -119,6 +119,7 @@ const countedAtOnce = 100_000
 
 // CountDay adds a day's events to the meter version's rollups and returns how many
 // it has added: counting a day twice adds nothing, whoever does it and whenever.
+// It returns CodeOverloaded while events of the tenant are being erased.
 func (s Backfills) CountDay(ctx context.Context, tenant metering.TenantID, version metering.MeterVersionID, day time.Time) (counted int64, err error) {
 	start := day.UTC().Truncate(24 * time.Hour)
 	whole := metering.Range{Start: start, End: start.AddDate(0, 0, 1)}
@@ -189,6 +190,9 @@ func (s Backfills) countHours(ctx context.Context, tenant metering.TenantID, ver
 		var hour time.Time
 		_, err = pgx.ForEachRow(rows, []any{&hour}, func() error { ours[hour.UTC()] = 0; return nil })
 		if err != nil || len(ours) == 0 || g.Status != metering.Backfilling {
+			return err
+		}
+		if err := refuseErasing(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := allowLongStatements(ctx, tx); err != nil {

@@ -231,9 +231,10 @@ func valuesOf(key json.RawMessage) (values map[string]json.RawMessage, err error
 	return values, json.Unmarshal(group.Key, &values)
 }
 
-// Groups gives the groups that nobody else has used other keys, and what they were
-// counted in with them. CodeBackfilling while the tenant's events are being counted.
-func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
+// Groups replaces the keys of groups that only the customer has used, once. It returns
+// CodeBackfilling while the tenant's events are being counted. From then until Finish,
+// backfills of the tenant wait: they would count events before and after their erasure.
+func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := allowLongStatements(ctx, tx); err != nil {
 			return err
@@ -241,11 +242,11 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, `select from meter_versions where tenant_id = $1 and status = 'backfilling'`, tenant)
-		if err == nil && tag.RowsAffected() > 0 {
-			err = metering.Errorf(metering.CodeBackfilling, "a meter is backfilling: the erasure continues after the backfill")
+		erased, err := hasErasedGroups(ctx, tx, tenant, customer)
+		if err != nil || erased {
+			return err
 		}
-		if err != nil {
+		if err := refuseBackfilling(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := foldAll(ctx, tx, tenant); err != nil {
@@ -258,12 +259,50 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err := s.replaceGroups(ctx, tx, tenant, used); err != nil {
 			return err
 		}
+		_, err = tx.Exec(ctx, `
+			update customers
+			set groups_erased_at = $3
+			where tenant_id = $1
+			  and id = $2`, tenant, customer, metering.Instant(now))
+		if err != nil {
+			return err
+		}
 		return raiseErasures(ctx, tx, tenant)
 	})
 	if err != nil {
 		return fmt.Errorf("erase groups: %w", err)
 	}
 	return nil
+}
+
+func hasErasedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) (erased bool, err error) {
+	err = tx.QueryRow(ctx, `select groups_erased_at is not null from customers where tenant_id = $1 and id = $2`, tenant, customer).Scan(&erased)
+	return erased, err
+}
+
+func refuseBackfilling(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	tag, err := tx.Exec(ctx, `select from meter_versions where tenant_id = $1 and status = 'backfilling'`, tenant)
+	if err == nil && tag.RowsAffected() > 0 {
+		err = metering.Errorf(metering.CodeBackfilling, "a meter is backfilling: the erasure continues after the backfill")
+	}
+	return err
+}
+
+// refuseErasing returns CodeOverloaded while the events of one of the tenant's customers are
+// being erased. The caller counts a meter version that was published after Groups.
+func refuseErasing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	tag, err := tx.Exec(ctx, `
+		select
+		from customers
+		where tenant_id = $1
+		  and erased_at is not null
+		  and erasure_done_at is null
+		  and groups_erased_at is not null
+		limit 1`, tenant)
+	if err == nil && tag.RowsAffected() > 0 {
+		err = metering.Errorf(metering.CodeOverloaded, "a customer is being erased: the backfill continues after the erasure")
+	}
+	return err
 }
 
 func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, used []groupUsed) error {

@@ -70,12 +70,51 @@ func TestCustomersErasedOneAfterTheOtherMayHaveUsedTheSameValues(t *testing.T) {
 	requireTotalsEqualARecount(t, store, conn, tenant, metering.WholeTenant, metering.WindowOf(november, metering.Hour, time.UTC))
 }
 
+// TestABackfillWaitsForAnErasure publishes a definition between the steps of an erasure. A backfill
+// that counted then would register groups with personal values.
+func TestABackfillWaitsForAnErasure(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	ctx, tenant := t.Context(), dbtest.Tenant(t, store).ID
+	dbtest.Meter(t, store, tenant, "calls", "call", "model")
+	for i := range 3 {
+		ingest(t, store, tenant, dbtest.Event(t, "call", "gone", november.Add(time.Duration(i)*time.Minute), "1.5", "", `{"model":"a","device":"ada-laptop"}`))
+	}
+	customer, err := store.Customers.Get(ctx, tenant, "gone")
+	require.NoError(t, err)
+	_, err = store.Erasures.Begin(ctx, tenant, "key_1", "gone", "asked for", clock.Now())
+	require.NoError(t, err)
+	require.NoError(t, store.Erasures.Groups(ctx, tenant, customer.ID, clock.Now()))
+	after, err := store.Erasures.Events(ctx, tenant, customer.ID, db.EventsAfter{}, 1)
+	require.NoError(t, err)
+
+	devices := dbtest.Meter(t, store, tenant, "devices", "call", "device").Version.ID
+	_, err = store.Backfills.CountDay(ctx, tenant, devices, november)
+	require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err), err)
+	require.NoError(t, store.Erasures.Groups(ctx, tenant, customer.ID, clock.Now()), "a repeat does not wait for the backfill")
+	for !after.Done {
+		after, err = store.Erasures.Events(ctx, tenant, customer.ID, after, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, store.Erasures.Finish(ctx, tenant, customer.ID, clock.Now()))
+
+	counted, err := store.Backfills.CountDay(ctx, tenant, devices, november)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, counted)
+	require.NoError(t, store.Backfills.Complete(ctx, tenant, devices))
+	requireGone(t, conn)
+	requireRollupsEqualARecount(t, conn, tenant)
+}
+
 // eraseAll takes every step of an erasure, each as often as it is interrupted.
 func eraseAll(t *testing.T, store *db.DB, tenant metering.TenantID, customer metering.CustomerID) {
 	t.Helper()
 	ctx := t.Context()
 	for range 2 {
-		require.NoError(t, store.Erasures.Groups(ctx, tenant, customer))
+		require.NoError(t, store.Erasures.Groups(ctx, tenant, customer, clock.Now()))
 	}
 	_, err := store.Erasures.Events(ctx, tenant, customer, db.EventsAfter{}, 2)
 	require.NoError(t, err)
@@ -85,7 +124,7 @@ func eraseAll(t *testing.T, store *db.DB, tenant metering.TenantID, customer met
 			require.NoError(t, err)
 		}
 		require.NoError(t, store.Erasures.Messages(ctx, tenant, customer))
-		require.NoError(t, store.Erasures.Groups(ctx, tenant, customer), "it changes nothing any more")
+		require.NoError(t, store.Erasures.Groups(ctx, tenant, customer, clock.Now()), "it changes nothing any more")
 	}
 	for range 2 {
 		require.NoError(t, store.Erasures.Finish(ctx, tenant, customer, clock.Now()))

@@ -9,6 +9,7 @@ create table customers (
   created_at          timestamptz not null,
   archived_at         timestamptz, -- left out of lists, until the next event
   erased_at           timestamptz, -- what was personal is gone, or going
+  groups_erased_at    timestamptz, -- its group keys are erased, and its events are next: until erasure_done_at, backfills of the tenant wait
   erasure_done_at     timestamptz, -- it is gone everywhere
   billing_starts_at   timestamptz, -- where the billing periods begin, if an operator said so
   head_open_until     timestamptz, -- until when an event may bring its first billing period forward; null: decided, or nobody has looked yet

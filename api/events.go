@@ -238,6 +238,10 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 			once("long\x00"+slug, "events[%d] counts in the group $other of meter %q: its group_by properties exceed %d bytes as JSON; send shorter values to keep groups apart",
 				indexes[i], slug, metering.MaxGroupKeyBytes)
 		}
+		for _, slug := range outcome.Crowded {
+			once("crowded\x00"+slug, "events[%d] counts in the group $other of meter %q: the meter has %d groups already; group by properties with fewer values to keep groups apart",
+				indexes[i], slug, metering.MaxGroupsPerMeter)
+		}
 		for _, u := range outcome.Unusable {
 			once(string(u.Rule)+"\x00"+u.MeterSlug, "events[%d] is stored but not counted by meter %q (%s): properties %s", indexes[i], u.MeterSlug, u.Rule, valueProblem(u))
 		}

@@ -32,8 +32,14 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 	for session := range metering.MaxGroupsPerMeter + beyond {
 		events = append(events, event(session, 0, "1"))
 	}
-	ingest(t, store, tenant, events...)
-	ingest(t, store, tenant, event(0, 1, "0.5"), event(1<<40, 1, "0.25"), event(1<<40, 20, "0.125")) // a known one, and an unknown one
+	crowded := 0
+	for _, outcome := range ingest(t, store, tenant, events...) {
+		crowded += len(outcome.Crowded)
+	}
+	require.Equal(t, beyond, crowded)
+	outcomes := ingest(t, store, tenant, event(0, 1, "0.5"), event(1<<40, 1, "0.25"), event(1<<40, 20, "0.125")) // a known one, and an unknown one
+	require.Empty(t, outcomes[0].Crowded)
+	require.Equal(t, [][]string{{"calls"}, {"calls"}}, [][]string{outcomes[1].Crowded, outcomes[2].Crowded})
 
 	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
 	require.NoError(t, err)

@@ -498,7 +498,28 @@ func (a *attempt) count(sums *rollups, g metering.MeterVersion, fresh int) error
 func (a *attempt) settle(ctx context.Context, conn *pgxpool.Conn, sums *rollups) error {
 	registered, err := sums.settle(ctx, conn, a.tenant, a.writer.groups.Contains)
 	maps.Copy(a.groups, registered)
-	return err
+	if err != nil || len(sums.groups) == 0 {
+		return err
+	}
+	return a.noteCrowded(sums.groups)
+}
+
+// noteCrowded notes the events whose groups have no entry because their meters have
+// metering.MaxGroupsPerMeter groups already.
+func (a *attempt) noteCrowded(beyond groupsMet) error {
+	for i, e := range a.fresh {
+		for _, g := range a.meters.byType[e.EventType] {
+			m, err := g.Measure(e)
+			if err != nil {
+				return err
+			}
+			if _, is := beyond[groupName{g.ID, m.Group.ID}]; is && len(m.Group.Key) <= metering.MaxGroupKeyBytes {
+				outcome := &a.outcomes[a.places[i]]
+				outcome.Crowded = append(outcome.Crowded, a.meters.slugs[g.MeterID])
+			}
+		}
+	}
+	return nil
 }
 
 // finish writes what the events come to, and a few events themselves, and commits, in

@@ -147,16 +147,18 @@ func (r *rollups) measure(g metering.MeterVersion, e *metering.Event) (metering.
 }
 
 // settle registers the groups that are not known to be, and returns those that are registered
-// now. The usage of groups without an entry moves to OtherGroup.
+// now. The usage of groups without an entry, which stay in r.groups, moves to OtherGroup.
 func (r *rollups) settle(ctx context.Context, q querier, tenant metering.TenantID, known func(groupName) bool) (map[groupName]bool, error) {
 	maps.DeleteFunc(r.groups, func(name groupName, _ json.RawMessage) bool { return known(name) })
 	registered, err := register(ctx, q, tenant, r.versions, r.groups)
 	if err != nil {
 		return nil, fmt.Errorf("register groups: %w", err)
 	}
+	maps.DeleteFunc(r.groups, func(name groupName, _ json.RawMessage) bool {
+		return registered[name] || name.group == metering.OtherGroup.ID
+	})
 	for of, t := range r.hours {
-		name := groupName{of.version, of.group}
-		if _, asked := r.groups[name]; !asked || registered[name] || of.group == metering.OtherGroup.ID {
+		if _, beyond := r.groups[groupName{of.version, of.group}]; !beyond {
 			continue
 		}
 		delete(r.hours, of)

@@ -105,6 +105,7 @@ type Outcome struct {
 	Archived  string   // the slug of an archived meter of its type, if it is Unmetered
 	Ungrouped []string // properties that a meter of its type groups by, and it does not have
 	LongKeys  []string // slugs of the meters that count the event in OtherGroup, because its group's key is too long
+	Crowded   []string // slugs of the meters that count the event in OtherGroup, because they have metering.MaxGroupsPerMeter groups already
 	Early     []string // slugs of the meters that count the event, if it is older than its customer and the tenant bills
 	Negative  []string // slugs of the meters that count the event as 1 although its value is negative
 	Unusable  []UnusableValue

@@ -15,7 +15,6 @@ const step = async (title: string) => within((await screen.findByRole("heading",
 test("the line has the key that was made, and the event is seen to arrive", async () => {
   answers["POST /v1/api-keys"] = () => {
     answers["GET /v1/api-keys"] = () => [200, list({ scope: "ingest_only", revoked_at: null })];
-    answers["GET /v1/events"] = () => [200, { ...list({ event_type: "begun", timestamp: "2026-11-01T00:00:00Z" }), searched_until: "2026-11-01T00:00:00Z" }];
     return [201, { key: "svc_ink_SECRET" }];
   };
   open("/start");
@@ -27,6 +26,7 @@ test("the line has the key that was made, and the event is seen to arrive", asyn
   await screen.findByText("svc_ink_SECRET");
   expect(sent("POST /v1/api-keys")).toEqual([{ name: "first steps", scope: "ingest_only" }]);
   expect(screen.getByLabelText("A command that sends an event").textContent).toContain("Bearer svc_ink_SECRET");
+  answers["GET /v1/events"] = () => [200, { ...list({ event_type: "begun", timestamp: "2026-11-01T00:00:00Z" }), searched_until: "2026-11-01T00:00:00Z" }];
   await screen.findByText("begun");
   await (await step("Send an event")).findByText("done");
 });

@@ -57,7 +57,7 @@ type heldPeriod struct {
 
 type holdReason struct {
 	Code      billing.HoldCode  `json:"code"`
-	Message   string            `json:"message" example:"api-calls: the provider has counted 90 of the 100 units that it has accepted"`
+	Message   string            `json:"message" example:"api-calls: the provider has accepted 100 units and has counted 90"`
 	MeterID   string            `json:"meter_id,omitempty" example:"mtr_7"`
 	MeterSlug string            `json:"meter_slug,omitempty" example:"api-calls"`
 	Ours      *metering.Decimal `json:"ours,omitempty" doc:"Reported units. For charge_differs, the reported amount"`

@@ -69,7 +69,7 @@ func TestHeldInvoicesAreListedWithWhatDisagrees(t *testing.T) {
 	require.Equal(t, h.Period.End.Add(96*time.Hour), h.Deadline)
 	require.Len(t, h.Reasons, 1)
 	require.Equal(t, "calls", *h.Reasons[0].MeterSlug)
-	require.Equal(t, "calls: the provider has counted 9 of the 10 units that it has accepted", h.Reasons[0].Message)
+	require.Equal(t, "calls: the provider has accepted 10 units and has counted 9", h.Reasons[0].Message)
 	require.Equal(t, []string{"release"}, h.Actions)
 	require.EqualValues(t, "planned", h.Hold.State)
 	require.Nil(t, h.Release)

@@ -47,7 +47,7 @@ func unmarshal(data []byte, into any) error {
 	}
 	var mismatch *json.UnmarshalTypeError
 	if errors.As(err, &mismatch) {
-		return fmt.Errorf("has a value of the wrong kind at byte %d", mismatch.Offset)
+		return fmt.Errorf("has a value of the wrong type at byte %d", mismatch.Offset)
 	}
 	return err
 }

@@ -37,7 +37,7 @@ type oidcSettings struct {
 	HasClientSecret bool       `json:"has_client_secret"`
 	RedirectURI     string     `json:"redirect_uri" doc:"Redirect URI to register at the issuer"`
 	LoginURL        string     `json:"login_url" doc:"Page at which members begin to sign in"`
-	UpdatedAt       *time.Time `json:"updated_at" doc:"Null without an issuer"`
+	UpdatedAt       *time.Time `json:"updated_at" doc:"Time of the last change. Null without an issuer"`
 }
 
 func (s *server) showOIDC(tenant metering.TenantID, o metering.OIDC) oidcSettings {

@@ -69,7 +69,7 @@ func differs(code HoldCode, meter metering.MeterID, ours, theirs metering.Decima
 func (r HoldReason) Sentence(meter string) string {
 	switch r.Code {
 	case HoldNotCounted:
-		return fmt.Sprintf("%s: the provider has counted %s of the %s units that it has accepted", meter, r.Theirs, r.Ours)
+		return fmt.Sprintf("%s: the provider has accepted %s units and has counted %s", meter, r.Ours, r.Theirs)
 	case HoldOnItsWay:
 		return meter + ": a report is being sent, or its outcome is unknown"
 	case HoldExcluded:

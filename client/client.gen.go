@@ -4145,7 +4145,7 @@ type HoldReason struct {
 
 	// Message The difference, in words
 	//
-	// Examples: api-calls: the provider has counted 90 of the 100 units that it has accepted
+	// Examples: api-calls: the provider has accepted 100 units and has counted 90
 	Message string `json:"message"`
 
 	// MeterId The meter's id
@@ -5041,7 +5041,7 @@ type OidcSettings struct {
 	// RedirectUri Redirect URI to register at the issuer
 	RedirectUri string `json:"redirect_uri"`
 
-	// UpdatedAt Null without an issuer
+	// UpdatedAt Time of the last change. Null without an issuer
 	UpdatedAt *time.Time `json:"updated_at"`
 }
 

@@ -120,7 +120,7 @@ func (h *heldInvoice) now(sync int) activities.LookAtHoldResult {
 	case h.agrees(sync):
 		found.State, found.Send = billing.HoldReleasing, &releaseReport
 	default:
-		found.State, found.Found = billing.HoldDisagrees, []string{"mtr_7: the provider has counted 1 of the 2 that it has accepted"}
+		found.State, found.Found = billing.HoldDisagrees, []string{"mtr_7: the provider has accepted 2 units and has counted 1"}
 	}
 	return found
 }

@@ -4000,7 +4000,7 @@ export interface components {
             code: "not_counted" | "on_its_way" | "sync_open" | "sync_failed" | "excluded" | "no_line" | "price_differs" | "charge_differs" | "unknown_charge" | "changed" | "rescheduled" | "not_automatic" | "invoice_gone" | "not_taken" | "not_released" | "too_late" | "deadline_passed" | "finalized_there" | "connection_replaced";
             /**
              * @description The difference, in words
-             * @example api-calls: the provider has counted 90 of the 100 units that it has accepted
+             * @example api-calls: the provider has accepted 100 units and has counted 90
              */
             message: string;
             /**
@@ -4797,7 +4797,7 @@ export interface components {
             redirect_uri: string;
             /**
              * Format: date-time
-             * @description Null without an issuer
+             * @description Time of the last change. Null without an issuer
              */
             updated_at: string | null;
         };

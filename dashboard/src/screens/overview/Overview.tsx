@@ -66,7 +66,7 @@ function Revenue() {
     staleTime: 60_000,
   });
   if (error) return <Failed what="The revenue" error={error} retry={() => void refetch()} />;
-  if (data?.data.length === 0) return <p className="muted">No meter has a price yet. Usage is counted, but not charged.</p>;
+  if (data?.data.length === 0) return <p className="muted">No price applies to the billing period of a customer yet. Usage without a price is counted and not charged.</p>;
   return (
     <section aria-label="Revenue">
       <Table caption="Revenue by month and currency" columns={columns} busy={!data}>

@@ -20,7 +20,7 @@ export function Forgotten() {
   }
   return (
     <Page title="Reset the password" ways={back} onSubmit={() => ask.mutate()}>
-      <p>The owner of your tenant can send you a link to choose a new password. If you are the owner, make another member the owner with an admin key.</p>
+      <p>The owner of your tenant can send you a link to choose a new password. If you are the owner, use an admin key to make another member the owner. The new owner can then send you a link.</p>
       <TextInput
         label="E-mail"
         type="email"

@@ -504,7 +504,7 @@ func (a *attempt) settle(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 	return a.noteCrowded(sums.groups)
 }
 
-// noteCrowded notes the events whose groups have no entry because their meters have
+// noteCrowded notes the events in groups without an entry, because a meter has
 // metering.MaxGroupsPerMeter groups already.
 func (a *attempt) noteCrowded(beyond groupsMet) error {
 	for i, e := range a.fresh {

@@ -135,8 +135,13 @@ func (e *CountedEvents) sort() {
 		e.Rejections = []eventRejections{}
 	}
 	for _, rules := range [][]eventRejections{e.Rejections, e.Uncounted} {
-		slices.SortFunc(rules, func(a, b eventRejections) int {
-			return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Code, b.Code))
-		})
+		sortRules(rules)
 	}
+}
+
+// sortRules sorts rules by their events, most frequent first.
+func sortRules(rules []eventRejections) {
+	slices.SortFunc(rules, func(a, b eventRejections) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), strings.Compare(a.Code, b.Code))
+	})
 }

@@ -154,20 +154,33 @@ func (s *server) listMeters(ctx context.Context, in *struct {
 	return &listMetersOutput{listOf(ctx, s, meters, counts.show, cursorOf)}, nil
 }
 
+// MeterDefinition is how a new meter counts, as CreateMeter and previews accept it.
+type MeterDefinition struct {
+	EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"Type of the events that the meter counts"`
+	Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the values of events. count adds 1 for each event"`
+
+	ValueProperty string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event"`
+	Filters       []SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties. The meter counts the events that meet all of them"`
+
+	GroupBy []string `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"Event properties to group usage by. See value_property for paths"`
+}
+
+func (d MeterDefinition) version() metering.MeterVersion {
+	return metering.MeterVersion{
+		EventType: d.EventType, Aggregation: d.Aggregation, ValueProperty: d.ValueProperty, Filters: filtersOf(d.Filters), GroupBy: d.GroupBy,
+	}
+}
+
 type createMeterInput struct {
 	Repeatable
 	Body struct {
-		Slug        string               `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
-		EventType   string               `json:"event_type" minLength:"1" maxLength:"255" doc:"Type of the events that the meter counts"`
-		Name        string               `json:"name,omitempty" maxLength:"255"`
-		Unit        string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display, such as tokens"`
-		Aggregation metering.Aggregation `json:"aggregation,omitempty" default:"sum" doc:"sum adds the values of events. count adds 1 for each event"`
+		Slug string `json:"slug" minLength:"1" maxLength:"64" pattern:"^[a-z0-9][a-z0-9_-]*$"`
+		Name string `json:"name,omitempty" maxLength:"255"`
+		Unit string `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display, such as tokens"`
 
-		ValueProperty string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event"`
-		Filters       []SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties. The meter counts the events that meet all of them"`
+		MeterDefinition
 
-		GroupBy    []string `json:"group_by,omitempty" maxItems:"5" maxLength:"255" doc:"Event properties to group usage by. See value_property for paths"`
-		UsageScale int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage"`
+		UsageScale int32 `json:"usage_scale,omitempty" minimum:"0" maximum:"6" default:"0" doc:"Number of decimals of usage that is reported to Stripe's billing meters, rounded half to even. Needs decimals enabled for your Stripe account. Usage records always contain whole units. Statements to a webhook contain exact usage"`
 	}
 }
 
@@ -177,9 +190,7 @@ func (s *server) createMeter(ctx context.Context, in *createMeterInput) (*meterO
 	shown, repeated, err := once(ctx, s, in.Repeatable, "create-meter", in.Body, func(within db.Creators) (_ meter, err error) {
 		m, err = within.Meters.Create(ctx, who.Tenant.ID, who.Actor, metering.Meter{
 			Slug: in.Body.Slug, EventType: in.Body.EventType, Name: in.Body.Name, Unit: in.Body.Unit, UsageScale: in.Body.UsageScale,
-			Version: metering.MeterVersion{
-				Aggregation: in.Body.Aggregation, ValueProperty: in.Body.ValueProperty, Filters: filtersOf(in.Body.Filters), GroupBy: in.Body.GroupBy,
-			},
+			Version: in.Body.version(),
 		})
 		return showMeter(m), err
 	})
@@ -226,18 +237,34 @@ func (s *server) meter(ctx context.Context, slug string) (metering.Meter, error)
 // storable says whether the database can hold, and so compare, a text.
 func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
+// MeterChange is the fields of a meter that a request changes, as UpdateMeter and previews accept
+// them.
+type MeterChange struct {
+	Name        *string               `json:"name,omitempty" maxLength:"255"`
+	Unit        *string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display"`
+	Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
+
+	ValueProperty *string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value. Empty: value of the event"`
+	Filters       *[]SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them"`
+
+	GroupBy    *[]string `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
+	UsageScale *int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Number of decimals of reported usage. A change applies to open periods and recounts nothing"`
+}
+
+func (c MeterChange) change() db.MeterChange {
+	change := db.MeterChange{
+		Name: c.Name, Unit: c.Unit, Aggregation: c.Aggregation, ValueProperty: c.ValueProperty, GroupBy: c.GroupBy, UsageScale: c.UsageScale,
+	}
+	if c.Filters != nil {
+		change.Filters = new(filtersOf(*c.Filters))
+	}
+	return change
+}
+
 type updateMeterInput struct {
 	Slug string `path:"slug" maxLength:"64"`
 	Body struct {
-		Name        *string               `json:"name,omitempty" maxLength:"255"`
-		Unit        *string               `json:"unit,omitempty" maxLength:"64" doc:"Name of the unit of usage, for display"`
-		Aggregation *metering.Aggregation `json:"aggregation,omitempty"`
-
-		ValueProperty *string       `json:"value_property,omitempty" maxLength:"255" doc:"Property of events that is their value. Empty: value of the event"`
-		Filters       *[]SentFilter `json:"filters,omitempty" maxItems:"10" doc:"Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them"`
-
-		GroupBy    *[]string `json:"group_by,omitempty" maxItems:"5" maxLength:"255"`
-		UsageScale *int32    `json:"usage_scale,omitempty" minimum:"0" maximum:"6" doc:"Number of decimals of reported usage. A change applies to open periods and recounts nothing"`
+		MeterChange
 		Confirm
 	}
 }
@@ -256,13 +283,7 @@ func (s *server) updateMeter(ctx context.Context, in *updateMeterInput) (*meterO
 	if err != nil {
 		return nil, err
 	}
-	change := db.MeterChange{
-		Name: in.Body.Name, Unit: in.Body.Unit, Aggregation: in.Body.Aggregation, ValueProperty: in.Body.ValueProperty,
-		GroupBy: in.Body.GroupBy, UsageScale: in.Body.UsageScale,
-	}
-	if in.Body.Filters != nil {
-		change.Filters = new(filtersOf(*in.Body.Filters))
-	}
+	change := in.Body.change()
 	var backfilling *metering.MeterVersion
 	err = s.writeCatalog(ctx, catalogWrite{
 		change: struct {

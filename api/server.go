@@ -206,6 +206,7 @@ func (s *server) routes() {
 		"A new `aggregation`, `value_property`, `filters` or `group_by` counts the stored events again. Reads and billing use the current definition until that is complete. Closed "+
 			"periods keep their totals.\n\n"+
 			howToConfirm)), s.updateMeter)
+	s.meterPreviews()
 	huma.Register(s.api, get("list-pricing", "/v1/pricing", PricingRead, "List the prices of meters",
 		"Lists the meters that have a price of their own. With `plan`, lists the meters that have a price in that plan. Meters are listed by id, archived "+
 			"meters included."), s.listPricing)

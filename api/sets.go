@@ -59,6 +59,7 @@ func describeSets(schemas huma.Registry) {
 	describe[metering.Scope](schemas)
 	describe[metering.Signatures](schemas)
 	describe[metering.SyncStatus](schemas)
+	describe[metering.Verdict](schemas)
 	describe[metering.Trigger](schemas)
 	describe[deliveredKind](schemas)
 	describe[lineKind](schemas)

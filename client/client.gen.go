@@ -1362,6 +1362,66 @@ func (e PeriodStatementState) Valid() bool {
 	}
 }
 
+// Defines values for PreviewMeterAggregation.
+const (
+	PreviewMeterAggregationCount PreviewMeterAggregation = "count"
+	PreviewMeterAggregationSum   PreviewMeterAggregation = "sum"
+)
+
+// Valid indicates whether the value is a known member of the PreviewMeterAggregation enum.
+func (e PreviewMeterAggregation) Valid() bool {
+	switch e {
+	case PreviewMeterAggregationCount:
+		return true
+	case PreviewMeterAggregationSum:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PreviewMeterChangeAggregation.
+const (
+	PreviewMeterChangeAggregationCount PreviewMeterChangeAggregation = "count"
+	PreviewMeterChangeAggregationSum   PreviewMeterChangeAggregation = "sum"
+)
+
+// Valid indicates whether the value is a known member of the PreviewMeterChangeAggregation enum.
+func (e PreviewMeterChangeAggregation) Valid() bool {
+	switch e {
+	case PreviewMeterChangeAggregationCount:
+		return true
+	case PreviewMeterChangeAggregationSum:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PreviewedEventRule.
+const (
+	PreviewedEventRuleCounted      PreviewedEventRule = "counted"
+	PreviewedEventRuleFilteredOut  PreviewedEventRule = "filtered_out"
+	PreviewedEventRuleValueInvalid PreviewedEventRule = "value_invalid"
+	PreviewedEventRuleValueMissing PreviewedEventRule = "value_missing"
+)
+
+// Valid indicates whether the value is a known member of the PreviewedEventRule enum.
+func (e PreviewedEventRule) Valid() bool {
+	switch e {
+	case PreviewedEventRuleCounted:
+		return true
+	case PreviewedEventRuleFilteredOut:
+		return true
+	case PreviewedEventRuleValueInvalid:
+		return true
+	case PreviewedEventRuleValueMissing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ProviderBills.
 const (
 	ProviderBillsAmounts    ProviderBills = "amounts"
@@ -4984,6 +5044,34 @@ type MeterFilter struct {
 // MeterFilterOperator The comparison
 type MeterFilterOperator string
 
+// MeterPreview defines model for MeterPreview.
+type MeterPreview struct {
+	// Counted Number of events that the definition counts
+	Counted int64 `json:"counted"`
+
+	// CurrentValue Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+	CurrentValue *json.Number `json:"current_value,omitempty"`
+
+	// Customers At most 1,000 customers with events, in order of the absolute difference between value and current_value, largest first, then of creation. Without current_value, in order of the absolute value
+	Customers []PreviewedCustomer `json:"customers"`
+
+	// EventsRead Number of events that were read
+	EventsRead int64 `json:"events_read"`
+
+	// OtherCustomers Number of customers with events that are not listed
+	OtherCustomers int64       `json:"other_customers"`
+	Period         UsagePeriod `json:"period"`
+
+	// Sample The latest 100 events that were read, newest first
+	Sample []PreviewedEvent `json:"sample"`
+
+	// Uncounted Events that the definition does not count, by reason, most frequent first. The code is filtered_out, value_missing or value_invalid
+	Uncounted []EventRejections `json:"uncounted"`
+
+	// Value Usage by the definition, including late usage
+	Value json.Number `json:"value"`
+}
+
 // Money defines model for Money.
 type Money struct {
 	// Amount An exact decimal number
@@ -5264,6 +5352,111 @@ type PreviewItem struct {
 	// Usage An exact decimal number
 	Usage json.Number `json:"usage"`
 }
+
+// PreviewMeter defines model for PreviewMeter.
+type PreviewMeter struct {
+	// Aggregation sum adds the values of events. count adds 1 for each event. Default: sum
+	Aggregation *PreviewMeterAggregation `json:"aggregation,omitempty"`
+
+	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
+	End *time.Time `json:"end,omitempty"`
+
+	// EventType Type of the events that the meter counts
+	EventType string `json:"event_type"`
+
+	// Filters Conditions on properties. The meter counts the events that meet all of them
+	Filters *[]SentFilter `json:"filters,omitempty"`
+
+	// GroupBy Event properties to group usage by. See value_property for paths
+	GroupBy *[]string `json:"group_by,omitempty"`
+
+	// Start Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds
+	Start *time.Time `json:"start,omitempty"`
+
+	// ValueProperty Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event
+	ValueProperty *string `json:"value_property,omitempty"`
+}
+
+// PreviewMeterAggregation sum adds the values of events. count adds 1 for each event. Default: sum
+type PreviewMeterAggregation string
+
+// PreviewMeterChange defines model for PreviewMeterChange.
+type PreviewMeterChange struct {
+	// Aggregation sum adds the events' values; count counts the events
+	Aggregation *PreviewMeterChangeAggregation `json:"aggregation,omitempty"`
+
+	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
+	End *time.Time `json:"end,omitempty"`
+
+	// Filters Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them
+	Filters *[]SentFilter `json:"filters,omitempty"`
+
+	// GroupBy The event properties to group usage by
+	GroupBy *[]string `json:"group_by,omitempty"`
+
+	// Name The name
+	Name *string `json:"name,omitempty"`
+
+	// Start Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds
+	Start *time.Time `json:"start,omitempty"`
+
+	// Unit Name of the unit of usage, for display
+	Unit *string `json:"unit,omitempty"`
+
+	// UsageScale Number of decimals of reported usage. A change applies to open periods and recounts nothing
+	UsageScale *int32 `json:"usage_scale,omitempty"`
+
+	// ValueProperty Property of events that is their value. Empty: value of the event
+	ValueProperty *string `json:"value_property,omitempty"`
+}
+
+// PreviewMeterChangeAggregation sum adds the events' values; count counts the events
+type PreviewMeterChangeAggregation string
+
+// PreviewedCustomer defines model for PreviewedCustomer.
+type PreviewedCustomer struct {
+	// Counted Number of events that the definition counts
+	Counted int64 `json:"counted"`
+
+	// CurrentValue Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+	CurrentValue *json.Number `json:"current_value,omitempty"`
+
+	// CustomerId The customer's external ID
+	CustomerId string `json:"customer_id"`
+
+	// EventsRead Number of events that were read
+	EventsRead int64 `json:"events_read"`
+
+	// Value Usage by the definition, including late usage
+	Value json.Number `json:"value"`
+}
+
+// PreviewedEvent defines model for PreviewedEvent.
+type PreviewedEvent struct {
+	// CustomerId The customer's external ID
+	CustomerId string `json:"customer_id"`
+
+	// GroupKey Value of each group_by property. Present if the event is counted
+	GroupKey *map[string]interface{} `json:"group_key,omitempty"`
+
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// Property Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers
+	Property *string `json:"property,omitempty"`
+
+	// Rule Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+	Rule PreviewedEventRule `json:"rule"`
+
+	// Timestamp Time of the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// Value Value of the event by the definition. Present if the event is counted. count adds 1 instead
+	Value *json.Number `json:"value,omitempty"`
+}
+
+// PreviewedEventRule Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+type PreviewedEventRule string
 
 // Price defines model for Price.
 type Price struct {
@@ -7710,11 +7903,17 @@ type FindInvitationJSONRequestBody = FindInvitation
 // CreateMeterJSONRequestBody defines body for CreateMeter for application/json ContentType.
 type CreateMeterJSONRequestBody = CreateMeter
 
+// PreviewMeterJSONRequestBody defines body for PreviewMeter for application/json ContentType.
+type PreviewMeterJSONRequestBody = PreviewMeter
+
 // UpdateMeterJSONRequestBody defines body for UpdateMeter for application/json ContentType.
 type UpdateMeterJSONRequestBody = UpdateMeter
 
 // ArchiveMeterJSONRequestBody defines body for ArchiveMeter for application/json ContentType.
 type ArchiveMeterJSONRequestBody = Confirm
+
+// PreviewMeterChangeJSONRequestBody defines body for PreviewMeterChange for application/json ContentType.
+type PreviewMeterChangeJSONRequestBody = PreviewMeterChange
 
 // SetPricingJSONRequestBody defines body for SetPricing for application/json ContentType.
 type SetPricingJSONRequestBody = SetPricing
@@ -9153,6 +9352,34 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
 	CreateMeter(ctx context.Context, params *CreateMeterParams, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// PreviewMeterWithBody Preview the usage of a new meter
+	//
+	// Measures stored events by the definition, and saves nothing.
+	//
+	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - The usage includes late usage. A preview does not distinguish closed periods.
+	// - The response has no properties of events, except for the values of `group_by`.
+	// - A preview is recorded in the audit log like a list of events.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/meters/preview (the `PreviewMeter` operationId).
+	PreviewMeterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewMeter Preview the usage of a new meter
+	//
+	// Measures stored events by the definition, and saves nothing.
+	//
+	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - The usage includes late usage. A preview does not distinguish closed periods.
+	// - The response has no properties of events, except for the values of `group_by`.
+	// - A preview is recorded in the audit log like a list of events.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/meters/preview (the `PreviewMeter` operationId).
+	PreviewMeter(ctx context.Context, body PreviewMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetMeter Get a meter
 	//
 	// While the meter is backfilling, `backfill` shows the progress.
@@ -9209,6 +9436,38 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
 	ArchiveMeter(ctx context.Context, slug string, body ArchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewMeterChangeWithBody Preview the usage of a changed meter
+	//
+	// Measures stored events by the definition, and saves nothing.
+	//
+	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - The usage includes late usage. A preview does not distinguish closed periods.
+	// - The response has no properties of events, except for the values of `group_by`.
+	// - A preview is recorded in the audit log like a list of events.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/meters/{slug}/preview (the `PreviewMeterChange` operationId).
+	PreviewMeterChangeWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PreviewMeterChange Preview the usage of a changed meter
+	//
+	// Measures stored events by the definition, and saves nothing.
+	//
+	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - The usage includes late usage. A preview does not distinguish closed periods.
+	// - The response has no properties of events, except for the values of `group_by`.
+	// - A preview is recorded in the audit log like a list of events.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/meters/{slug}/preview (the `PreviewMeterChange` operationId).
+	PreviewMeterChange(ctx context.Context, slug string, body PreviewMeterChangeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetPricing Get a meter's prices
 	//
@@ -11837,6 +12096,54 @@ func (c *Client) CreateMeter(ctx context.Context, params *CreateMeterParams, bod
 	return c.Client.Do(req)
 }
 
+// PreviewMeterWithBody Preview the usage of a new meter
+//
+// Measures stored events by the definition, and saves nothing.
+//
+// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - The usage includes late usage. A preview does not distinguish closed periods.
+// - The response has no properties of events, except for the values of `group_by`.
+// - A preview is recorded in the audit log like a list of events.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/meters/preview (the `PreviewMeter` operationId).
+func (c *Client) PreviewMeterWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewMeterRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewMeter Preview the usage of a new meter
+//
+// Measures stored events by the definition, and saves nothing.
+//
+// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - The usage includes late usage. A preview does not distinguish closed periods.
+// - The response has no properties of events, except for the values of `group_by`.
+// - A preview is recorded in the audit log like a list of events.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/meters/preview (the `PreviewMeter` operationId).
+func (c *Client) PreviewMeter(ctx context.Context, body PreviewMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewMeterRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetMeter Get a meter
 //
 // While the meter is backfilling, `backfill` shows the progress.
@@ -11934,6 +12241,58 @@ func (c *Client) ArchiveMeterWithBody(ctx context.Context, slug string, contentT
 // Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
 func (c *Client) ArchiveMeter(ctx context.Context, slug string, body ArchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewArchiveMeterRequest(c.Server, slug, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewMeterChangeWithBody Preview the usage of a changed meter
+//
+// Measures stored events by the definition, and saves nothing.
+//
+// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - The usage includes late usage. A preview does not distinguish closed periods.
+// - The response has no properties of events, except for the values of `group_by`.
+// - A preview is recorded in the audit log like a list of events.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/meters/{slug}/preview (the `PreviewMeterChange` operationId).
+func (c *Client) PreviewMeterChangeWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewMeterChangeRequestWithBody(c.Server, slug, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PreviewMeterChange Preview the usage of a changed meter
+//
+// Measures stored events by the definition, and saves nothing.
+//
+// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - The usage includes late usage. A preview does not distinguish closed periods.
+// - The response has no properties of events, except for the values of `group_by`.
+// - A preview is recorded in the audit log like a list of events.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/meters/{slug}/preview (the `PreviewMeterChange` operationId).
+func (c *Client) PreviewMeterChange(ctx context.Context, slug string, body PreviewMeterChangeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPreviewMeterChangeRequest(c.Server, slug, body)
 	if err != nil {
 		return nil, err
 	}
@@ -17177,6 +17536,46 @@ func NewCreateMeterRequestWithBody(server string, params *CreateMeterParams, con
 	return req, nil
 }
 
+// NewPreviewMeterRequest calls the generic PreviewMeter builder with application/json body
+func NewPreviewMeterRequest(server string, body PreviewMeterJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPreviewMeterRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPreviewMeterRequestWithBody constructs an http.Request for the PreviewMeter method, with any body, and a specified content type
+func NewPreviewMeterRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/meters/preview")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetMeterRequest constructs an http.Request for the GetMeter method
 func NewGetMeterRequest(server string, slug string) (*http.Request, error) {
 	var err error
@@ -17286,6 +17685,53 @@ func NewArchiveMeterRequestWithBody(server string, slug string, contentType stri
 	}
 
 	operationPath := fmt.Sprintf("/v1/meters/%s/archive", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewPreviewMeterChangeRequest calls the generic PreviewMeterChange builder with application/json body
+func NewPreviewMeterChangeRequest(server string, slug string, body PreviewMeterChangeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPreviewMeterChangeRequestWithBody(server, slug, "application/json", bodyReader)
+}
+
+// NewPreviewMeterChangeRequestWithBody constructs an http.Request for the PreviewMeterChange method, with any body, and a specified content type
+func NewPreviewMeterChangeRequestWithBody(server string, slug string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/meters/%s/preview", pathParam0)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -20878,6 +21324,34 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/meters (the `CreateMeter` operationId).
 	CreateMeterWithResponse(ctx context.Context, params *CreateMeterParams, body CreateMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateMeterResponse, error)
 
+	// PreviewMeterWithBodyWithResponse Preview the usage of a new meter
+	//
+	// Measures stored events by the definition, and saves nothing.
+	//
+	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - The usage includes late usage. A preview does not distinguish closed periods.
+	// - The response has no properties of events, except for the values of `group_by`.
+	// - A preview is recorded in the audit log like a list of events.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/preview (the `PreviewMeter` operationId).
+	PreviewMeterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewMeterResponse, error)
+
+	// PreviewMeterWithResponse Preview the usage of a new meter
+	//
+	// Measures stored events by the definition, and saves nothing.
+	//
+	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - The usage includes late usage. A preview does not distinguish closed periods.
+	// - The response has no properties of events, except for the values of `group_by`.
+	// - A preview is recorded in the audit log like a list of events.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/preview (the `PreviewMeter` operationId).
+	PreviewMeterWithResponse(ctx context.Context, body PreviewMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewMeterResponse, error)
+
 	// GetMeterWithResponse Get a meter
 	//
 	// While the meter is backfilling, `backfill` shows the progress.
@@ -20936,6 +21410,38 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/meters/{slug}/archive (the `ArchiveMeter` operationId).
 	ArchiveMeterWithResponse(ctx context.Context, slug string, body ArchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*ArchiveMeterResponse, error)
+
+	// PreviewMeterChangeWithBodyWithResponse Preview the usage of a changed meter
+	//
+	// Measures stored events by the definition, and saves nothing.
+	//
+	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - The usage includes late usage. A preview does not distinguish closed periods.
+	// - The response has no properties of events, except for the values of `group_by`.
+	// - A preview is recorded in the audit log like a list of events.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/{slug}/preview (the `PreviewMeterChange` operationId).
+	PreviewMeterChangeWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewMeterChangeResponse, error)
+
+	// PreviewMeterChangeWithResponse Preview the usage of a changed meter
+	//
+	// Measures stored events by the definition, and saves nothing.
+	//
+	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - The usage includes late usage. A preview does not distinguish closed periods.
+	// - The response has no properties of events, except for the values of `group_by`.
+	// - A preview is recorded in the audit log like a list of events.
+	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/meters/{slug}/preview (the `PreviewMeterChange` operationId).
+	PreviewMeterChangeWithResponse(ctx context.Context, slug string, body PreviewMeterChangeJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewMeterChangeResponse, error)
 
 	// GetPricingWithResponse Get a meter's prices
 	//
@@ -25245,6 +25751,54 @@ func (r CreateMeterResponse) ContentType() string {
 	return ""
 }
 
+type PreviewMeterResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MeterPreview
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewMeterResponse) GetJSON200() *MeterPreview {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PreviewMeterResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewMeterResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewMeterResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewMeterResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewMeterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetMeterResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -25383,6 +25937,54 @@ func (r ArchiveMeterResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ArchiveMeterResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type PreviewMeterChangeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *MeterPreview
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PreviewMeterChangeResponse) GetJSON200() *MeterPreview {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r PreviewMeterChangeResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PreviewMeterChangeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PreviewMeterChangeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PreviewMeterChangeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PreviewMeterChangeResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -29422,6 +30024,46 @@ func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, param
 	return ParseCreateMeterResponse(rsp)
 }
 
+// PreviewMeterWithBodyWithResponse Preview the usage of a new meter
+//
+// Measures stored events by the definition, and saves nothing.
+//
+// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - The usage includes late usage. A preview does not distinguish closed periods.
+// - The response has no properties of events, except for the values of `group_by`.
+// - A preview is recorded in the audit log like a list of events.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/preview (the `PreviewMeter` operationId).
+func (c *ClientWithResponses) PreviewMeterWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewMeterResponse, error) {
+	rsp, err := c.PreviewMeterWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewMeterResponse(rsp)
+}
+
+// PreviewMeterWithResponse Preview the usage of a new meter
+//
+// Measures stored events by the definition, and saves nothing.
+//
+// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - The usage includes late usage. A preview does not distinguish closed periods.
+// - The response has no properties of events, except for the values of `group_by`.
+// - A preview is recorded in the audit log like a list of events.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/preview (the `PreviewMeter` operationId).
+func (c *ClientWithResponses) PreviewMeterWithResponse(ctx context.Context, body PreviewMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewMeterResponse, error) {
+	rsp, err := c.PreviewMeter(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewMeterResponse(rsp)
+}
+
 // GetMeterWithResponse Get a meter
 //
 // While the meter is backfilling, `backfill` shows the progress.
@@ -29509,6 +30151,50 @@ func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug
 		return nil, err
 	}
 	return ParseArchiveMeterResponse(rsp)
+}
+
+// PreviewMeterChangeWithBodyWithResponse Preview the usage of a changed meter
+//
+// Measures stored events by the definition, and saves nothing.
+//
+// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - The usage includes late usage. A preview does not distinguish closed periods.
+// - The response has no properties of events, except for the values of `group_by`.
+// - A preview is recorded in the audit log like a list of events.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/{slug}/preview (the `PreviewMeterChange` operationId).
+func (c *ClientWithResponses) PreviewMeterChangeWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PreviewMeterChangeResponse, error) {
+	rsp, err := c.PreviewMeterChangeWithBody(ctx, slug, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewMeterChangeResponse(rsp)
+}
+
+// PreviewMeterChangeWithResponse Preview the usage of a changed meter
+//
+// Measures stored events by the definition, and saves nothing.
+//
+// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - The usage includes late usage. A preview does not distinguish closed periods.
+// - The response has no properties of events, except for the values of `group_by`.
+// - A preview is recorded in the audit log like a list of events.
+// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/meters/{slug}/preview (the `PreviewMeterChange` operationId).
+func (c *ClientWithResponses) PreviewMeterChangeWithResponse(ctx context.Context, slug string, body PreviewMeterChangeJSONRequestBody, reqEditors ...RequestEditorFn) (*PreviewMeterChangeResponse, error) {
+	rsp, err := c.PreviewMeterChange(ctx, slug, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePreviewMeterChangeResponse(rsp)
 }
 
 // GetPricingWithResponse Get a meter's prices
@@ -33215,6 +33901,39 @@ func ParseCreateMeterResponse(rsp *http.Response) (*CreateMeterResponse, error) 
 	return response, nil
 }
 
+// ParsePreviewMeterResponse parses an HTTP response from a PreviewMeterWithResponse call
+func ParsePreviewMeterResponse(rsp *http.Response) (*PreviewMeterResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewMeterResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MeterPreview
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetMeterResponse parses an HTTP response from a GetMeterWithResponse call
 func ParseGetMeterResponse(rsp *http.Response) (*GetMeterResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -33297,6 +34016,39 @@ func ParseArchiveMeterResponse(rsp *http.Response) (*ArchiveMeterResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Meter
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParsePreviewMeterChangeResponse parses an HTTP response from a PreviewMeterChangeWithResponse call
+func ParsePreviewMeterChangeResponse(rsp *http.Response) (*PreviewMeterChangeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PreviewMeterChangeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest MeterPreview
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

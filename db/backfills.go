@@ -279,7 +279,7 @@ func isLate(meter string) string {
 func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.MeterVersion, r metering.Range) error {
 	_, err := tx.Exec(ctx, `
 		declare past no scroll cursor for
-		select e.customer_id, e.ts, e.value, e.properties, e.erased is not null, `+isLate("$6")+`
+		select e.id, e.customer_id, e.ts, e.value, e.properties, e.erased is not null, `+isLate("$6")+`
 		from events e
 		where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.event_type = $4 and e.epoch < $5`,
 		tenant, r.Start, r.End, g.EventType, g.Epoch, g.MeterID)
@@ -289,17 +289,18 @@ func openPast(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g meteri
 // fetchedAtOnce is how many events fetchPast reads.
 const fetchedAtOnce = 200
 
-// fetchPast reads the next events of the cursor, and reports whether there may be more.
-func fetchPast(ctx context.Context, tx pgx.Tx, fn func(*metering.Event, bool) error) (more bool, err error) {
-	rows, err := tx.Query(ctx, fmt.Sprintf(`fetch %d from past`, fetchedAtOnce))
+// fetchPast reads the next events of the cursor, with the bool of its last column, and reports
+// whether there may be more.
+func fetchPast(ctx context.Context, q querier, fn func(*metering.Event, bool) error) (more bool, err error) {
+	rows, err := q.Query(ctx, fmt.Sprintf(`fetch %d from past`, fetchedAtOnce))
 	if err != nil {
 		return false, err
 	}
 	var sent metering.Event
-	var late bool
-	tag, err := pgx.ForEachRow(rows, []any{&sent.CustomerID, &sent.At, &sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
+	var last bool
+	tag, err := pgx.ForEachRow(rows, []any{(*[16]byte)(&sent.ID), &sent.CustomerID, &sent.At, &sent.Value, &sent.Properties, &sent.Erased, &last}, func() error {
 		e := sent
-		return fn(&e, late)
+		return fn(&e, last)
 	})
 	return tag.RowsAffected() == fetchedAtOnce, err
 }

@@ -82,7 +82,7 @@ func (s Events) List(ctx context.Context, tenant metering.TenantID, f EventFilte
 			break
 		}
 	}
-	return search.page, requireKept(ctx, s.pool, f.Range)
+	return search.page, requireKept(ctx, s.pool, f.Range, "query.start")
 }
 
 // tooMuch says whether a window held more than could be read in its time.
@@ -287,6 +287,10 @@ var countedBy = `(
 		  join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 		  where m.tenant_id = e.tenant_id
 		    and g.event_type = e.event_type
-		    and g.status = 'complete'
+		    and ` + countsEvent + `)`
+
+// countsEvent reports, as SQL, whether the totals of a meter version g include an event e of its
+// type, unless the definition excludes the event.
+const countsEvent = `g.status = 'complete'
 		    and (g.until_epoch is null or e.epoch < g.until_epoch)
-		    and (e.epoch >= g.epoch or g.counted_from is null or e.ts >= g.counted_from))`
+		    and (e.epoch >= g.epoch or g.counted_from is null or e.ts >= g.counted_from)`

@@ -49,5 +49,5 @@ func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer met
 	if rows.Close(); rows.Err() != nil {
 		return nil, coded(rows.Err())
 	}
-	return events, requireKept(ctx, s.pool, r)
+	return events, requireKept(ctx, s.pool, r, "query.start")
 }

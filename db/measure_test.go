@@ -216,11 +216,15 @@ func (m *measuring) meter() metering.Meter {
 
 func (m *measuring) redefine(d naive) {
 	m.Helper()
+	r := metering.Range{Start: m.day.Add(11 * time.Minute), End: m.day.Add(40*time.Hour + 23*time.Minute)}
+	next, current := previewedUsage(m.previewed(d, r))
+	require.Equal(m, m.totals(r), current, "by %+v, previewed %+v", m.definition, d)
 	_, backfilling, err := m.store.Meters.Update(m.Context(), m.tenant, metering.Operator, "tokens", d.change())
 	require.NoError(m, err)
 	if backfilling != nil {
 		require.NoError(m, backfill(m.Context(), m.store, m.tenant, backfilling.ID))
 	}
+	require.Equal(m, m.totals(r), next, "previewed %+v", d)
 	m.definition = d
 }
 
@@ -335,6 +339,7 @@ func (m *measuring) check(r metering.Range) {
 	}
 	require.Equal(m, m.figure(sum, count), rat(m, daily).RatString())
 	m.checkLists()
+	m.checkSums(m.previewed(m.definition, r))
 	for day := range 2 {
 		found, err := m.store.Discrepancies.Audit(m.Context(), m.tenant, m.day.AddDate(0, 0, day), clock.Now())
 		require.NoError(m, err)

@@ -302,12 +302,12 @@ func lockEdge(ctx context.Context, tx pgx.Tx) (time.Time, error) {
 
 // requireKept refuses a range whose events are not all kept. It is asked after
 // the events were read: they go only once the edge has been raised.
-func requireKept(ctx context.Context, q querier, r metering.Range) error {
+func requireKept(ctx context.Context, q querier, r metering.Range, location string) error {
 	edge, err := keptFrom(ctx, q)
 	if err != nil || !r.Start.Before(edge) {
 		return err
 	}
-	return metering.Invalid("query.start", "must not be before %s; earlier events are no longer kept", edge.Format(time.RFC3339))
+	return metering.Invalid(location, "must not be before %s; earlier events are no longer kept", edge.Format(time.RFC3339))
 }
 
 // requireWhole refuses, after it was read, a range whose ends cut in half an

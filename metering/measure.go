@@ -12,6 +12,9 @@ import (
 // Verdict is whether a meter version counts an event, and the reason if it does not.
 type Verdict string
 
+// Values are all verdicts.
+func (Verdict) Values() []Verdict { return []Verdict{Counted, FilteredOut, ValueMissing, ValueInvalid} }
+
 const (
 	Counted      Verdict = "counted"
 	FilteredOut  Verdict = "filtered_out"  // a filter excludes it
@@ -19,23 +22,25 @@ const (
 	ValueInvalid Verdict = "value_invalid" // its value_property is no number within the bounds of ParseDecimal
 )
 
-// Measurement is the result of Measure. Value and Group are set if the verdict is Counted.
+// Measurement is the result of Measure. Value and Group are set if the verdict is Counted, Property
+// if it is not.
 type Measurement struct {
-	Verdict Verdict
-	Value   Decimal
-	Group   Group
+	Verdict  Verdict
+	Value    Decimal
+	Group    Group
+	Property string // of the first filter that excludes the event, or with the unusable value; empty if it is erased
 }
 
 // Measure evaluates filters, value and group of an event. It is the only place that does, for
 // ingest, backfills, windows and the hours that a range cuts: SQL writes numbers in another form.
 func (g MeterVersion) Measure(e *Event) (m Measurement, err error) {
 	if !g.ReadsProperties() {
-		return Measurement{Counted, e.Value, NoGroup}, nil
+		return Measurement{Verdict: Counted, Value: e.Value, Group: NoGroup}, nil
 	}
 	if err := e.indexProperties(); err != nil {
 		return m, err
 	}
-	if m.Verdict, m.Value, err = g.evaluate(e); err != nil || m.Verdict != Counted {
+	if m, err = g.evaluate(e); err != nil || m.Verdict != Counted {
 		return m, err
 	}
 	m.Group, err = g.groupOf(e)
@@ -48,25 +53,28 @@ func (g MeterVersion) ReadsProperties() bool { return g.Selects() || len(g.Group
 // Selects reports whether the version does not count every event of its type with its value.
 func (g MeterVersion) Selects() bool { return g.ValueProperty != "" || len(g.Filters) > 0 }
 
-// evaluate returns the verdict on an event with an index, and its value.
-func (g MeterVersion) evaluate(e *Event) (Verdict, Decimal, error) {
+// evaluate returns the measurement of an event with an index, except for its group.
+func (g MeterVersion) evaluate(e *Event) (m Measurement, err error) {
 	if !g.Selects() {
-		return Counted, e.Value, nil
+		return Measurement{Verdict: Counted, Value: e.Value}, nil
 	}
 	if e.Erased {
-		return g.evaluateErased(e)
+		m.Verdict, m.Value, err = g.evaluateErased(e)
+		return m, err
 	}
 	for i := range g.Filters {
 		matches, err := g.Filters[i].matches(e.property(g.Filters[i].Property))
 		if err != nil || !matches {
-			return FilteredOut, Decimal{}, err
+			return Measurement{Verdict: FilteredOut, Property: g.Filters[i].Property}, err
 		}
 	}
 	if g.ValueProperty == "" {
-		return Counted, e.Value, nil
+		return Measurement{Verdict: Counted, Value: e.Value}, nil
 	}
-	verdict, value := measuredValue(e.property(g.ValueProperty))
-	return verdict, value, nil
+	if m.Verdict, m.Value = measuredValue(e.property(g.ValueProperty)); m.Verdict != Counted {
+		m.Property = g.ValueProperty
+	}
+	return m, nil
 }
 
 // measuredValue returns the value of a property: a JSON number, or a string that is one, rounded

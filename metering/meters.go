@@ -55,9 +55,6 @@ func (m Meter) Validate() error {
 	if err := validSlug(m.Slug); err != nil {
 		return err
 	}
-	if err := validText("body.event_type", m.EventType); err != nil {
-		return err
-	}
 	if err := ValidName(m.Name); err != nil {
 		return err
 	}
@@ -109,6 +106,9 @@ type MeterVersion struct {
 
 // Validate checks what a client may choose.
 func (g MeterVersion) Validate() error {
+	if err := validText("body.event_type", g.EventType); err != nil {
+		return err
+	}
 	if !slices.Contains(g.Aggregation.Values(), g.Aggregation) {
 		return Invalid("body.aggregation", "must be sum or count; other aggregations are not supported")
 	}

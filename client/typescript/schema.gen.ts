@@ -1471,6 +1471,31 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/meters/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview the usage of a new meter
+         * @description Measures stored events by the definition, and saves nothing.
+         *
+         *     - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+         *     - The usage includes late usage. A preview does not distinguish closed periods.
+         *     - The response has no properties of events, except for the values of `group_by`.
+         *     - A preview is recorded in the audit log like a list of events.
+         */
+        post: operations["preview-meter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/meters/{slug}": {
         parameters: {
             query?: never;
@@ -1516,6 +1541,33 @@ export interface paths {
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
         post: operations["archive-meter"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/meters/{slug}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview the usage of a changed meter
+         * @description Measures stored events by the definition, and saves nothing.
+         *
+         *     - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+         *     - The usage includes late usage. A preview does not distinguish closed periods.
+         *     - The response has no properties of events, except for the values of `group_by`.
+         *     - A preview is recorded in the audit log like a list of events.
+         *     - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
+         *     - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
+         */
+        post: operations["preview-meter-change"];
         delete?: never;
         options?: never;
         head?: never;
@@ -4736,6 +4788,41 @@ export interface components {
             /** @description Strings, numbers or booleans. Absent for exists and not_exists */
             values?: unknown[];
         };
+        MeterPreview: {
+            /**
+             * Format: int64
+             * @description Number of events that the definition counts
+             */
+            counted: number;
+            /**
+             * Format: decimal
+             * @description Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+             */
+            current_value?: string;
+            /** @description At most 1,000 customers with events, in order of the absolute difference between value and current_value, largest first, then of creation. Without current_value, in order of the absolute value */
+            customers: components["schemas"]["PreviewedCustomer"][];
+            /**
+             * Format: int64
+             * @description Number of events that were read
+             */
+            events_read: number;
+            /**
+             * Format: int64
+             * @description Number of customers with events that are not listed
+             */
+            other_customers: number;
+            /** @description Range of the events that were read. Without start, it begins with the first of them */
+            period: components["schemas"]["UsagePeriod"];
+            /** @description The latest 100 events that were read, newest first */
+            sample: components["schemas"]["PreviewedEvent"][];
+            /** @description Events that the definition does not count, by reason, most frequent first. The code is filtered_out, value_missing or value_invalid */
+            uncounted: components["schemas"]["EventRejections"][];
+            /**
+             * Format: decimal
+             * @description Usage by the definition, including late usage
+             */
+            value: string;
+        };
         Money: {
             /**
              * Format: decimal
@@ -5039,6 +5126,114 @@ export interface components {
              * @description An exact decimal number
              */
             usage: string;
+        };
+        PreviewMeter: {
+            /**
+             * @description sum adds the values of events. count adds 1 for each event. Default: sum
+             * @enum {string}
+             */
+            aggregation?: "sum" | "count";
+            /**
+             * Format: date-time
+             * @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have
+             */
+            end?: string;
+            /** @description Type of the events that the meter counts */
+            event_type: string;
+            /** @description Conditions on properties. The meter counts the events that meet all of them */
+            filters?: components["schemas"]["SentFilter"][];
+            /** @description Event properties to group usage by. See value_property for paths */
+            group_by?: string[];
+            /**
+             * Format: date-time
+             * @description Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds
+             */
+            start?: string;
+            /** @description Property of events that is their value: a number, or a string that is a number, which is rounded half to even to 12 decimals. A dot separates the names of nested objects, such as usage.total_tokens; a property with the whole name takes precedence. At most 5 names. Empty: value of the event */
+            value_property?: string;
+        };
+        PreviewMeterChange: {
+            /**
+             * @description sum adds the events' values; count counts the events
+             * @enum {string}
+             */
+            aggregation?: "sum" | "count";
+            /**
+             * Format: date-time
+             * @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have
+             */
+            end?: string;
+            /** @description Conditions on properties, which replace the saved ones. The meter counts the events that meet all of them */
+            filters?: components["schemas"]["SentFilter"][];
+            /** @description The event properties to group usage by */
+            group_by?: string[];
+            /** @description The name */
+            name?: string;
+            /**
+             * Format: date-time
+             * @description Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds
+             */
+            start?: string;
+            /** @description Name of the unit of usage, for display */
+            unit?: string;
+            /**
+             * Format: int32
+             * @description Number of decimals of reported usage. A change applies to open periods and recounts nothing
+             */
+            usage_scale?: number;
+            /** @description Property of events that is their value. Empty: value of the event */
+            value_property?: string;
+        };
+        PreviewedCustomer: {
+            /**
+             * Format: int64
+             * @description Number of events that the definition counts
+             */
+            counted: number;
+            /**
+             * Format: decimal
+             * @description Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete
+             */
+            current_value?: string;
+            /** @description The customer's external ID */
+            customer_id: string;
+            /**
+             * Format: int64
+             * @description Number of events that were read
+             */
+            events_read: number;
+            /**
+             * Format: decimal
+             * @description Usage by the definition, including late usage
+             */
+            value: string;
+        };
+        PreviewedEvent: {
+            /** @description The customer's external ID */
+            customer_id: string;
+            /** @description Value of each group_by property. Present if the event is counted */
+            group_key?: {
+                [key: string]: unknown;
+            };
+            /** @description The id of this object */
+            id: string;
+            /** @description Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers */
+            property?: string;
+            /**
+             * @description Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+             * @enum {string}
+             */
+            rule: "counted" | "filtered_out" | "value_missing" | "value_invalid";
+            /**
+             * Format: date-time
+             * @description Time of the event
+             */
+            timestamp: string;
+            /**
+             * Format: decimal
+             * @description Value of the event by the definition. Present if the event is counted. count adds 1 instead
+             */
+            value?: string;
         };
         Price: {
             /**
@@ -10148,6 +10343,48 @@ export interface operations {
             };
         };
     };
+    "preview-meter": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewMeter"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeterPreview"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-meter": {
         parameters: {
             query?: never;
@@ -10257,6 +10494,51 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Meter"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "preview-meter-change": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The slug of the meter */
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewMeterChange"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["MeterPreview"];
                 };
             };
             /** @description The request is refused */
@@ -12804,6 +13086,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "charge",
   "counted_quantity",
   "current_total",
+  "current_value",
   "delta",
   "difference",
   "estimate",

@@ -20,6 +20,7 @@ DECIMALS = frozenset(
         "charge",
         "counted_quantity",
         "current_total",
+        "current_value",
         "delta",
         "difference",
         "estimate",
@@ -593,6 +594,11 @@ class Operations:
         answer: schema.Meter = self.call("POST", "/v1/meters", headers={"Idempotency-Key": idempotency_key}, body=body)
         return answer
 
+    def preview_meter(self, body: schema.PreviewMeter) -> schema.MeterPreview:
+        """Preview the usage of a new meter."""
+        answer: schema.MeterPreview = self.call("POST", "/v1/meters/preview", body=body)
+        return answer
+
     def get_meter(self, slug: str) -> schema.Meter:
         """Get a meter."""
         answer: schema.Meter = self.call("GET", "/v1/meters/{slug}", path_parameters={"slug": slug})
@@ -606,6 +612,11 @@ class Operations:
     def archive_meter(self, slug: str, body: schema.Confirm | None = None) -> schema.Meter:
         """Archive a meter."""
         answer: schema.Meter = self.call("POST", "/v1/meters/{slug}/archive", path_parameters={"slug": slug}, body=body)
+        return answer
+
+    def preview_meter_change(self, slug: str, body: schema.PreviewMeterChange) -> schema.MeterPreview:
+        """Preview the usage of a changed meter."""
+        answer: schema.MeterPreview = self.call("POST", "/v1/meters/{slug}/preview", path_parameters={"slug": slug}, body=body)
         return answer
 
     def get_pricing(self, slug: str) -> schema.Pricing:

@@ -807,6 +807,24 @@ class Plan(TypedDict):
     slug: str
 
 
+class PreviewedCustomer(TypedDict):
+    counted: int
+    current_value: NotRequired[Decimal]
+    customer_id: str
+    events_read: int
+    value: Decimal
+
+
+class PreviewedEvent(TypedDict):
+    customer_id: str
+    group_key: NotRequired[dict[str, Any]]
+    id: str
+    property: NotRequired[str]
+    rule: Literal["counted", "filtered_out", "value_missing", "value_invalid"]
+    timestamp: str
+    value: NotRequired[Decimal]
+
+
 class Price(TypedDict):
     base_price: Decimal
     created_at: str
@@ -1564,6 +1582,18 @@ class Meter(TypedDict):
     value_property: str
 
 
+class MeterPreview(TypedDict):
+    counted: int
+    current_value: NotRequired[Decimal]
+    customers: list[PreviewedCustomer]
+    events_read: int
+    other_customers: int
+    period: UsagePeriod
+    sample: list[PreviewedEvent]
+    uncounted: list[EventRejections]
+    value: Decimal
+
+
 class PreviewItem(TypedDict):
     amount: Decimal
     backfilling: NotRequired[bool]
@@ -1576,6 +1606,28 @@ class PreviewItem(TypedDict):
     provider_price: NotRequired[str]
     unit_price: Decimal
     usage: Decimal
+
+
+class PreviewMeter(TypedDict):
+    aggregation: NotRequired[Literal["sum", "count"]]
+    end: NotRequired[str]
+    event_type: str
+    filters: NotRequired[list[SentFilter]]
+    group_by: NotRequired[list[GroupByItem]]
+    start: NotRequired[str]
+    value_property: NotRequired[str]
+
+
+class PreviewMeterChange(TypedDict):
+    aggregation: NotRequired[Literal["sum", "count"]]
+    end: NotRequired[str]
+    filters: NotRequired[list[SentFilter]]
+    group_by: NotRequired[list[GroupByItem]]
+    name: NotRequired[str]
+    start: NotRequired[str]
+    unit: NotRequired[str]
+    usage_scale: NotRequired[int]
+    value_property: NotRequired[str]
 
 
 class PriceComparison(TypedDict):

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// previewTime bounds the time in which a preview reads the events of a range.
+const previewTime = time.Minute
+
+// PreviewSpan is the range of a preview.
+type PreviewSpan struct {
+	Start *SentTime `json:"start,omitempty" doc:"Start of the range, inclusive. At most 92 days before end. Without it, the preview reads the latest 100 events before end, or fewer if they exceed 1 MiB or the search takes about two seconds"`
+	End   *SentTime `json:"end,omitempty" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
+}
+
+type previewMeterInput struct {
+	Body struct {
+		MeterDefinition
+		PreviewSpan
+	}
+}
+
+type previewMeterChangeInput struct {
+	Slug string `path:"slug" maxLength:"64"`
+	Body struct {
+		MeterChange
+		PreviewSpan
+	}
+}
+
+type meterPreviewOutput struct{ Body meterPreview }
+
+type meterPreview struct {
+	Period usagePeriod `json:"period" doc:"Range of the events that were read. Without start, it begins with the first of them"`
+
+	PreviewedUsage
+
+	Uncounted      []eventRejections   `json:"uncounted" doc:"Events that the definition does not count, by reason, most frequent first. The code is filtered_out, value_missing or value_invalid"`
+	Customers      []previewedCustomer `json:"customers" doc:"At most 1,000 customers with events, in order of the absolute difference between value and current_value, largest first, then of creation. Without current_value, in order of the absolute value"`
+	OtherCustomers int                 `json:"other_customers" doc:"Number of customers with events that are not listed"`
+	Sample         []previewedEvent    `json:"sample" doc:"The latest 100 events that were read, newest first"`
+}
+
+// PreviewedUsage is the usage of events by a definition that is not saved.
+type PreviewedUsage struct {
+	EventsRead   int               `json:"events_read" doc:"Number of events that were read"`
+	Counted      int               `json:"counted" doc:"Number of events that the definition counts"`
+	Value        metering.Decimal  `json:"value" doc:"Usage by the definition, including late usage"`
+	CurrentValue *metering.Decimal `json:"current_value,omitempty" doc:"Usage of the same events by the definition that reads use now. Absent for a definition without a meter, and while the meter's first backfill is not complete"`
+}
+
+type previewedCustomer struct {
+	CustomerID string `json:"customer_id" doc:"The customer's external ID"`
+
+	PreviewedUsage
+}
+
+// previewedEvent is an event and its measurement.
+type previewedEvent struct {
+	ID         string            `json:"id"`
+	CustomerID string            `json:"customer_id" doc:"The customer's external ID"`
+	Timestamp  time.Time         `json:"timestamp"`
+	Rule       metering.Verdict  `json:"rule" doc:"Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds"`
+	Value      *metering.Decimal `json:"value,omitempty" doc:"Value of the event by the definition. Present if the event is counted. count adds 1 instead"`
+	GroupKey   json.RawMessage   `json:"group_key,omitempty" doc:"Value of each group_by property. Present if the event is counted"`
+	Property   string            `json:"property,omitempty" doc:"Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers"`
+}
+
+func (s *server) meterPreviews() {
+	about := "Measures stored events by the definition, and saves nothing.\n\n" +
+		"- Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and " +
+		"50,000 customers. Beyond that, the request returns 422.\n" +
+		"- The usage includes late usage. A preview does not distinguish closed periods.\n" +
+		"- The response has no properties of events, except for the values of `group_by`.\n" +
+		"- A preview is recorded in the audit log like a list of events."
+	huma.Register(s.api, heavyInRange(post("preview-meter", "/v1/meters/preview", EventsRead, "Preview the usage of a new meter", about)), s.previewMeter)
+	huma.Register(s.api, heavyInRange(post("preview-meter-change", "/v1/meters/{slug}/preview", EventsRead, "Preview the usage of a changed meter",
+		about+"\n"+
+			"- Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.\n"+
+			"- An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.")), s.previewMeterChange)
+}
+
+// heavyInRange marks an operation that is heavy if its body has a start. It waits for its turn
+// then.
+func heavyInRange(op huma.Operation) huma.Operation {
+	op.Extensions["x-heavy"] = true
+	return op
+}
+
+func (s *server) previewMeter(ctx context.Context, in *previewMeterInput) (*meterPreviewOutput, error) {
+	query := db.PreviewQuery{Definition: in.Body.version()}
+	if err := query.Definition.Validate(); err != nil {
+		return nil, err
+	}
+	return s.preview(ctx, query, in.Body.PreviewSpan)
+}
+
+func (s *server) previewMeterChange(ctx context.Context, in *previewMeterChangeInput) (*meterPreviewOutput, error) {
+	m, err := s.meter(ctx, in.Slug)
+	if err != nil {
+		return nil, err
+	}
+	var query db.PreviewQuery
+	if err := s.Store.Meters.PreviewChange(ctx, principalOf(ctx).Tenant.ID, m.Slug, in.Body.change(), &query); err != nil {
+		return nil, err
+	}
+	return s.preview(ctx, query, in.Body.PreviewSpan)
+}
+
+// preview answers a query in a span. The query of a range waits for its turn.
+func (s *server) preview(ctx context.Context, query db.PreviewQuery, span PreviewSpan) (*meterPreviewOutput, error) {
+	tenant := principalOf(ctx).Tenant.ID
+	var err error
+	if query.Range, err = s.rangeOf(span); err != nil {
+		return nil, err
+	}
+	query.Latest, query.Search = span.Start == nil, db.Search{Now: s.Now, Budget: s.SearchTime}
+	if !query.Latest {
+		query.Search.Budget = previewTime
+		if err := exchangeOf(ctx).beginHeavy(ctx, s.heavy, tenant); err != nil {
+			return nil, err
+		}
+	}
+	p, err := s.Store.Events.Preview(ctx, tenant, query)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.auditListing(ctx, db.EventFilter{Range: p.Range}); err != nil {
+		return nil, err
+	}
+	return &meterPreviewOutput{showPreview(p, query.Current != nil)}, nil
+}
+
+// rangeOf returns the range of a preview. It starts at the zero time if the span has no start.
+func (s *server) rangeOf(span PreviewSpan) (metering.Range, error) {
+	r := metering.Range{End: metering.Instant(s.Now()).Add(exportLead)}
+	if end := span.End.pointer(); end != nil {
+		r.End = *end
+	}
+	start := span.Start.pointer()
+	if start == nil {
+		return r, nil
+	}
+	r.Start = *start
+	if r.Empty() {
+		return r, metering.Invalid("body.end", "must be after start")
+	}
+	if r.End.Sub(r.Start) > maxCounted {
+		return r, metering.Invalid("body.start", "must be at most 92 days before the end")
+	}
+	return r, nil
+}
+
+func showPreview(p db.MeterPreview, compares bool) meterPreview {
+	shown := meterPreview{
+		Period: usagePeriod{p.Range.Start.UTC(), p.Range.End.UTC()}, PreviewedUsage: showPreviewed(p.PreviewedUsage, compares),
+		Uncounted: []eventRejections{}, Customers: make([]previewedCustomer, 0, len(p.Customers)), OtherCustomers: p.Others,
+		Sample: make([]previewedEvent, 0, len(p.Sample)),
+	}
+	for rule, events := range p.Uncounted {
+		shown.Uncounted = append(shown.Uncounted, eventRejections{string(rule), int64(events)})
+	}
+	sortRules(shown.Uncounted)
+	for _, c := range p.Customers {
+		shown.Customers = append(shown.Customers, previewedCustomer{c.ExternalID, showPreviewed(c.PreviewedUsage, compares)})
+	}
+	for _, e := range p.Sample {
+		event := previewedEvent{
+			ID: e.ID.String(), CustomerID: e.ExternalID, Timestamp: e.At, Rule: e.Verdict, GroupKey: e.Group.Key, Property: e.Property,
+		}
+		if e.Verdict == metering.Counted {
+			event.Value = &e.Value
+		}
+		shown.Sample = append(shown.Sample, event)
+	}
+	return shown
+}
+
+func showPreviewed(u db.PreviewedUsage, compares bool) PreviewedUsage {
+	shown := PreviewedUsage{EventsRead: u.Events, Counted: u.Counted, Value: u.Usage}
+	if compares {
+		shown.CurrentValue = &u.Current
+	}
+	return shown
+}

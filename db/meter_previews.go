@@ -1,0 +1,321 @@
+package db
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// PreviewQuery selects stored events, and the definition that measures them.
+type PreviewQuery struct {
+	Definition metering.MeterVersion
+	Current    *metering.Meter // with the definition to compare with; nil: none
+	Range      metering.Range
+	Latest     bool   // read only the latest events before the end of Range
+	Search     Search // Budget bounds the time of reading, without waits for a turn
+	Bounds     PreviewBounds
+}
+
+// PreviewBounds are the bounds of a preview. Zero is the default.
+type PreviewBounds struct {
+	Events    int // that a preview of a range reads
+	Customers int // with such events, some 300 bytes each
+	Listed    int // customers in the result
+	Sample    int // events in the result, and those that a preview of the latest events reads
+}
+
+func (b PreviewBounds) orDefault() PreviewBounds {
+	return PreviewBounds{cmp.Or(b.Events, 1_000_000), cmp.Or(b.Customers, 50_000), cmp.Or(b.Listed, 1_000), cmp.Or(b.Sample, 100)}
+}
+
+// MeterPreview is the usage that a definition counts of stored events, late usage included.
+type MeterPreview struct {
+	PreviewedUsage
+	Range     metering.Range // of the events that were read
+	Uncounted map[metering.Verdict]int
+	Customers []CustomerPreview // largest difference first, and without a current definition largest usage first
+	Others    int               // customers that are not in Customers
+	Sample    []PreviewedEvent  // the latest events, newest first
+}
+
+// PreviewedUsage is the usage of some events.
+type PreviewedUsage struct {
+	Events  int // that were read
+	Counted int // by the definition
+	Usage   metering.Decimal
+	Current metering.Decimal // by the current definition
+}
+
+// CustomerPreview is the part of a preview that is one customer's.
+type CustomerPreview struct {
+	PreviewedUsage
+	Customer   metering.CustomerID
+	ExternalID string
+}
+
+// PreviewedEvent is an event and its measurement.
+type PreviewedEvent struct {
+	metering.Measurement
+	ID         uuid.UUID
+	Customer   metering.CustomerID
+	ExternalID string
+	At         time.Time
+}
+
+// PreviewChange completes a query for the preview of a change of a meter. Like Update, it applies
+// the change to the latest definition, and returns CodeInvalid if the result is invalid.
+func (s Meters) PreviewChange(ctx context.Context, tenant metering.TenantID, slug string, change MeterChange, query *PreviewQuery) error {
+	m, err := s.Get(ctx, tenant, slug)
+	if err != nil {
+		return err
+	}
+	latest, err := latestMeterVersion(ctx, s.pool, tenant, m.ID)
+	if err != nil {
+		return coded(err)
+	}
+	changed := m
+	change.applyTo(&changed)
+	changed.Version = change.appliedTo(latest)
+	query.Definition = changed.Version
+	if m.Version.Status == metering.Complete {
+		query.Current = &m
+	}
+	return changed.Validate()
+}
+
+// Preview measures stored events by a definition, and stores nothing. It returns CodeInvalid if
+// the range exceeds a bound.
+func (s Events) Preview(ctx context.Context, tenant metering.TenantID, query PreviewQuery) (p MeterPreview, err error) {
+	query.Bounds = query.Bounds.orDefault()
+	r := &previewRead{
+		PreviewQuery: query, tenant: tenant, customers: make(map[metering.CustomerID]*previewTally), uncounted: make(map[metering.Verdict]int),
+	}
+	if query.Latest {
+		err = r.readLatest(ctx, s)
+	} else {
+		err = r.readRange(ctx, s)
+	}
+	if err != nil {
+		return MeterPreview{}, err
+	}
+	return r.preview(ctx, s.pool)
+}
+
+// previewRead answers one PreviewQuery.
+type previewRead struct {
+	PreviewQuery
+	tenant    metering.TenantID
+	whole     previewTally
+	customers map[metering.CustomerID]*previewTally
+	uncounted map[metering.Verdict]int
+	sample    []PreviewedEvent
+}
+
+// previewTally sums up the events of a customer, or of all.
+type previewTally struct {
+	events          int
+	counted, before tally // by the definition, and by the current one
+}
+
+// readLatest reads the latest events with the bounds of a list of events. Range becomes the range
+// from the first of them.
+func (r *previewRead) readLatest(ctx context.Context, s Events) error {
+	var known bool
+	err := s.pool.QueryRow(ctx, `select exists (select from event_types where tenant_id = $1 and event_type = $2)`, r.tenant, r.Definition.EventType).Scan(&known)
+	if err != nil {
+		return coded(err)
+	}
+	filter := EventFilter{EventType: r.Definition.EventType}
+	if filter.Start, err = s.KeptFrom(ctx); err != nil {
+		return coded(err)
+	}
+	filter.End, r.Range.Start = r.Range.End, r.Range.End
+	if !known || filter.Empty() {
+		return nil
+	}
+	page, err := s.List(ctx, r.tenant, filter, nil, r.Bounds.Sample, r.Search)
+	if err != nil {
+		return err
+	}
+	for _, e := range page.Events {
+		isCurrent := func(c Counting) bool { return r.Current != nil && c.MeterSlug == r.Current.Slug }
+		if err := r.add(&e.Event, slices.ContainsFunc(e.CountedBy, isCurrent)); err != nil {
+			return err
+		}
+		r.Range.Start = e.At
+	}
+	return nil
+}
+
+var errLongPreview = metering.Invalid("body.start", "must be closer to end, because reading the events of the range takes too long")
+
+// readRange reads all events of the range at one instant. Other callers read between its batches.
+func (r *previewRead) readRange(ctx context.Context, s Events) error {
+	err := Usage{s.pool}.consistent(ctx, func(q querier) error {
+		if err := r.open(ctx, q); err != nil {
+			return err
+		}
+		var spent time.Duration
+		for more := true; more; {
+			if spent > r.Search.Budget {
+				return errLongPreview
+			}
+			began := r.Search.Now()
+			var err error
+			if more, err = fetchPast(ctx, q, r.add); err != nil {
+				return err
+			}
+			spent += r.Search.Now().Sub(began)
+			if err := yield(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if tooMuch(ctx, err) {
+		return errLongPreview.Because(err)
+	}
+	if err != nil {
+		return fmt.Errorf("preview a meter: %w", err)
+	}
+	return requireKept(ctx, s.pool, r.Range, "body.start")
+}
+
+// open opens the cursor of fetchPast. Its bool is whether the current definition counts events
+// that arrived when the event did.
+func (r *previewRead) open(ctx context.Context, q querier) error {
+	var current metering.MeterVersionID
+	if r.Current != nil {
+		current = r.Current.Version.ID
+	}
+	_, err := q.Exec(ctx, `
+		declare past no scroll cursor for
+		select e.id, e.customer_id, e.ts, e.value, e.properties, e.erased is not null, coalesce(`+countsEvent+`, false)
+		from events e
+		left join meter_versions g on g.tenant_id = e.tenant_id and g.id = $5
+		where e.tenant_id = $1 and e.ts >= $2 and e.ts < $3 and e.event_type = $4
+		limit $6`, r.tenant, r.Range.Start, r.Range.End, r.Definition.EventType, current, r.Bounds.Events+1)
+	return err
+}
+
+// add measures an event by the definition, and by the current one if that counts the event's time
+// of arrival.
+func (r *previewRead) add(e *metering.Event, current bool) error {
+	t, known := r.customers[e.CustomerID]
+	switch {
+	case r.whole.events == r.Bounds.Events:
+		return metering.Invalid("body.start", "must be closer to end, because the range has more than %d events, the maximum", r.Bounds.Events)
+	case !known && len(r.customers) == r.Bounds.Customers:
+		return metering.Invalid("body.start", "must be closer to end, because the range has events of more than %d customers, the maximum", r.Bounds.Customers)
+	case !known:
+		t = new(previewTally)
+		r.customers[e.CustomerID] = t
+	}
+	m, err := r.Definition.Measure(e)
+	if err != nil {
+		return err
+	}
+	before := metering.Measurement{Verdict: metering.FilteredOut}
+	if current {
+		if before, err = r.Current.Version.Measure(e); err != nil {
+			return err
+		}
+	}
+	for _, t := range []*previewTally{t, &r.whole} {
+		t.events++
+		if m.Verdict == metering.Counted {
+			t.counted.add(m.Value, false)
+		}
+		if before.Verdict == metering.Counted {
+			t.before.add(before.Value, false)
+		}
+	}
+	if m.Verdict != metering.Counted {
+		r.uncounted[m.Verdict]++
+	}
+	r.addToSample(PreviewedEvent{Measurement: m, ID: e.ID, Customer: e.CustomerID, At: e.At.UTC()})
+	return nil
+}
+
+// addToSample keeps at least the latest events.
+func (r *previewRead) addToSample(e PreviewedEvent) {
+	if len(e.Group.Key) > metering.MaxGroupKeyBytes {
+		e.Group = metering.OtherGroup
+	}
+	r.sample = append(r.sample, e)
+	if len(r.sample) == 2*r.Bounds.Sample {
+		r.cutSample()
+	}
+}
+
+// cutSample keeps the latest events, newest first.
+func (r *previewRead) cutSample() {
+	slices.SortFunc(r.sample, func(a, b PreviewedEvent) int { return cmp.Or(b.At.Compare(a.At), bytes.Compare(b.ID[:], a.ID[:])) })
+	r.sample = r.sample[:min(len(r.sample), r.Bounds.Sample)]
+}
+
+func (r *previewRead) preview(ctx context.Context, q querier) (MeterPreview, error) {
+	r.cutSample()
+	p := MeterPreview{PreviewedUsage: r.usage(&r.whole), Range: r.Range, Uncounted: r.uncounted, Sample: r.sample}
+	for id, t := range r.customers {
+		p.Customers = append(p.Customers, CustomerPreview{PreviewedUsage: r.usage(t), Customer: id})
+	}
+	slices.SortFunc(p.Customers, func(a, b CustomerPreview) int {
+		return cmp.Or(b.difference().Cmp(a.difference()), cmp.Compare(a.Customer, b.Customer))
+	})
+	if p.Others = len(p.Customers) - r.Bounds.Listed; p.Others > 0 {
+		p.Customers = slices.Clone(p.Customers[:r.Bounds.Listed])
+	}
+	p.Others = max(p.Others, 0)
+	return p, p.nameCustomers(ctx, q, r.tenant)
+}
+
+func (r *previewRead) usage(t *previewTally) PreviewedUsage {
+	u := PreviewedUsage{Events: t.events, Counted: int(t.counted.count), Usage: t.counted.usage(r.Definition.Aggregation)}
+	if r.Current != nil {
+		u.Current = t.before.usage(r.Current.Version.Aggregation)
+	}
+	return u
+}
+
+// difference returns the absolute difference of the usage.
+func (u PreviewedUsage) difference() metering.Decimal {
+	if u.Usage.Cmp(u.Current) < 0 {
+		return u.Current.Sub(u.Usage)
+	}
+	return u.Usage.Sub(u.Current)
+}
+
+// nameCustomers sets the external ids of the customers and of the sample.
+func (p *MeterPreview) nameCustomers(ctx context.Context, q querier, tenant metering.TenantID) error {
+	var ids []int64
+	for _, c := range p.Customers {
+		ids = append(ids, int64(c.Customer))
+	}
+	for _, e := range p.Sample {
+		ids = append(ids, int64(e.Customer))
+	}
+	rows, err := q.Query(ctx, `select id, external_id from customers where tenant_id = $1 and id = any($2)`, tenant, ids)
+	if err != nil {
+		return coded(err)
+	}
+	names := make(map[metering.CustomerID]string)
+	var id metering.CustomerID
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&id, &name}, func() error { names[id] = name; return nil })
+	for i := range p.Customers {
+		p.Customers[i].ExternalID = names[p.Customers[i].Customer]
+	}
+	for i := range p.Sample {
+		p.Sample[i].ExternalID = names[p.Sample[i].Customer]
+	}
+	return coded(err)
+}

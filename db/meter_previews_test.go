@@ -1,0 +1,239 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+var previewSearch = db.Search{Now: clock.Now, Budget: dbtest.Deadline}
+
+// previewed returns the preview of a change of the meter in a range. The preview of the latest
+// events is the same if it reads all of the range.
+func (m *measuring) previewed(d naive, r metering.Range) db.MeterPreview {
+	m.Helper()
+	query := db.PreviewQuery{Range: r, Search: previewSearch}
+	require.NoError(m, m.store.Meters.PreviewChange(m.Context(), m.tenant, "tokens", d.change(), &query))
+	p, err := m.store.Events.Preview(m.Context(), m.tenant, query)
+	require.NoError(m, err)
+
+	query.Latest = true
+	latest, err := m.store.Events.Preview(m.Context(), m.tenant, query)
+	require.NoError(m, err)
+	require.Less(m, latest.Events, 100)
+	query.Range, query.Latest = latest.Range, false
+	all, err := m.store.Events.Preview(m.Context(), m.tenant, query)
+	if latest.Events > 0 {
+		require.NoError(m, err)
+		require.Equal(m, fmt.Sprint(latest), fmt.Sprint(all))
+	}
+	return p
+}
+
+// totals returns the usage of each customer with events in a range, and of all, by the reads of
+// the API.
+func (m *measuring) totals(r metering.Range) map[metering.CustomerID]string {
+	m.Helper()
+	totals := make(map[metering.CustomerID]string)
+	read := func(customer metering.CustomerID) {
+		usage, err := m.store.Usage.MeterTotals(m.Context(), m.tenant, customer, r)
+		require.NoError(m, err)
+		require.False(m, usage[0].Backfilling)
+		totals[customer] = usage[0].Usage.String()
+	}
+	read(metering.WholeTenant)
+	for _, e := range m.events {
+		if r.Contains(e.at) {
+			read(e.customer)
+		}
+	}
+	return totals
+}
+
+// previewedUsage returns the usage of each customer of a preview, and of all, by the definition and by
+// the current one.
+func previewedUsage(p db.MeterPreview) (next, current map[metering.CustomerID]string) {
+	next = map[metering.CustomerID]string{metering.WholeTenant: p.Usage.String()}
+	current = map[metering.CustomerID]string{metering.WholeTenant: p.Current.String()}
+	for _, c := range p.Customers {
+		next[c.Customer], current[c.Customer] = c.Usage.String(), c.Current.String()
+	}
+	return next, current
+}
+
+// checkSums compares the parts of a preview with its totals.
+func (m *measuring) checkSums(p db.MeterPreview) {
+	m.Helper()
+	uncounted, events, counted, verdicts := 0, 0, 0, 0
+	for _, n := range p.Uncounted {
+		uncounted += n
+	}
+	for _, c := range p.Customers {
+		events, counted = events+c.Events, counted+c.Counted
+	}
+	for i, e := range p.Sample {
+		require.True(m, p.Range.Contains(e.At))
+		require.True(m, i == 0 || !e.At.After(p.Sample[i-1].At))
+		if e.Verdict == metering.Counted {
+			verdicts++
+			require.Empty(m, e.Property)
+		}
+	}
+	require.Equal(m, []int{p.Events, p.Counted, p.Events, p.Counted, len(p.Sample)}, []int{p.Counted + uncounted, verdicts, events, counted, p.Events})
+}
+
+func TestAPreviewExplainsEachEvent(t *testing.T) {
+	t.Parallel()
+	m := newMeasuring(t, "UTC")
+	for i, properties := range []string{`{"v":"2.5","g":"a"}`, `{"v":7,"g":"b"}`, `{"g":"a"}`, `{"v":"many","g":"a"}`} {
+		m.send("acme", m.day.Add(time.Duration(i)*time.Hour), "1", properties)
+	}
+	p := m.previewed(naive{
+		aggregation: metering.Sum, valueProperty: "v", groupBy: []string{"g"}, filters: []naiveFilter{{"g", metering.FilterExists, nil}, {"g", metering.FilterNe, []string{`"b"`}}},
+	}, metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)})
+	var shown []string
+	for _, e := range p.Sample {
+		shown = append(shown, fmt.Sprint(e.ExternalID, " ", e.At.Hour(), " ", e.Verdict, " ", e.Value, " ", string(e.Group.Key), " ", e.Property))
+	}
+	require.Equal(t, []string{
+		`acme 3 value_invalid 0  v`, `acme 2 value_missing 0  v`, `acme 1 filtered_out 0  g`, `acme 0 counted 2.5 {"g":"a"} `,
+	}, shown)
+	require.Equal(t, map[metering.Verdict]int{metering.FilteredOut: 1, metering.ValueMissing: 1, metering.ValueInvalid: 1}, p.Uncounted)
+	require.Equal(t, "4 1 2.5 4", fmt.Sprint(p.Events, " ", p.Counted, " ", p.Usage, " ", p.Current))
+}
+
+func TestAPreviewShowsALongGroupKeyAsOther(t *testing.T) {
+	t.Parallel()
+	m := newMeasuring(t, "UTC")
+	m.send("acme", m.day, "1", `{"g":"`+strings.Repeat("x", metering.MaxGroupKeyBytes)+`"}`)
+	p := m.previewed(naive{aggregation: metering.Count, groupBy: []string{"g"}}, metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)})
+	require.JSONEq(t, `{"$other":true}`, string(p.Sample[0].Group.Key))
+}
+
+func TestAPreviewReadsTheLatestEvents(t *testing.T) {
+	t.Parallel()
+	m := newMeasuring(t, "UTC")
+	for i := range 5 {
+		m.send(fmt.Sprint("customer-", i), m.day.Add(time.Duration(i)*time.Hour), "1", `{}`)
+	}
+	query := db.PreviewQuery{
+		Definition: metering.MeterVersion{EventType: "chat", Aggregation: metering.Count}, Latest: true, Range: metering.Range{End: m.day.Add(4 * time.Hour)},
+		Search: previewSearch, Bounds: db.PreviewBounds{Sample: 2},
+	}
+	p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
+	require.NoError(t, err)
+	require.Equal(t, metering.Range{Start: m.day.Add(2 * time.Hour), End: m.day.Add(4 * time.Hour)}, p.Range)
+	require.Equal(t, []string{"customer-3", "customer-2"}, []string{p.Sample[0].ExternalID, p.Sample[1].ExternalID})
+	require.Equal(t, 2, p.Events)
+
+	query.Definition.EventType = "unknown"
+	p, err = m.store.Events.Preview(t.Context(), m.tenant, query)
+	require.NoError(t, err)
+	require.Equal(t, []any{0, 0, true}, []any{p.Events, len(p.Customers), p.Range.Empty()})
+}
+
+func TestAPreviewListsTheLargestDifferences(t *testing.T) {
+	t.Parallel()
+	m := newMeasuring(t, "UTC")
+	for i, values := range []string{"1 1", "1 9", "1 -9", "8 8", "3 4"} {
+		value, property, _ := strings.Cut(values, " ")
+		m.send(fmt.Sprint("customer-", i), m.day.Add(time.Duration(i)*time.Hour), value, `{"v":`+property+`}`)
+	}
+	d := naive{aggregation: metering.Sum, valueProperty: "v"}
+	query := db.PreviewQuery{Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}, Search: previewSearch, Bounds: db.PreviewBounds{Listed: 4}}
+	require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "tokens", d.change(), &query))
+	names := func() (names []string) {
+		p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
+		require.NoError(t, err)
+		require.Equal(t, 1, p.Others)
+		for _, c := range p.Customers {
+			names = append(names, strings.TrimPrefix(c.ExternalID, "customer-"))
+		}
+		return names
+	}
+	require.Equal(t, []string{"2", "1", "4", "0"}, names(), "differences 10, 8, 1, 0")
+	query.Current = nil
+	require.Equal(t, []string{"1", "2", "3", "4"}, names(), "values 9, -9, 8, 4")
+}
+
+func TestAPreviewIsBounded(t *testing.T) {
+	t.Parallel()
+	m := newMeasuring(t, "UTC")
+	for i := range 3 {
+		m.send(fmt.Sprint("customer-", i), m.day.Add(time.Duration(i)*time.Hour), "1", `{}`)
+	}
+	preview := func(ctx context.Context, change func(*db.PreviewQuery)) error {
+		query := db.PreviewQuery{
+			Definition: metering.MeterVersion{EventType: "chat", Aggregation: metering.Sum}, Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}, Search: previewSearch,
+		}
+		change(&query)
+		_, err := m.store.Events.Preview(ctx, m.tenant, query)
+		return err
+	}
+	for message, change := range map[string]func(*db.PreviewQuery){
+		"":                         func(q *db.PreviewQuery) { q.Bounds = db.PreviewBounds{Events: 3, Customers: 3} },
+		"more than 2 events":       func(q *db.PreviewQuery) { q.Bounds.Events = 2 },
+		"more than 2 customers":    func(q *db.PreviewQuery) { q.Bounds.Customers = 2 },
+		"the range takes too long": func(q *db.PreviewQuery) { q.Search.Budget = -1 },
+	} {
+		err := preview(t.Context(), change)
+		if message == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
+		require.ErrorContains(t, err, "body.start must be closer to end, because")
+		require.ErrorContains(t, err, message)
+	}
+	stop := errors.New("another caller takes the turn")
+	ctx := db.WithYield(t.Context(), func(context.Context) error { return stop })
+	require.ErrorIs(t, preview(ctx, func(*db.PreviewQuery) {}), stop)
+}
+
+// TestAPreviewComparesWithTheDefinitionThatReadsUse, while another one is being backfilled, and
+// while the meter is archived.
+func TestAPreviewComparesWithTheDefinitionThatReadsUse(t *testing.T) {
+	t.Parallel()
+	m := newMeasuring(t, "UTC")
+	day := metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}
+	m.send("acme", m.day, "5", `{"v":2}`)
+	byProperty := naive{aggregation: metering.Sum, valueProperty: "v"}
+	_, backfilling, err := m.store.Meters.Update(t.Context(), m.tenant, metering.Operator, "tokens", byProperty.change())
+	require.NoError(t, err)
+	require.NotNil(t, backfilling)
+	change := func(c db.MeterChange) string {
+		query := db.PreviewQuery{Range: day, Search: previewSearch}
+		require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "tokens", c, &query))
+		p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
+		require.NoError(t, err)
+		return fmt.Sprint(p.Usage, " ", p.Current)
+	}
+	require.Equal(t, "2 5", change(db.MeterChange{}), "omitted fields are those of the definition that is being backfilled")
+	require.NoError(t, backfill(t.Context(), m.store, m.tenant, backfilling.ID))
+	require.Equal(t, "2 2", change(db.MeterChange{}))
+
+	require.NoError(t, m.store.Meters.Archive(t.Context(), m.tenant, metering.Operator, "tokens", clock.Now()))
+	m.send("acme", m.day, "5", `{"v":3}`)
+	require.Equal(t, "5 2", change(db.MeterChange{}), "an archived meter counts no later event")
+	_, err = m.store.Meters.Unarchive(t.Context(), m.tenant, metering.Operator, "tokens")
+	require.NoError(t, err)
+	require.Equal(t, "5 2", change(db.MeterChange{}))
+
+	_, err = m.store.Meters.Create(t.Context(), m.tenant, metering.Operator, metering.Meter{
+		Slug: "new", EventType: "chat", Version: metering.MeterVersion{Aggregation: metering.Sum},
+	})
+	require.NoError(t, err)
+	var query db.PreviewQuery
+	require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "new", db.MeterChange{}, &query))
+	require.Nil(t, query.Current, "no read uses the definition of a first backfill")
+}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"time"
@@ -38,7 +39,7 @@ type previewMeterChangeInput struct {
 type meterPreviewOutput struct{ Body meterPreview }
 
 type meterPreview struct {
-	Period usagePeriod `json:"period" doc:"Range of the events that were read. Without start, it begins with the first of them"`
+	Period usagePeriod `json:"period"`
 
 	PreviewedUsage
 
@@ -75,8 +76,8 @@ type previewedEvent struct {
 
 func (s *server) meterPreviews() {
 	about := "Measures stored events by the definition, and saves nothing.\n\n" +
-		"- Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and " +
-		"50,000 customers. Beyond that, the request returns 422.\n" +
+		"- Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.\n" +
+		"- With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.\n" +
 		"- The usage includes late usage. A preview does not distinguish closed periods.\n" +
 		"- The response has no properties of events, except for the values of `group_by`.\n" +
 		"- A preview is recorded in the audit log like a list of events."
@@ -96,7 +97,7 @@ func heavyInRange(op huma.Operation) huma.Operation {
 
 func (s *server) previewMeter(ctx context.Context, in *previewMeterInput) (*meterPreviewOutput, error) {
 	query := db.PreviewQuery{Definition: in.Body.version()}
-	if err := query.Definition.Validate(); err != nil {
+	if err := cmp.Or(metering.ValidEventType(in.Body.EventType), query.Definition.Validate()); err != nil {
 		return nil, err
 	}
 	return s.preview(ctx, query, in.Body.PreviewSpan)

@@ -29,7 +29,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf([]billing.State{billing.Accepted, billing.Rejected}), // what a report is resolved to
 		valuesOf(metering.Granularity("").Values()), valuesOf(metering.FilterOperator("").Values()), valuesOf(metering.LatePolicy("").Values()), valuesOf(metering.ConflictPolicy("").Values()),
 		valuesOf(billing.UnratedReason("").Values()), valuesOf(append(billing.PeriodState("").Values(), billing.PeriodBefore)),
-		valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
+		valuesOf(metering.Verdict("").Values()), valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
 		valuesOf(db.AttentionKind("").Values()),
 		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent

@@ -9356,7 +9356,8 @@ type ClientInterface interface {
 	//
 	// Measures stored events by the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - A preview is recorded in the audit log like a list of events.
@@ -9370,7 +9371,8 @@ type ClientInterface interface {
 	//
 	// Measures stored events by the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - A preview is recorded in the audit log like a list of events.
@@ -9441,7 +9443,8 @@ type ClientInterface interface {
 	//
 	// Measures stored events by the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - A preview is recorded in the audit log like a list of events.
@@ -9457,7 +9460,8 @@ type ClientInterface interface {
 	//
 	// Measures stored events by the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - A preview is recorded in the audit log like a list of events.
@@ -12100,7 +12104,8 @@ func (c *Client) CreateMeter(ctx context.Context, params *CreateMeterParams, bod
 //
 // Measures stored events by the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - A preview is recorded in the audit log like a list of events.
@@ -12124,7 +12129,8 @@ func (c *Client) PreviewMeterWithBody(ctx context.Context, contentType string, b
 //
 // Measures stored events by the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - A preview is recorded in the audit log like a list of events.
@@ -12255,7 +12261,8 @@ func (c *Client) ArchiveMeter(ctx context.Context, slug string, body ArchiveMete
 //
 // Measures stored events by the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - A preview is recorded in the audit log like a list of events.
@@ -12281,7 +12288,8 @@ func (c *Client) PreviewMeterChangeWithBody(ctx context.Context, slug string, co
 //
 // Measures stored events by the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - A preview is recorded in the audit log like a list of events.
@@ -21328,7 +21336,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Measures stored events by the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - A preview is recorded in the audit log like a list of events.
@@ -21342,7 +21351,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Measures stored events by the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - A preview is recorded in the audit log like a list of events.
@@ -21415,7 +21425,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Measures stored events by the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - A preview is recorded in the audit log like a list of events.
@@ -21431,7 +21442,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Measures stored events by the definition, and saves nothing.
 	//
-	// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - A preview is recorded in the audit log like a list of events.
@@ -30028,7 +30040,8 @@ func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, param
 //
 // Measures stored events by the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - A preview is recorded in the audit log like a list of events.
@@ -30048,7 +30061,8 @@ func (c *ClientWithResponses) PreviewMeterWithBodyWithResponse(ctx context.Conte
 //
 // Measures stored events by the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - A preview is recorded in the audit log like a list of events.
@@ -30157,7 +30171,8 @@ func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug
 //
 // Measures stored events by the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - A preview is recorded in the audit log like a list of events.
@@ -30179,7 +30194,8 @@ func (c *ClientWithResponses) PreviewMeterChangeWithBodyWithResponse(ctx context
 //
 // Measures stored events by the definition, and saves nothing.
 //
-// - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - A preview is recorded in the audit log like a list of events.

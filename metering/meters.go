@@ -55,6 +55,9 @@ func (m Meter) Validate() error {
 	if err := validSlug(m.Slug); err != nil {
 		return err
 	}
+	if err := ValidEventType(m.EventType); err != nil {
+		return err
+	}
 	if err := ValidName(m.Name); err != nil {
 		return err
 	}
@@ -73,6 +76,9 @@ func validSlug(slug string) error {
 	}
 	return nil
 }
+
+// ValidEventType returns the rule that the event type of a meter breaks.
+func ValidEventType(text string) error { return validText("body.event_type", text) }
 
 // MeterVersionStatus is where a meter version stands in its life.
 type MeterVersionStatus string
@@ -106,9 +112,6 @@ type MeterVersion struct {
 
 // Validate checks what a client may choose.
 func (g MeterVersion) Validate() error {
-	if err := validText("body.event_type", g.EventType); err != nil {
-		return err
-	}
 	if !slices.Contains(g.Aggregation.Values(), g.Aggregation) {
 		return Invalid("body.aggregation", "must be sum or count; other aggregations are not supported")
 	}

@@ -1484,7 +1484,8 @@ export interface paths {
          * Preview the usage of a new meter
          * @description Measures stored events by the definition, and saves nothing.
          *
-         *     - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+         *     - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+         *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
          *     - The usage includes late usage. A preview does not distinguish closed periods.
          *     - The response has no properties of events, except for the values of `group_by`.
          *     - A preview is recorded in the audit log like a list of events.
@@ -1560,7 +1561,8 @@ export interface paths {
          * Preview the usage of a changed meter
          * @description Measures stored events by the definition, and saves nothing.
          *
-         *     - Without `start`, it reads the latest 100 events. With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+         *     - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
+         *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
          *     - The usage includes late usage. A preview does not distinguish closed periods.
          *     - The response has no properties of events, except for the values of `group_by`.
          *     - A preview is recorded in the audit log like a list of events.
@@ -4811,7 +4813,6 @@ export interface components {
              * @description Number of customers with events that are not listed
              */
             other_customers: number;
-            /** @description Range of the events that were read. Without start, it begins with the first of them */
             period: components["schemas"]["UsagePeriod"];
             /** @description The latest 100 events that were read, newest first */
             sample: components["schemas"]["PreviewedEvent"][];

@@ -2,6 +2,7 @@ package activities
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -31,13 +32,17 @@ func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 	return inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.RequestIDs.Sweep(ctx, a.now(), most) })
 }
 
-// countsKept is how long what requests with events were answered can be looked at.
+// countsKept is how long counts of events and references to uncounted events are kept.
 const countsKept = 90 * 24 * time.Hour
 
-// SweepEventCounts forgets old counts of events.
+// SweepEventCounts deletes old counts of events and old references to uncounted events.
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
-	return inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, a.now().Add(-countsKept), most) })
+	before := a.now().Add(-countsKept)
+	return errors.Join(
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
+	)
 }
 
 // RefreshDaily brings the independent count of usage up to date and compresses old

@@ -39,6 +39,7 @@ type bundle struct {
 	store    *db.DB
 	writer   *db.Writer
 	counter  *db.EventCounter
+	sampler  *db.UncountedSampler
 	keys     api.Keys
 	tenant   metering.Tenant
 	key      string // an admin key
@@ -110,7 +111,11 @@ func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	b.keys, err = api.NewKeys("svc", secret)
 	require.NoError(t, err)
 	b.key = b.newKey(t, metering.ScopeAdmin)
-	b.writer = db.NewWriter(store, dbtest.WriterOptions)
+	b.sampler = db.NewUncountedSampler(store, func(err error) { t.Log("sample uncounted events:", err) })
+	t.Cleanup(b.sampler.Close)
+	options := dbtest.WriterOptions
+	options.Uncounted = b.sampler
+	b.writer = db.NewWriter(store, options)
 	t.Cleanup(b.writer.Close)
 	b.counter = db.NewEventCounter(store, func(err error) { t.Log("count events:", err) })
 	t.Cleanup(b.counter.Close)

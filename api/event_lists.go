@@ -29,8 +29,8 @@ type listEventsInput struct {
 // searchesAllKept reports whether the search begins with the first event that is kept.
 func (in *listEventsInput) searchesAllKept() bool { return in.IdempotencyKey != "" && !in.Start.sent }
 
-// storedEvent is an event, and what has come of it.
-type storedEvent struct {
+// StoredEvent is a stored event, and the meters that count it.
+type StoredEvent struct {
 	ExportedEvent
 
 	IngestedAt time.Time      `json:"ingested_at" doc:"Time at which the event was received"`
@@ -52,8 +52,8 @@ type eventPeriod struct {
 	End   time.Time `json:"end"`
 }
 
-func showStored(e db.ListedEvent) storedEvent {
-	shown := storedEvent{ExportedEvent: showEvent(e.Event, metering.Customer{ExternalID: e.ExternalID}), IngestedAt: e.IngestedAt, CountedBy: []eventCounter{}}
+func showStored(e db.ListedEvent) StoredEvent {
+	shown := StoredEvent{ExportedEvent: showEvent(e.Event, metering.Customer{ExternalID: e.ExternalID}), IngestedAt: e.IngestedAt, CountedBy: []eventCounter{}}
 	for _, c := range e.CountedBy {
 		counter := eventCounter{MeterSlug: c.MeterSlug, Late: c.Late}
 		if p := c.Period; p != nil {
@@ -65,7 +65,7 @@ func showStored(e db.ListedEvent) storedEvent {
 }
 
 type eventPage struct {
-	List[storedEvent]
+	List[StoredEvent]
 
 	SearchedUntil *time.Time `json:"searched_until" doc:"The search has covered the range from here to its end. Null: it has covered all stored events"`
 }
@@ -92,7 +92,7 @@ func (s *server) listEvents(ctx context.Context, in *listEventsInput) (*listEven
 	if err := s.auditListing(ctx, filter); err != nil {
 		return nil, err
 	}
-	page := eventPage{List: List[storedEvent]{Data: make([]storedEvent, 0, len(found.Events))}}
+	page := eventPage{List: List[StoredEvent]{Data: make([]StoredEvent, 0, len(found.Events))}}
 	if until := found.SearchedUntil.UTC(); !until.IsZero() {
 		page.SearchedUntil = &until
 	}

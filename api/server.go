@@ -263,6 +263,7 @@ func (s *server) routes() {
 			"- Requests that are refused as a whole are not counted.\n"+
 			"- Rejected events are not stored. Only these counts show them."), s.eventCounts)
 	s.conflicts()
+	s.uncountedEvents()
 
 	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series",
 		"The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.\n\n"+

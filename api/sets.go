@@ -67,6 +67,7 @@ func describeSets(schemas huma.Registry) {
 	describe[stepName](schemas)
 	describe[givenRole](schemas)
 	describe[meterStatus](schemas)
+	describe[uncountedRule](schemas)
 }
 
 // deliveredKind is also of a test.

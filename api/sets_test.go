@@ -35,6 +35,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
+		valuesOf([]metering.Verdict{metering.ValueMissing, metering.ValueInvalid}),                                                 // of uncounted events
 		valuesOf(metering.Bills("").Values()), {"exclusive", "inclusive", "unspecified"}, {"charge_automatically", "send_invoice"}, // Stripe's
 		{"ok"}, {"ok", "exhausted"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated", "read_only", "full"}, {"ok", "unknown", "wrong"}, {"json", "csv"}, // the API's own
 	}

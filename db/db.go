@@ -50,6 +50,7 @@ type DB struct {
 	Usage           Usage
 	Events          Events
 	EventCounts     EventCounts
+	UncountedEvents UncountedEvents
 	Conflicts       Conflicts
 	Unrated         Unrated
 	Folds           Folds
@@ -209,6 +210,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		Usage:           Usage{pool},
 		Events:          Events{pool},
 		EventCounts:     EventCounts{pool},
+		UncountedEvents: UncountedEvents{pool},
 		Conflicts:       Conflicts{pool},
 		Unrated:         Unrated{pool, read},
 		Folds:           Folds{pool},

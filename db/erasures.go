@@ -595,7 +595,8 @@ func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 }
 
 // Messages erases the customer's name from what was reported and told, or is to be,
-// and from what was answered, and removes the customer's conflicts.
+// and from what was answered, and removes the customer's conflicts and the references
+// to the customer's uncounted events.
 func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := allowLongStatements(ctx, tx); err != nil {
@@ -614,6 +615,7 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 			where tenant_id = @tenant
 			  and payload->>'customer_id' = @id`,
 			`delete from event_conflicts where tenant_id = @tenant and customer_id = @customer`,
+			`delete from uncounted_events where tenant_id = @tenant and customer_id = @customer`,
 		} {
 			if _, err := tx.Exec(ctx, statement, args); err != nil {
 				return err

@@ -99,8 +99,7 @@ func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) 
 // nothing, and writes it to EventCounts every few seconds.
 type EventCounter struct {
 	counts  EventCounts
-	stop    chan struct{}
-	stopped chan struct{}
+	flusher *flusher
 
 	mu      sync.Mutex
 	counted map[countedOutcome]int64
@@ -112,16 +111,11 @@ type countedOutcome struct {
 	outcome string
 }
 
-const (
-	countsEvery  = 5 * time.Second
-	countsWithin = 10 * time.Second // a write takes
-)
-
 // NewEventCounter makes an EventCounter that writes to store. failed is told why
 // counts could not be written; they are kept, and written the next time.
 func NewEventCounter(store *DB, failed func(error)) *EventCounter {
-	c := &EventCounter{counts: store.EventCounts, stop: make(chan struct{}), stopped: make(chan struct{}), counted: make(map[countedOutcome]int64)}
-	go c.run(failed)
+	c := &EventCounter{counts: store.EventCounts, counted: make(map[countedOutcome]int64)}
+	c.flusher = startFlusher(c.Write, failed)
 	return c
 }
 
@@ -156,25 +150,4 @@ func (c *EventCounter) Write(ctx context.Context) error {
 }
 
 // Close writes down what is left.
-func (c *EventCounter) Close() {
-	close(c.stop)
-	<-c.stopped
-}
-
-func (c *EventCounter) run(failed func(error)) {
-	defer close(c.stopped)
-	every := time.NewTicker(countsEvery)
-	defer every.Stop()
-	for stopping := false; !stopping; {
-		select {
-		case <-c.stop:
-			stopping = true
-		case <-every.C:
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), countsWithin)
-		if err := c.Write(ctx); err != nil {
-			failed(err)
-		}
-		cancel()
-	}
-}
+func (c *EventCounter) Close() { c.flusher.close() }

@@ -193,9 +193,10 @@ func (s *eventSearch) read(ctx context.Context, w eventWindow) error {
 	return nil
 }
 
-func scanListed(row pgx.CollectableRow) (e ListedEvent, err error) {
+// scanListed scans listedColumns, and further columns.
+func scanListed(row pgx.CollectableRow, further ...any) (e ListedEvent, err error) {
 	var possible []byte
-	err = row.Scan((*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey, &e.Erased, &e.IngestedAt, &possible)
+	err = row.Scan(append([]any{(*[16]byte)(&e.ID), &e.CustomerID, &e.ExternalID, &e.EventType, &e.At, &e.Value, &e.Properties, &e.IdempotencyKey, &e.Erased, &e.IngestedAt, &possible}, further...)...)
 	if err != nil {
 		return e, err
 	}
@@ -256,9 +257,9 @@ func selectEvents(f EventFilter) string {
 		where += " and " + column + " = @key and exists (select from event_keys where tenant_id = @tenant and key = event_key(@key))"
 	}
 	return `
-		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(` + sentKey + `, ''), e.erased is not null, e.ingested_at, ` + countedBy + `
+		select ` + listedColumns + `
 		from (
-		  select tenant_id, id, customer_id, event_type, ts, value, properties, idempotency_key, idempotency_uuid, erased, ingested_at, epoch
+		  select ` + storedColumns + `
 		  from events
 		  where tenant_id = @tenant
 		    and ts >= @from
@@ -269,6 +270,12 @@ func selectEvents(f EventFilter) string {
 		join customers c on c.tenant_id = e.tenant_id and c.id = e.customer_id
 		order by e.ts desc, e.id desc`
 }
+
+// storedColumns are the columns of events that listedColumns read.
+const storedColumns = `tenant_id, id, customer_id, event_type, ts, value, properties, idempotency_key, idempotency_uuid, erased, ingested_at, epoch`
+
+// listedColumns are a ListedEvent, of an event e and its customer c.
+var listedColumns = `e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(` + sentKey + `, ''), e.erased is not null, e.ingested_at, ` + countedBy
 
 // countedBy are the possible Countings of an event e, by the rules of ingest and of
 // backfills: of meters whose past is counted, by slug.

@@ -44,6 +44,7 @@ func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events [
 		}
 		if err == nil {
 			attempt.remember()
+			w.options.Uncounted.add(tenant, attempt.uncounted)
 			attempt.unarchive(ctx)
 			return attempt.outcomes, nil
 		}
@@ -138,6 +139,7 @@ type attempt struct {
 	unanswered bool                                  // COMMIT was sent and not answered
 	witness    *metering.Event                       // its presence tells that an unanswered COMMIT took place
 	groups     map[groupName]bool                    // registered by this attempt
+	uncounted  []uncountedReference                  // of fresh events that a meter cannot count
 }
 
 func (a *attempt) run(ctx context.Context) error {
@@ -479,7 +481,9 @@ func (a *attempt) count(sums *rollups, g metering.MeterVersion, fresh int) error
 		return err
 	}
 	if m.Verdict != metering.Counted {
-		outcome.noteUncounted(slug, g, m.Verdict)
+		if outcome.noteUncounted(slug, g, m.Verdict) {
+			a.uncounted = append(a.uncounted, uncountedReference{g.MeterID, e.ReceivedAt, e.ID, m.Verdict, e.CustomerID, e.At})
+		}
 		return nil
 	}
 	outcome.Ungrouped = append(outcome.Ungrouped, g.Missing(m.Group, e)...)

@@ -35,6 +35,8 @@ type Writer struct {
 
 // WriterOptions bounds a Writer. Zero values take the defaults.
 type WriterOptions struct {
+	Uncounted *UncountedSampler // samples the stored events that a meter cannot count; nil: no sample is kept
+
 	GroupEvents int           // in one transaction; 5,000. With 1, every request has a transaction of its own
 	Lanes       int           // groups of one tenant that are written at once; 2. As many more may wait for COMMIT
 	Deadline    time.Duration // for a request's way into the database, retries included; 20 s
@@ -118,11 +120,14 @@ type UnusableValue struct {
 	Rule      metering.Verdict // ValueMissing or ValueInvalid
 }
 
-// noteUncounted notes that a meter would count the event if its value was usable.
-func (o *Outcome) noteUncounted(slug string, g metering.MeterVersion, verdict metering.Verdict) {
-	if verdict != metering.FilteredOut {
-		o.Unusable = append(o.Unusable, UnusableValue{slug, g.ValueProperty, verdict})
+// noteUncounted notes that a meter would count the event if its value was usable, and reports
+// whether that is the reason for the verdict.
+func (o *Outcome) noteUncounted(slug string, g metering.MeterVersion, verdict metering.Verdict) (unusable bool) {
+	if verdict == metering.FilteredOut {
+		return false
 	}
+	o.Unusable = append(o.Unusable, UnusableValue{slug, g.ValueProperty, verdict})
+	return true
 }
 
 // NewWriter makes a Writer over store.

@@ -95,7 +95,23 @@ create table event_counts (
 comment on table event_counts is 'What requests with events were answered, by the hour.';
 create index event_counts_hour on event_counts (hour); -- by which they are forgotten
 
+-- Written every few seconds by each process of the API: at most 1,000 for a meter and an hour.
+create table uncounted_events (
+  tenant_id   bigint not null references tenants,
+  meter_id    bigint not null,
+  received_at timestamptz not null, -- ingested_at of the event
+  event_id    uuid not null,
+  rule        text collate "C" not null, -- value_missing or value_invalid
+  customer_id bigint not null,
+  ts          timestamptz not null, -- of the event
+  primary key (tenant_id, meter_id, received_at, event_id, rule)
+);
+comment on table uncounted_events is 'References to events that passed the filters of a meter and that the meter could not count.';
+create index uncounted_events_customer on uncounted_events (tenant_id, customer_id, meter_id, received_at); -- for lists of a customer and for erasures
+create index uncounted_events_received on uncounted_events (received_at); -- for deletion by age
+
 -- +goose Down
+drop table uncounted_events;
 drop table event_counts;
 drop table event_types;
 drop table event_conflicts;

@@ -75,6 +75,10 @@ func serveAPI(ctx context.Context, env *environment) error {
 	} else {
 		defer func() { _ = shared.Close() }() // the process ends anyway
 	}
+	coalescing.Uncounted = db.NewUncountedSampler(ingest, func(err error) {
+		log.Warn("references to uncounted events could not be stored; the API tries again", "error", err)
+	})
+	defer coalescing.Uncounted.Close()
 	writer := db.NewWriter(ingest, coalescing)
 	defer writer.Close()
 	counter := db.NewEventCounter(ingest, func(err error) {

@@ -1,0 +1,253 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// UncountedEvents are references to stored events that a meter cannot count, because their value
+// is not usable. Like EventCounts they are written beside ingest: a process that is killed loses
+// the references of its last seconds.
+type UncountedEvents struct{ pool *pool }
+
+const (
+	maxUncounted        = 1_000  // references of a meter and an hour of receipt, in UTC
+	maxUncountedWaiting = 20_000 // references in the memory of a process, of some 100 bytes each
+	cachedUncounted     = 10_000 // hours of meters
+)
+
+// UncountedEvent is an event, and the rule that its value breaks for a meter.
+type UncountedEvent struct {
+	ListedEvent
+
+	Rule metering.Verdict
+}
+
+// UncountedFilter selects the uncounted events of a meter that were received in a range.
+type UncountedFilter struct {
+	metering.Range
+
+	Meter    metering.MeterID
+	Customer metering.CustomerID // 0: all
+	Rule     metering.Verdict    // "": all
+}
+
+// UncountedCursor is the place of an uncounted event in the list of its meter.
+type UncountedCursor struct {
+	ReceivedAt time.Time
+	ID         uuid.UUID
+	Rule       metering.Verdict
+}
+
+// Cursor returns the place of the event.
+func (e UncountedEvent) Cursor() UncountedCursor { return UncountedCursor{e.IngestedAt, e.ID, e.Rule} }
+
+// List returns up to limit uncounted events, the latest received first: those before a cursor, if
+// it is not nil. Events that retention has deleted are excluded.
+func (u UncountedEvents) List(ctx context.Context, tenant metering.TenantID, f UncountedFilter, before *UncountedCursor, limit int) (page Page[UncountedEvent], err error) {
+	if before == nil {
+		before = &UncountedCursor{ReceivedAt: f.End}
+	}
+	rows, err := u.pool.Query(ctx, selectUncounted(f), pgx.NamedArgs{
+		"tenant": tenant, "meter": f.Meter, "customer": f.Customer, "rule": f.Rule, "start": f.Start,
+		"before": before.ReceivedAt, "before_id": [16]byte(before.ID), "before_rule": before.Rule, "limit": limit + 1,
+	})
+	if err != nil {
+		return page, fmt.Errorf("list uncounted events: %w", coded(err))
+	}
+	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (e UncountedEvent, err error) {
+		e.ListedEvent, err = scanListed(row, &e.Rule)
+		return e, err
+	})
+	if err != nil {
+		return page, fmt.Errorf("list uncounted events: %w", coded(err))
+	}
+	return page, nil
+}
+
+// selectUncounted looks each event up by its customer and time: a join that was planned while
+// there were few events reads all of the tenant's.
+func selectUncounted(f UncountedFilter) string {
+	where := ""
+	if f.Customer != 0 {
+		where += " and customer_id = @customer"
+	}
+	if f.Rule != "" {
+		where += " and rule = @rule"
+	}
+	return `
+		select ` + listedColumns + `, u.rule
+		from (
+		  select received_at, event_id, rule, customer_id, ts
+		  from uncounted_events
+		  where tenant_id = @tenant
+		    and meter_id = @meter
+		    and received_at >= @start
+		    and (received_at, event_id, rule) < (@before, @before_id::uuid, @before_rule)
+		    and ts >= coalesce((select kept_from from event_retention), '-infinity')` + where + `
+		  order by received_at desc, event_id desc, rule desc
+		  limit @limit) u
+		cross join lateral (
+		  select ` + storedColumns + `
+		  from events
+		  where tenant_id = @tenant
+		    and customer_id = u.customer_id
+		    and ts = u.ts
+		    and id = u.event_id
+		  limit 1) e
+		join customers c on c.tenant_id = e.tenant_id and c.id = e.customer_id
+		order by u.received_at desc, u.event_id desc, u.rule desc`
+}
+
+// Sweep deletes up to limit references, of any tenant, to events that were received before then.
+func (u UncountedEvents) Sweep(ctx context.Context, before time.Time, limit int) (removed int64, err error) {
+	tag, err := u.pool.Exec(ctx, `
+		delete from uncounted_events
+		where (tenant_id, meter_id, received_at, event_id, rule) in (
+		  select tenant_id, meter_id, received_at, event_id, rule from uncounted_events
+		  where received_at < $1
+		  order by received_at
+		  limit $2
+		  for update skip locked
+		)`, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("delete old references to uncounted events: %w", coded(err))
+	}
+	return tag.RowsAffected(), nil
+}
+
+// uncountedReference is a row of uncounted_events, without its tenant.
+type uncountedReference struct {
+	meter    metering.MeterID
+	received time.Time
+	event    uuid.UUID
+	rule     metering.Verdict
+	customer metering.CustomerID
+	at       time.Time
+}
+
+// add stores the first maxUncounted references of each meter and hour. One process at a time adds
+// those of a tenant. The tenant's lock orders this transaction and an erasure: either this one
+// excludes the customer, or the erasure deletes these rows.
+func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, references []uncountedReference) error {
+	n := len(references)
+	meters, received, events, rules := make([]int64, n), make([]time.Time, n), make([][16]byte, n), make([]string, n)
+	customers, instants := make([]int64, n), make([]time.Time, n)
+	for i, r := range references {
+		meters[i], received[i], events[i], rules[i] = int64(r.meter), r.received, r.event, string(r.rule)
+		customers[i], instants[i] = int64(r.customer), r.at
+	}
+	err := inTx(ctx, u.pool, func(tx pgx.Tx) error {
+		var batch pgx.Batch
+		batch.Queue(`select pg_advisory_xact_lock(hashtextextended('uncounted events', $1))`, tenant)
+		batch.Queue(`select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant)
+		batch.Queue(`
+			with sent as materialized (
+			  select *, row_number() over (partition by meter_id, hour order by received_at, event_id, rule) as place
+			  from (
+			    select *, date_trunc('hour', received_at, 'UTC') as hour
+			    from unnest($2::bigint[], $3::timestamptz[], $4::uuid[], $5::text[], $6::bigint[], $7::timestamptz[]) as s (meter_id, received_at, event_id, rule, customer_id, ts)
+			  ) hours),
+			stored as materialized (
+			  select meter_id, hour, (
+			    select count(*) from uncounted_events u
+			    where u.tenant_id = $1
+			      and u.meter_id = h.meter_id
+			      and u.received_at >= h.hour
+			      and u.received_at < h.hour + interval '1 hour') as events
+			  from (select distinct meter_id, hour from sent) h)
+			insert into uncounted_events (tenant_id, meter_id, received_at, event_id, rule, customer_id, ts)
+			select $1, meter_id, received_at, event_id, rule, customer_id, ts
+			from sent
+			join stored using (meter_id, hour)
+			join customers c on c.tenant_id = $1 and c.id = customer_id and c.erased_at is null
+			where place + events <= $8
+			on conflict do nothing`, tenant, meters, received, events, rules, customers, instants, maxUncounted)
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	if err != nil {
+		return fmt.Errorf("store references to uncounted events: %w", err)
+	}
+	return nil
+}
+
+// UncountedSampler holds references to uncounted events in memory, so that ingest does not wait
+// for them, and writes them to UncountedEvents every few seconds.
+type UncountedSampler struct {
+	events  UncountedEvents
+	flusher *flusher
+
+	mu        sync.Mutex
+	collected *lru.Cache[uncountedHour, int]
+	waiting   map[metering.TenantID][]uncountedReference
+	held      int // references that are waiting or being written
+}
+
+// uncountedHour is an hour of receipt of a meter's events.
+type uncountedHour struct {
+	tenant metering.TenantID
+	meter  metering.MeterID
+	hour   int64 // since the Unix epoch
+}
+
+// NewUncountedSampler makes an UncountedSampler that writes to store. failed receives the error of
+// each write that fails; the references are written the next time.
+func NewUncountedSampler(store *DB, failed func(error)) *UncountedSampler {
+	s := &UncountedSampler{
+		events: store.UncountedEvents, collected: newCache[uncountedHour, int](cachedUncounted), waiting: make(map[metering.TenantID][]uncountedReference),
+	}
+	s.flusher = startFlusher(s.Write, failed)
+	return s
+}
+
+// add collects references up to the bounds of an hour and of the memory. A nil sampler collects
+// none.
+func (s *UncountedSampler) add(tenant metering.TenantID, references []uncountedReference) {
+	if s == nil || len(references) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range references {
+		hour := uncountedHour{tenant, r.meter, r.received.Unix() / int64(time.Hour/time.Second)}
+		collected, _ := s.collected.Get(hour)
+		if collected >= maxUncounted || s.held >= maxUncountedWaiting {
+			continue
+		}
+		s.collected.Add(hour, collected+1)
+		s.waiting[tenant] = append(s.waiting[tenant], r)
+		s.held++
+	}
+}
+
+// Write stores the references that were collected since the last time.
+func (s *UncountedSampler) Write(ctx context.Context) (err error) {
+	s.mu.Lock()
+	waiting := s.waiting
+	s.waiting = make(map[metering.TenantID][]uncountedReference)
+	s.mu.Unlock()
+	for tenant, references := range waiting {
+		failed := s.events.add(ctx, tenant, references)
+		err = errors.Join(err, failed)
+		s.mu.Lock()
+		if failed == nil {
+			s.held -= len(references)
+		} else {
+			s.waiting[tenant] = append(references, s.waiting[tenant]...)
+		}
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// Close writes the references that are left.
+func (s *UncountedSampler) Close() { s.flusher.close() }

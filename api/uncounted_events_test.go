@@ -119,7 +119,7 @@ func TestUncountedEventsAreFilteredAndPaged(t *testing.T) {
 
 	found := b.uncounted(t, "tokens", "rule=value_invalid").Data
 	require.Len(t, found, 1)
-	require.Equal(t, []any{"x", "c1", "calls"}, []any{found[0].Properties["total"], found[0].CustomerID, found[0].CountedBy[0].MeterSlug})
+	require.Equal(t, []any{"x", "c1", "calls"}, []any{found[0].Properties["total"], found[0].CustomerId, found[0].CountedBy[0].MeterSlug})
 	require.Contains(t, b.send(t, "GET", "/v1/audit-log", "").body, `"event.list"`)
 
 	b.send(t, "GET", "/v1/meters/none/uncounted-events", "").problem(t, 404, "not_found")

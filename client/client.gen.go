@@ -2169,6 +2169,24 @@ func (e TenantLatePolicy) Valid() bool {
 	}
 }
 
+// Defines values for UncountedEventRule.
+const (
+	UncountedEventRuleValueInvalid UncountedEventRule = "value_invalid"
+	UncountedEventRuleValueMissing UncountedEventRule = "value_missing"
+)
+
+// Valid indicates whether the value is a known member of the UncountedEventRule enum.
+func (e UncountedEventRule) Valid() bool {
+	switch e {
+	case UncountedEventRuleValueInvalid:
+		return true
+	case UncountedEventRuleValueMissing:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UnratedPeriodState.
 const (
 	UnratedPeriodStateBefore  UnratedPeriodState = "before"
@@ -2631,6 +2649,24 @@ func (e GetEventCountsParamsGranularity) Valid() bool {
 	case GetEventCountsParamsGranularityMonth:
 		return true
 	case GetEventCountsParamsGranularityWeek:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListUncountedEventsParamsRule.
+const (
+	ListUncountedEventsParamsRuleValueInvalid ListUncountedEventsParamsRule = "value_invalid"
+	ListUncountedEventsParamsRuleValueMissing ListUncountedEventsParamsRule = "value_missing"
+)
+
+// Valid indicates whether the value is a known member of the ListUncountedEventsParamsRule enum.
+func (e ListUncountedEventsParamsRule) Valid() bool {
+	switch e {
+	case ListUncountedEventsParamsRuleValueInvalid:
+		return true
+	case ListUncountedEventsParamsRuleValueMissing:
 		return true
 	default:
 		return false
@@ -4670,6 +4706,18 @@ type ListStatementReport struct {
 type ListSyncRun struct {
 	// Data The items of this page
 	Data []SyncRun `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken page_token of the next page. Null on the last page
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListUncountedEvent defines model for ListUncountedEvent.
+type ListUncountedEvent struct {
+	// Data The items of this page
+	Data []UncountedEvent `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -6830,6 +6878,42 @@ type Total struct {
 // Tried defines model for Tried.
 type Tried = map[string]interface{}
 
+// UncountedEvent defines model for UncountedEvent.
+type UncountedEvent struct {
+	// CountedBy Meters that count the event. A meter that is backfilling is listed after its backfill
+	CountedBy []EventCounter `json:"counted_by"`
+
+	// CustomerId The customer's external ID
+	CustomerId string `json:"customer_id"`
+
+	// EventType The event type
+	EventType string `json:"event_type"`
+
+	// Id The id of this object
+	Id string `json:"id"`
+
+	// IdempotencyKey The event's key; null if it has none
+	IdempotencyKey *string `json:"idempotency_key"`
+
+	// IngestedAt Time at which the event was received
+	IngestedAt time.Time `json:"ingested_at"`
+
+	// Properties The event's properties
+	Properties map[string]interface{} `json:"properties"`
+
+	// Rule value_missing: the event has no value_property, or null. value_invalid: its value_property is not a number below 10^18
+	Rule UncountedEventRule `json:"rule"`
+
+	// Timestamp Time of the event
+	Timestamp time.Time `json:"timestamp"`
+
+	// Value An exact decimal number
+	Value json.Number `json:"value"`
+}
+
+// UncountedEventRule value_missing: the event has no value_property, or null. value_invalid: its value_property is not a number below 10^18
+type UncountedEventRule string
+
 // UnratedPeriod defines model for UnratedPeriod.
 type UnratedPeriod struct {
 	// End The first instant that is not included
@@ -7617,6 +7701,30 @@ type CreateMeterParams struct {
 	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
+
+// ListUncountedEventsParams defines parameters for ListUncountedEvents.
+type ListUncountedEventsParams struct {
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the previous page
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Rule The rule that the events break
+	Rule *ListUncountedEventsParamsRule `form:"rule,omitempty" json:"rule,omitempty"`
+
+	// Customer The customer's external ID
+	Customer *string `form:"customer,omitempty" json:"customer,omitempty"`
+
+	// Start Start of the range of ingested_at, inclusive. Default: 30 days before end
+	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
+
+	// End End of the range of ingested_at, exclusive. Default: now
+	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
+}
+
+// ListUncountedEventsParamsRule defines parameters for ListUncountedEvents.
+type ListUncountedEventsParamsRule string
 
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
@@ -9556,6 +9664,19 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
 	UnarchiveMeter(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListUncountedEvents List events that a meter could not count
+	//
+	// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+	//
+	// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
+	// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+	// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
+	// - A strict tenant rejects such events, so none is listed.
+	// - Listing is recorded in the audit log, at most once an hour for each customer.
+	//
+	// Corresponds with GET /v1/meters/{slug}/uncounted-events (the `ListUncountedEvents` operationId).
+	ListUncountedEvents(ctx context.Context, slug string, params *ListUncountedEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// AskForResetWithBody Ask for a password reset
 	//
@@ -12465,6 +12586,29 @@ func (c *Client) UnarchiveMeterWithBody(ctx context.Context, slug string, conten
 // Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
 func (c *Client) UnarchiveMeter(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUnarchiveMeterRequest(c.Server, slug, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListUncountedEvents List events that a meter could not count
+//
+// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+//
+// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
+// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
+// - A strict tenant rejects such events, so none is listed.
+// - Listing is recorded in the audit log, at most once an hour for each customer.
+//
+// Corresponds with GET /v1/meters/{slug}/uncounted-events (the `ListUncountedEvents` operationId).
+func (c *Client) ListUncountedEvents(ctx context.Context, slug string, params *ListUncountedEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListUncountedEventsRequest(c.Server, slug, params)
 	if err != nil {
 		return nil, err
 	}
@@ -17975,6 +18119,127 @@ func NewUnarchiveMeterRequestWithBody(server string, slug string, contentType st
 	return req, nil
 }
 
+// NewListUncountedEventsRequest constructs an http.Request for the ListUncountedEvents method
+func NewListUncountedEventsRequest(server string, slug string, params *ListUncountedEventsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/meters/%s/uncounted-events", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Rule != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "rule", *params.Rule, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Customer != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", *params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Start != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "start", *params.Start, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.End != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "end", *params.End, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewAskForResetRequest calls the generic AskForReset builder with application/json body
 func NewAskForResetRequest(server string, body AskForResetJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -21542,6 +21807,21 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/meters/{slug}/unarchive (the `UnarchiveMeter` operationId).
 	UnarchiveMeterWithResponse(ctx context.Context, slug string, body UnarchiveMeterJSONRequestBody, reqEditors ...RequestEditorFn) (*UnarchiveMeterResponse, error)
+
+	// ListUncountedEventsWithResponse List events that a meter could not count
+	//
+	// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+	//
+	// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
+	// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+	// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
+	// - A strict tenant rejects such events, so none is listed.
+	// - Listing is recorded in the audit log, at most once an hour for each customer.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/meters/{slug}/uncounted-events (the `ListUncountedEvents` operationId).
+	ListUncountedEventsWithResponse(ctx context.Context, slug string, params *ListUncountedEventsParams, reqEditors ...RequestEditorFn) (*ListUncountedEventsResponse, error)
 
 	// AskForResetWithBodyWithResponse Ask for a password reset
 	//
@@ -26243,6 +26523,54 @@ func (r UnarchiveMeterResponse) ContentType() string {
 	return ""
 }
 
+type ListUncountedEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListUncountedEvent
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListUncountedEventsResponse) GetJSON200() *ListUncountedEvent {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListUncountedEventsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListUncountedEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListUncountedEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListUncountedEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListUncountedEventsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type AskForResetResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -30349,6 +30677,27 @@ func (c *ClientWithResponses) UnarchiveMeterWithResponse(ctx context.Context, sl
 	return ParseUnarchiveMeterResponse(rsp)
 }
 
+// ListUncountedEventsWithResponse List events that a meter could not count
+//
+// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+//
+// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
+// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
+// - A strict tenant rejects such events, so none is listed.
+// - Listing is recorded in the audit log, at most once an hour for each customer.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/meters/{slug}/uncounted-events (the `ListUncountedEvents` operationId).
+func (c *ClientWithResponses) ListUncountedEventsWithResponse(ctx context.Context, slug string, params *ListUncountedEventsParams, reqEditors ...RequestEditorFn) (*ListUncountedEventsResponse, error) {
+	rsp, err := c.ListUncountedEvents(ctx, slug, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListUncountedEventsResponse(rsp)
+}
+
 // AskForResetWithBodyWithResponse Ask for a password reset
 //
 // Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
@@ -34230,6 +34579,39 @@ func ParseUnarchiveMeterResponse(rsp *http.Response) (*UnarchiveMeterResponse, e
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Meter
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListUncountedEventsResponse parses an HTTP response from a ListUncountedEventsWithResponse call
+func ParseListUncountedEventsResponse(rsp *http.Response) (*ListUncountedEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListUncountedEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListUncountedEvent
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

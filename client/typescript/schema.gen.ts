@@ -1668,6 +1668,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/meters/{slug}/uncounted-events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List events that a meter could not count
+         * @description Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
+         *
+         *     - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
+         *     - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+         *     - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
+         *     - A strict tenant rejects such events, so none is listed.
+         *     - Listing is recorded in the audit log, at most once an hour for each customer.
+         */
+        get: operations["list-uncounted-events"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/password-resets": {
         parameters: {
             query?: never;
@@ -4464,6 +4490,14 @@ export interface components {
             /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
+        ListUncountedEvent: {
+            /** @description The items of this page */
+            data: components["schemas"]["UncountedEvent"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description page_token of the next page. Null on the last page */
+            next_page_token: string | null;
+        };
         ListUnratedUsage: {
             /** @description The items of this page */
             data: components["schemas"]["UnratedUsage"][];
@@ -6593,6 +6627,42 @@ export interface components {
             total: string;
         };
         Tried: Record<string, never>;
+        UncountedEvent: {
+            /** @description Meters that count the event. A meter that is backfilling is listed after its backfill */
+            counted_by: components["schemas"]["EventCounter"][];
+            /** @description The customer's external ID */
+            customer_id: string;
+            /** @description The event type */
+            event_type: string;
+            /** @description The id of this object */
+            id: string;
+            /** @description The event's key; null if it has none */
+            idempotency_key: string | null;
+            /**
+             * Format: date-time
+             * @description Time at which the event was received
+             */
+            ingested_at: string;
+            /** @description The event's properties */
+            properties: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description value_missing: the event has no value_property, or null. value_invalid: its value_property is not a number below 10^18
+             * @enum {string}
+             */
+            rule: "value_missing" | "value_invalid";
+            /**
+             * Format: date-time
+             * @description Time of the event
+             */
+            timestamp: string;
+            /**
+             * Format: decimal
+             * @description An exact decimal number
+             */
+            value: string;
+        };
         UnratedPeriod: {
             /**
              * Format: date-time
@@ -10759,6 +10829,60 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Meter"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-uncounted-events": {
+        parameters: {
+            query?: {
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
+                page_size?: number;
+                /** @description next_page_token of the previous page */
+                page_token?: string;
+                /** @description The rule that the events break */
+                rule?: "value_missing" | "value_invalid";
+                /** @description The customer's external ID */
+                customer?: string;
+                /** @description Start of the range of ingested_at, inclusive. Default: 30 days before end */
+                start?: string;
+                /** @description End of the range of ingested_at, exclusive. Default: now */
+                end?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The slug of the meter */
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListUncountedEvent"];
                 };
             };
             /** @description The request is refused */

@@ -646,6 +646,26 @@ class Operations:
         answer: schema.Meter = self.call("POST", "/v1/meters/{slug}/unarchive", path_parameters={"slug": slug}, body=body)
         return answer
 
+    def list_uncounted_events(
+        self,
+        slug: str,
+        *,
+        page_size: int | None = None,
+        page_token: str | None = None,
+        rule: Literal["value_missing", "value_invalid"] | None = None,
+        customer: str | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+    ) -> schema.ListUncountedEvent:
+        """List events that a meter could not count."""
+        answer: schema.ListUncountedEvent = self.call(
+            "GET",
+            "/v1/meters/{slug}/uncounted-events",
+            path_parameters={"slug": slug},
+            query={"page_size": page_size, "page_token": page_token, "rule": rule, "customer": customer, "start": start, "end": end},
+        )
+        return answer
+
     def ask_for_reset(self, body: schema.AskForReset) -> schema.ResetAsked:
         """Ask for a password reset."""
         answer: schema.ResetAsked = self.call("POST", "/v1/password-resets", body=body)

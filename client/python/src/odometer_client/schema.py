@@ -1760,6 +1760,19 @@ class SyncRun(TypedDict):
     trigger: Literal["manual", "schedule", "provider"]
 
 
+class UncountedEvent(TypedDict):
+    counted_by: list[EventCounter]
+    customer_id: str
+    event_type: str
+    id: str
+    idempotency_key: str | None
+    ingested_at: str
+    properties: dict[str, Any]
+    rule: Literal["value_missing", "value_invalid"]
+    timestamp: str
+    value: Decimal
+
+
 class UsageGroup(TypedDict):
     filter: str
     group_key: dict[str, Any]
@@ -1814,6 +1827,12 @@ class ListMeter(TypedDict):
 
 class ListSyncRun(TypedDict):
     data: list[SyncRun]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListUncountedEvent(TypedDict):
+    data: list[UncountedEvent]
     has_more: bool
     next_page_token: str | None
 

@@ -49,7 +49,7 @@ export function Details({ event, alone }: { event: Schema<"StoredEvent">; alone?
       <dt>Counted by</dt>
       <dd>
         {event.counted_by.length === 0 ? (
-          "No meter has counted events of this type."
+          "No meter counts this event."
         ) : (
           <ul>
             {event.counted_by.map((counter) => (

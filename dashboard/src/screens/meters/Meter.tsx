@@ -4,6 +4,8 @@ import { Confirm } from "../../acts/Confirm";
 import { useAct } from "../../acts/useAct";
 import { answer, api, Failure, type Schema } from "../../api/client";
 import { meter as read } from "../../api/meters";
+import { useSession } from "../../api/session";
+import { hasUncounted } from "../../api/uncountedEvents";
 import { Head } from "../../frame/Head";
 import { Tabs } from "../../frame/Tabs";
 import { Allowed } from "../../states/Allowed";
@@ -18,6 +20,8 @@ const tabs = [
   ["/meters/$meter/details", "Details"],
 ] as const;
 
+const withUncounted = [...tabs, ["/meters/$meter/uncounted-events", "Uncounted events"]] as const;
+
 /** What every screen about one meter begins with. */
 export function Meter() {
   return (
@@ -29,7 +33,9 @@ export function Meter() {
 
 function One() {
   const params = useParams({ from: "/frame/meters/$meter" });
+  const { permissions } = useSession();
   const { data, error, refetch } = useQuery(read(params.meter));
+  const { data: uncounted } = useQuery({ ...hasUncounted(params.meter), enabled: permissions.includes("events:read") });
   if (error instanceof Failure && error.status === 404) {
     return (
       <Empty title={`There is no meter ${params.meter}`}>
@@ -49,7 +55,7 @@ function One() {
           <LoadingText />
         )}
       </Head>
-      <Tabs label="About this meter" tabs={tabs} params={params} />
+      <Tabs label="About this meter" tabs={uncounted ? withUncounted : tabs} params={params} />
       <Outlet />
     </>
   );

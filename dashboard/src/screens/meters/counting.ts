@@ -29,3 +29,12 @@ export function properties(typed: string): string[] {
 export function sameCounting(one: Typed, other: Typed): boolean {
   return one.aggregation === other.aggregation && one.group_by.join("\n") === other.group_by.join("\n");
 }
+
+/** The property of an event that a path names. A property with the whole name takes precedence. */
+export function propertyAt(properties: unknown, path: string): unknown {
+  if (typeof properties !== "object" || properties === null) return undefined;
+  if (Object.hasOwn(properties, path)) return (properties as Record<string, unknown>)[path];
+  const [first = "", ...rest] = path.split(".");
+  if (rest.length === 0 || !Object.hasOwn(properties, first)) return undefined;
+  return propertyAt((properties as Record<string, unknown>)[first], rest.join("."));
+}

@@ -42,4 +42,11 @@ const details = createRoute({
   component: lazyRouteComponent(() => import("./MeterDetails"), "MeterDetails"),
 });
 
-export const meterRoutes = [meters, newMeter, meter.addChildren([home, prices, details])] as const;
+const uncounted = createRoute({
+  getParentRoute: () => meter,
+  path: "/uncounted-events",
+  validateSearch: asks("rule", "page"),
+  component: lazyRouteComponent(() => import("./UncountedEvents"), "UncountedEvents"),
+});
+
+export const meterRoutes = [meters, newMeter, meter.addChildren([home, prices, details, uncounted])] as const;

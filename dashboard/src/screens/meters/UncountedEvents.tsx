@@ -1,0 +1,82 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
+import type { Schema } from "../../api/client";
+import { meter as read } from "../../api/meters";
+import { uncountedEvents } from "../../api/uncountedEvents";
+import { Filter } from "../../frame/Filter";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Ago } from "../../values/Ago";
+import { Identifier } from "../../values/Identifier";
+import { Instant } from "../../values/Instant";
+import { List } from "../../values/List";
+import { cell } from "../../values/Table";
+import { propertyAt } from "./counting";
+import styles from "./Meters.module.css";
+
+/** Accepted events that the meter could not count, and what to do about them. */
+export function UncountedEvents() {
+  return (
+    <Allowed to="events:read">
+      <Listed />
+    </Allowed>
+  );
+}
+
+const rules: Record<Schema<"UncountedEvent">["rule"], string> = {
+  value_missing: "Missing or null",
+  value_invalid: "Not a number below 10^18",
+};
+
+const choices = [["", "All rules"], ...Object.entries(rules)] as [string, string][];
+
+function Listed() {
+  const { meter } = useParams({ from: "/frame/meters/$meter/uncounted-events" });
+  const { rule, page } = useSearch({ from: "/frame/meters/$meter/uncounted-events" });
+  const { data: { value_property: property = "" } = {} } = useQuery(read(meter));
+  const columns = [{ title: "Time" }, { title: "Customer" }, { title: "Value" }, { title: property || "Properties" }, { title: "Counted by" }, { title: "Received", number: true }];
+  return (
+    <>
+      <p className={styles.advice}>
+        These events were accepted in the last 30 days, and this meter could not count them. Correct the client. Then send each event again with a usable value, the same timestamp and a new idempotency key. The other
+        meters in <em>Counted by</em> count the second event too. If the client sends the value in another property, change the value property of the meter instead: the meter then counts the stored events.
+      </p>
+      <div className={styles.filter}>
+        <Filter name="rule" label="Rule" options={choices} />
+      </div>
+      <List what="The uncounted events" columns={columns} query={useQuery(uncountedEvents(meter, rule, page))} page={page} empty={<None />}>
+        {(event) => <Row key={`${event.id} ${event.rule}`} event={event} property={property} />}
+      </List>
+    </>
+  );
+}
+
+function Row({ event, property }: { event: Schema<"UncountedEvent">; property: string }) {
+  const sent = property ? propertyAt(event.properties, property) : event.properties;
+  return (
+    <tr>
+      <td className={cell.main}>
+        <Link to="/events/$event" params={{ event: event.id }} search={{ customer: event.customer_id, at: event.timestamp }}>
+          <Instant at={event.timestamp} />
+        </Link>
+      </td>
+      <td>
+        <Identifier>{event.customer_id}</Identifier>
+      </td>
+      <td>{rules[event.rule]}</td>
+      <td className="mono small">{sent === undefined ? <span className="muted">none</span> : JSON.stringify(sent)}</td>
+      <td>{event.counted_by.length === 0 ? <span className="muted">no meter</span> : event.counted_by.map(({ meter_slug }) => meter_slug).join(", ")}</td>
+      <td className={cell.number}>
+        <Ago at={event.ingested_at} />
+      </td>
+    </tr>
+  );
+}
+
+function None() {
+  return (
+    <Empty title="No uncounted events in the last 30 days">
+      <p className="muted">An accepted event that the meter cannot count is listed within about five seconds.</p>
+    </Empty>
+  );
+}

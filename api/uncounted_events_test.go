@@ -14,6 +14,7 @@ import (
 
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/histories"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -29,59 +30,75 @@ func (b *bundle) uncounted(t testing.TB, meter, query string) (list client.ListU
 
 var uncountedWarning = regexp.MustCompile(`^events\[0\] is stored but not counted by meter "(\w+)" \((\w+)\): `)
 
-// TestTheListsOfUncountedEventsEqualTheWarnings of events that were sent alone, by meter, rule and
+// TestPropertyUncountedEventsEqualTheWarnings of events that are sent alone, by meter, rule and
 // event. A strict tenant rejects such events, and lists none.
-func TestTheListsOfUncountedEventsEqualTheWarnings(t *testing.T) {
+func TestPropertyUncountedEventsEqualTheWarnings(t *testing.T) {
 	t.Parallel()
 	store := dbtest.Open(t)
-	values := []string{`5`, `0.25`, `"7.5"`, `null`, `"many"`, `""`, `true`, `{}`, `[1]`, `1e17`, `1e18`, `"-1e18"`, `-3`}
-	rapid.Check(t, func(rt *rapid.T) {
-		b := setupAt(t, store)
-		b.sent(t, 201, "POST", "/v1/meters", `{"slug":"tokens","event_type":"llm","value_property":"usage.total","filters":[{"property":"model","operator":"ne","values":["free"]}]}`)
-		b.sent(t, 201, "POST", "/v1/meters", `{"slug":"cost","event_type":"llm","value_property":"cost","filters":[{"property":"model","operator":"exists"}]}`)
-		strict := rapid.Bool().Draw(rt, "strict")
-		if strict {
-			b.send(t, "POST", "/v1/customers", `{"external_id":"a"}`)
-			b.send(t, "PATCH", "/v1/tenant", `{"strict":true}`)
-		}
-		warned := map[string]bool{}
-		for i := range rapid.IntRange(1, 12).Draw(rt, "events") {
-			key := fmt.Sprint("key-", i)
-			a := b.send(t, "POST", "/v1/events", `{"event_type":"llm","customer_id":"a","idempotency_key":"`+key+`","properties":`+drawProperties(rt, values)+`}`)
-			if a.status == 422 {
-				require.True(rt, strict, a.body)
-				continue
-			}
-			var result client.IngestResult
-			require.NoError(rt, json.Unmarshal([]byte(a.body), &result))
-			for _, warning := range result.Warnings {
-				if found := uncountedWarning.FindStringSubmatch(warning); found != nil {
-					warned[strings.Join([]string{found[1], found[2], key}, " ")] = true
+	for name, strict := range map[string]bool{"strict": true, "lenient": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setupAt(t, store)
+			b.sent(t, 201, "POST", "/v1/meters", `{"slug":"tokens","event_type":"llm","value_property":"usage.total","filters":[{"property":"model","operator":"ne","values":["free"]}]}`)
+			b.sent(t, 201, "POST", "/v1/meters", `{"slug":"cost","event_type":"llm","value_property":"cost","filters":[{"property":"model","operator":"exists"}]}`)
+			b.send(t, "PATCH", "/v1/tenant", fmt.Sprintf(`{"strict":%t}`, strict))
+			customers := 0
+			histories.Check(t, func(rt *rapid.T) {
+				customers++
+				customer := fmt.Sprint("customer-", customers)
+				b.ahead.Add(int64(time.Hour)) // for which a meter keeps further events
+				b.send(t, "POST", "/v1/customers", `{"external_id":"`+customer+`"}`)
+				warned := b.sendMeasured(rt, t, customer, strict)
+				listed := map[string]bool{}
+				for _, meter := range []string{"tokens", "cost"} {
+					for _, e := range b.uncounted(t, meter, "page_size=1000&customer="+customer).Data {
+						listed[strings.Join([]string{meter, string(e.Rule), *e.IdempotencyKey}, " ")] = true
+					}
 				}
+				require.Equal(rt, warned, listed)
+				require.False(rt, strict && len(listed) > 0, "a strict tenant rejects them")
+			})
+		})
+	}
+}
+
+// sendMeasured sends drawn events of a customer, and returns the meter, the rule and the key of
+// each that is not counted by a meter.
+func (b *bundle) sendMeasured(rt *rapid.T, t testing.TB, customer string, strict bool) map[string]bool {
+	warned := map[string]bool{}
+	for i := range rapid.IntRange(1, 12).Draw(rt, "events") {
+		key := fmt.Sprint(customer, "-", i)
+		a := b.send(t, "POST", "/v1/events", `{"event_type":"llm","customer_id":"`+customer+`","idempotency_key":"`+key+`","properties":`+drawProperties(rt)+`}`)
+		if a.status == 422 {
+			require.True(rt, strict, a.body)
+			continue
+		}
+		var result client.IngestResult
+		require.NoError(rt, json.Unmarshal([]byte(a.body), &result))
+		for _, warning := range result.Warnings {
+			if found := uncountedWarning.FindStringSubmatch(warning); found != nil {
+				warned[strings.Join([]string{found[1], found[2], key}, " ")] = true
 			}
 		}
-		require.False(rt, strict && len(warned) > 0, "a strict tenant rejects them")
-		listed := map[string]bool{}
-		for _, meter := range []string{"tokens", "cost"} {
-			for _, e := range b.uncounted(t, meter, "page_size=1000").Data {
-				listed[strings.Join([]string{meter, string(e.Rule), *e.IdempotencyKey}, " ")] = true
-			}
-		}
-		require.Equal(rt, warned, listed)
-	})
+	}
+	return warned
 }
 
 // drawProperties returns the properties of an event that two meters read, or that a filter
 // excludes.
-func drawProperties(rt *rapid.T, values []string) string {
+func drawProperties(rt *rapid.T) string {
+	values := rapid.SampledFrom([]string{`5`, `0.25`, `"7.5"`, `null`, `"many"`, `""`, `true`, `{}`, `[1]`, `1e17`, `1e18`, `"-1e18"`, `-3`})
 	var properties []string
-	for name, choices := range map[string][]string{
-		"usage": {"", `{}`, `{"total":` + rapid.SampledFrom(values).Draw(rt, "total") + `}`},
-		"cost":  {"", rapid.SampledFrom(values).Draw(rt, "cost")},
-		"model": {"", `"free"`, `"large"`},
+	for _, property := range []struct {
+		name    string
+		choices []string
+	}{
+		{"usage", []string{"", `{}`, `{"total":` + values.Draw(rt, "total") + `}`}},
+		{"cost", []string{"", values.Draw(rt, "value")}},
+		{"model", []string{"", `"free"`, `"large"`}},
 	} {
-		if value := rapid.SampledFrom(choices).Draw(rt, name); value != "" {
-			properties = append(properties, fmt.Sprintf("%q:%s", name, value))
+		if value := rapid.SampledFrom(property.choices).Draw(rt, property.name); value != "" {
+			properties = append(properties, fmt.Sprintf("%q:%s", property.name, value))
 		}
 	}
 	return "{" + strings.Join(properties, ",") + "}"

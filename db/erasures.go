@@ -594,9 +594,8 @@ func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.Ten
 	return nil
 }
 
-// Messages erases the customer's name from what was reported and told, or is to be,
-// and from what was answered, and removes the customer's conflicts and the references
-// to the customer's uncounted events.
+// Messages erases the customer's name from reports, messages and stored responses, and
+// removes the customer's conflicts and the references to the customer's uncounted events.
 func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		if err := allowLongStatements(ctx, tx); err != nil {

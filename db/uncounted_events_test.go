@@ -38,7 +38,7 @@ func newSampling(t *testing.T, store *db.DB, tenant metering.TenantID) *sampling
 	return s
 }
 
-// propertyMeter creates a meter of the events llm whose value is the property.
+// propertyMeter creates a meter of llm events that sums the property.
 func propertyMeter(t *testing.T, store *db.DB, tenant metering.TenantID, property string) metering.MeterID {
 	t.Helper()
 	m, err := store.Meters.Create(t.Context(), tenant, metering.Operator, metering.Meter{
@@ -209,7 +209,7 @@ func TestAnErasedCustomerHasNoUncountedEvents(t *testing.T) {
 	_, err = store.Erasures.Begin(t.Context(), s.tenant, "key_1", "gone", "asked for", clock.Now())
 	require.NoError(t, err)
 	eraseAll(t, store, s.tenant, gone.ID)
-	s.write() // what was collected before the erasure
+	s.write() // the references that were collected before the erasure
 	require.ElementsMatch(t, []string{"bob value_invalid", "bob value_missing"}, s.listed(db.UncountedFilter{Meter: meter}, 10))
 	require.Equal(t, 2, s.stored(conn))
 }

@@ -108,7 +108,7 @@ create table uncounted_events (
 );
 comment on table uncounted_events is 'References to events that passed the filters of a meter and that the meter could not count.';
 create index uncounted_events_customer on uncounted_events (tenant_id, customer_id, meter_id, received_at); -- for lists of a customer and for erasures
-create index uncounted_events_received on uncounted_events (received_at); -- for deletion by age
+create index uncounted_events_received on uncounted_events using brin (received_at) with (autosummarize = on); -- for deletion by age; no list of one meter reads it
 
 -- +goose Down
 drop table uncounted_events;

@@ -38,6 +38,7 @@ func (w walk) meters(ctx context.Context) error {
 		{"meters", "/meters", "tbody tr a"},
 		{"meter-details", "/meters/storage/details", "main form"},
 		{"meter-prices", "/meters/api-calls/prices", "tbody tr"},
+		{"meter-uncounted-events", "/meters/api-calls/uncounted-events", "main :is(h2, tbody tr)"},
 	} {
 		if err := w.look(ctx, s); err != nil {
 			return err

@@ -20,6 +20,7 @@ func (s *server) uncountedEvents() {
 			"`GET /v1/events/counts` counts all of them.\n\n"+
 			"- A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.\n"+
 			"- Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.\n"+
+			"- Events that a backfill could not count are not listed.\n"+
 			"- An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.\n"+
 			"- A strict tenant rejects such events, so none is listed.\n"+
 			"- Listing is recorded in the audit log, at most once an hour for each customer."), s.listUncountedEvents)

@@ -9671,6 +9671,7 @@ type ClientInterface interface {
 	//
 	// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
 	// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+	// - Events that a backfill could not count are not listed.
 	// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 	// - A strict tenant rejects such events, so none is listed.
 	// - Listing is recorded in the audit log, at most once an hour for each customer.
@@ -12602,6 +12603,7 @@ func (c *Client) UnarchiveMeter(ctx context.Context, slug string, body Unarchive
 //
 // - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
 // - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+// - Events that a backfill could not count are not listed.
 // - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 // - A strict tenant rejects such events, so none is listed.
 // - Listing is recorded in the audit log, at most once an hour for each customer.
@@ -21814,6 +21816,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
 	// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+	// - Events that a backfill could not count are not listed.
 	// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 	// - A strict tenant rejects such events, so none is listed.
 	// - Listing is recorded in the audit log, at most once an hour for each customer.
@@ -30683,6 +30686,7 @@ func (c *ClientWithResponses) UnarchiveMeterWithResponse(ctx context.Context, sl
 //
 // - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
 // - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+// - Events that a backfill could not count are not listed.
 // - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 // - A strict tenant rejects such events, so none is listed.
 // - Listing is recorded in the audit log, at most once an hour for each customer.

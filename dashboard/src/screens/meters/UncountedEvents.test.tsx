@@ -34,7 +34,7 @@ test("a rule and a page of uncounted events are asked for", async () => {
   await screen.findByText('"many"');
   expect(queries().some((query) => query.get("page_token") === "token-1")).toBe(true);
   expect(screen.getByText("Next page").getAttribute("href")).toContain("page=token-2");
-  type("Rule", "value_invalid");
+  type("Problem", "value_invalid");
   await waitFor(() => expect(queries().some((query) => query.get("rule") === "value_invalid" && !query.has("page_token"))).toBe(true));
 });
 

@@ -28,26 +28,38 @@ const rules: Record<Schema<"UncountedEvent">["rule"], string> = {
   value_invalid: "Not a number below 10^18",
 };
 
-const choices = [["", "All rules"], ...Object.entries(rules)] as [string, string][];
+const choices = [["", "All problems"], ...Object.entries(rules)] as [string, string][];
 
 function Listed() {
   const { meter } = useParams({ from: "/frame/meters/$meter/uncounted-events" });
   const { rule, page } = useSearch({ from: "/frame/meters/$meter/uncounted-events" });
   const { data: { value_property: property = "" } = {} } = useQuery(read(meter));
-  const columns = [{ title: "Time" }, { title: "Customer" }, { title: "Value" }, { title: property || "Properties" }, { title: "Counted by" }, { title: "Received", number: true }];
+  const columns = [{ title: "Time" }, { title: "Customer" }, { title: "Problem" }, { title: property || "Properties" }, { title: "Counted by" }, { title: "Received", number: true }];
+  const query = useQuery(uncountedEvents(meter, rule, page));
   return (
     <>
-      <p className={styles.advice}>
-        These events were accepted in the last 30 days, and this meter could not count them. Correct the client. Then send each event again with a usable value, the same timestamp and a new idempotency key. The other
-        meters in <em>Counted by</em> count the second event too. If the client sends the value in another property, change the value property of the meter instead: the meter then counts the stored events.
-      </p>
+      {query.data && query.data.data.length > 0 && <Advice />}
       <div className={styles.filter}>
-        <Filter name="rule" label="Rule" options={choices} />
+        <Filter name="rule" label="Problem" options={choices} />
       </div>
-      <List what="The uncounted events" columns={columns} query={useQuery(uncountedEvents(meter, rule, page))} page={page} empty={<None />}>
+      <List what="The uncounted events" columns={columns} query={query} page={page} empty={<None />}>
         {(event) => <Row key={`${event.id} ${event.rule}`} event={event} property={property} />}
       </List>
     </>
+  );
+}
+
+function Advice() {
+  return (
+    <div className={styles.advice}>
+      These events of the last 30 days were accepted, and this meter could not count them. Correct the client, then do one of the following:
+      <ul>
+        <li>
+          Send each event again with a usable value, the same timestamp and a new idempotency key. The other meters in <em>Counted by</em> count the second event too.
+        </li>
+        <li>If the client sends the value in another property, change the value property of the meter. The meter then counts the stored events.</li>
+      </ul>
+    </div>
   );
 }
 
@@ -75,7 +87,7 @@ function Row({ event, property }: { event: Schema<"UncountedEvent">; property: s
 
 function None() {
   return (
-    <Empty title="No uncounted events in the last 30 days">
+    <Empty title="No such events in the last 30 days">
       <p className="muted">An accepted event that the meter cannot count is listed within about five seconds.</p>
     </Empty>
   );

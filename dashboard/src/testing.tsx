@@ -1,4 +1,5 @@
 import { cleanup, configure, fireEvent, render, screen } from "@testing-library/react";
+import { stringify } from "lossless-json";
 import { afterEach, beforeEach, vi } from "vitest";
 import { forget } from "./api/session";
 import { App } from "./App";
@@ -30,7 +31,7 @@ beforeEach(() => {
     const body = await request.text();
     asked.push({ name, url: request.url, body, csrf: request.headers.get("X-CSRF-Token") });
     const [status, answer] = answers[name]?.(body) ?? problem(404, `the test has no ${name}`);
-    return new Response(JSON.stringify(answer), { status, headers: { "Content-Type": "application/json" } });
+    return new Response(stringify(answer) ?? null, { status, headers: { "Content-Type": "application/json" } });
   });
   vi.stubGlobal("matchMedia", () => ({ matches: false, addEventListener() {}, removeEventListener() {} }));
   vi.stubGlobal("scrollTo", () => {});

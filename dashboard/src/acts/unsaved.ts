@@ -35,7 +35,8 @@ export function useLoss(element: RefObject<Element | null>, loss: () => Loss | u
   }, [element]);
 }
 
-const typedLoss: Loss = { title: "Discard your changes?", says: "Your changes are not saved.", stay: "Keep editing", leave: "Discard" };
+/** The loss of typed text. */
+export const typedLoss: Loss = { title: "Discard your changes?", says: "Your changes are not saved.", stay: "Keep editing", leave: "Discard" };
 
 type Control = HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement;
 

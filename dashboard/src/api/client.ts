@@ -25,11 +25,15 @@ export class Failure extends Error {
   }
 }
 
-/** Which rule the field of that name broke, or a part of it such as group_by[1], in a body or a query. */
+/** Which rule the field of that name or path, such as filters[0].values, broke, or a part of it such as group_by[1], in a body or a query. */
 export function broken(error: Error | null, field: string): string | undefined {
   if (!(error instanceof Failure)) return undefined;
-  return error.fields.find(({ location }) => location.split(/[.[\]]+/).includes(field))?.message;
+  const path = dotted(field);
+  return error.fields.find(({ location }) => dotted(location).includes(path))?.message;
 }
+
+/** A path with a dot around each name and index, so that one is found in another. */
+const dotted = (path: string) => `.${path.split(/[.[\]]+/).filter(Boolean).join(".")}.`;
 
 let csrfToken: string | undefined;
 

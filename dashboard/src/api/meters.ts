@@ -1,7 +1,14 @@
 import { queryOptions } from "@tanstack/react-query";
+import { LosslessNumber, parse } from "lossless-json";
 import { answer, api, type Schema } from "./client";
 
-const backfilling = ({ status }: Schema<"Meter">) => status === "backfilling";
+type Meter = Schema<"Meter">;
+
+/** Parses an answer with meters. A number of a filter that JavaScript would write with other digits keeps its text. */
+const exactly = async <Body>(text: Promise<string>) => parse(await text, undefined, exactNumber) as Body;
+const exactNumber = (text: string) => (String(Number(text)) === text ? Number(text) : new LosslessNumber(text));
+
+const backfilling = ({ status }: Meter) => status === "backfilling";
 
 /** A page of the meters; read again while one of them is being counted. */
 export const meters = (page: string | undefined, archived: boolean) =>
@@ -9,7 +16,7 @@ export const meters = (page: string | undefined, archived: boolean) =>
     queryKey: ["meters", { page, archived }],
     queryFn: ({ signal }) => {
       const query = { page_size: 25, archived, ...(page && { page_token: page }) };
-      return answer(api.GET("/v1/meters", { params: { query }, signal }));
+      return exactly<Schema<"ListMeter">>(answer(api.GET("/v1/meters", { params: { query }, parseAs: "text", signal })));
     },
     refetchInterval: ({ state }) => (state.data?.data.some(backfilling) ? 2_000 : false),
   });
@@ -18,6 +25,9 @@ export const meters = (page: string | undefined, archived: boolean) =>
 export const meter = (slug: string) =>
   queryOptions({
     queryKey: ["meter", slug],
-    queryFn: ({ signal }) => answer(api.GET("/v1/meters/{slug}", { params: { path: { slug } }, signal })),
+    queryFn: ({ signal }) => exactly<Meter>(answer(api.GET("/v1/meters/{slug}", { params: { path: { slug } }, parseAs: "text", signal }))),
     refetchInterval: ({ state }) => (state.data && backfilling(state.data) ? 2_000 : false),
   });
+
+/** Changes the fields of a meter that the body has. */
+export const updateMeter = (slug: string, body: Schema<"UpdateMeter">) => exactly<Meter>(answer(api.PATCH("/v1/meters/{slug}", { params: { path: { slug } }, body, parseAs: "text" })));

@@ -1,4 +1,5 @@
-import { screen, waitFor } from "@testing-library/react";
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
+import { LosslessNumber } from "lossless-json";
 import { expect, test } from "vitest";
 import { answers, asked, open, press, problem, sent, session, type } from "../../testing";
 
@@ -20,10 +21,10 @@ test("a meter shows the property, the unit and the filters by which it counts", 
   details({ value_property: "usage.tokens", unit: "tokens", filters: [{ property: "model", operator: "in", values: ["a", 2] }, { property: "test", operator: "not_exists" }] });
   await screen.findByText("usage.tokens");
   screen.getByText("tokens");
-  screen.getByText('model in "a" 2');
-  screen.getByText("test not_exists");
+  screen.getByText('model is one of "a", 2');
+  screen.getByText("test has no value");
   type("Group by", "region");
-  screen.getByText(/counted again: the sum of the property usage.tokens, by region, of events with model in "a" 2 and test not_exists/);
+  screen.getByText(/counted again: the sum of the property usage.tokens, by region, if model is one of "a", 2 and test has no value/);
 });
 
 test("what is changed of a meter is sent, and nothing else; what it will do is said before", async () => {
@@ -37,7 +38,7 @@ test("what is changed of a meter is sent, and nothing else; what it will do is s
   answers["GET /v1/meters/calls"] = answers["PATCH /v1/meters/calls"];
   press("Save the meter");
   await screen.findByText("backfilling, 0 of 14 days");
-  expect(asked.filter(({ name }) => name.startsWith("PATCH")).map(({ body }) => JSON.parse(body))).toEqual([{ aggregation: "sum", group_by: ["model", "region"] }]);
+  expect(asked.filter(({ name }) => name.startsWith("PATCH")).map(({ body }) => JSON.parse(body))).toEqual([{ group_by: ["model", "region"] }]);
 });
 
 test("a way of counting that changes running bills is saved once somebody has seen which", async () => {
@@ -54,5 +55,33 @@ test("a way of counting that changes running bills is saved once somebody has se
   await screen.findByText("Change the running bills");
   answers["GET /v1/meters/calls"] = () => [200, { ...meter, aggregation: "count" }];
   press("Change the bills");
-  await waitFor(() => expect(sent("PATCH /v1/meters/calls").at(-1)).toEqual({ aggregation: "count", group_by: [], confirm: "token-1" }));
+  await waitFor(() => expect(sent("PATCH /v1/meters/calls").at(-1)).toEqual({ aggregation: "count", confirm: "token-1" }));
+});
+
+test("a filter is changed, and the values of the others keep every digit", async () => {
+  details({ filters: [{ property: "id", operator: "gt", values: [new LosslessNumber("12345678901234567890")] }, { property: "model", operator: "eq", values: ["7"] }] });
+  await screen.findByText("id is greater than 12345678901234567890");
+  const second = within(screen.getByRole("group", { name: "Filter 2" }));
+  second.getByText('Understood as the text "7"');
+  fireEvent.change(second.getByLabelText("Value"), { target: { value: "7" } });
+  press("Save the meter");
+  await waitFor(() => expect(asked.some(({ name }) => name.startsWith("PATCH"))).toBe(true));
+  expect(asked.find(({ name }) => name.startsWith("PATCH"))!.body).toBe('{"filters":[{"property":"id","operator":"gt","values":[12345678901234567890]},{"property":"model","operator":"eq","values":[7]}]}');
+});
+
+test("the user is asked before they lose the removal of a filter", async () => {
+  details({ filters: [{ property: "model", operator: "eq", values: ["a"] }] });
+  await screen.findByText("Understood as the text \"a\"");
+  press("Remove filter 1");
+  fireEvent.click(screen.getByRole("link", { name: "Prices" }));
+  await screen.findByText("Discard your changes?");
+});
+
+test("the unit is changed without counting anything again", async () => {
+  details({});
+  await screen.findByLabelText("Unit");
+  type("Unit", "calls");
+  expect(screen.queryByText(/counted again/)).toBeNull();
+  press("Save the meter");
+  await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ unit: "calls" }]));
 });

@@ -1,27 +1,24 @@
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { Form } from "../../acts/Form";
+import { typedLoss, useLoss } from "../../acts/unsaved";
 import { useAct } from "../../acts/useAct";
-import { answer, api, type Schema } from "../../api/client";
-import { meter as read } from "../../api/meters";
+import type { Schema } from "../../api/client";
+import { meter as read, updateMeter } from "../../api/meters";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
-import { condition, counting, properties, sameCounting } from "./counting";
+import { condition, counting } from "./counting";
+import { changedFields, definitionOf, typedOf } from "./definition";
 import styles from "./MeterDetails.module.css";
-import { MeterFields, type Typed } from "./MeterFields";
+import { MeterFields } from "./MeterFields";
 
 /** What a meter is, and what of it can be changed. */
 export function MeterDetails() {
   const params = useParams({ from: "/frame/meters/$meter/details" });
   const { data } = useQuery(read(params.meter));
   if (!data) return null;
-  return (
-    <div className={styles.split}>
-      <Edit key={data.id} meter={data} />
-      <Facts meter={data} />
-    </div>
-  );
+  return <Edit key={data.id} meter={data} />;
 }
 
 function Facts({ meter }: { meter: Schema<"Meter"> }) {
@@ -51,9 +48,7 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
         <>
           <dt>Filters</dt>
           {meter.filters.map((filter) => (
-            <dd key={condition(filter)}>
-              <Identifier>{condition(filter)}</Identifier>
-            </dd>
+            <dd key={condition(filter)}>{condition(filter)}</dd>
           ))}
         </>
       )}
@@ -81,37 +76,33 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
   );
 }
 
-const typedOf = (meter: Schema<"Meter">): Typed => ({
-  name: meter.name,
-  aggregation: meter.aggregation,
-  groupBy: meter.group_by.join("\n"),
-  scale: meter.usage_scale,
-});
-
+/** What can be changed of a meter. */
 function Edit({ meter }: { meter: Schema<"Meter"> }) {
   const [typed, setTyped] = useState(() => typedOf(meter));
-  const next = { aggregation: typed.aggregation, group_by: properties(typed.groupBy) };
-  const counts = !sameCounting(meter, next);
-  const reports = typed.scale !== meter.usage_scale;
-  const body = {
-    ...(typed.name !== meter.name && { name: typed.name }),
-    ...(counts && next),
-    ...(reports && { usage_scale: typed.scale }),
-  };
-  const save = useAct((confirm: string | undefined) => answer(api.PATCH("/v1/meters/{slug}", { params: { path: { slug: meter.slug } }, body: { ...body, ...(confirm && { confirm }) } })), {
+  const body = changedFields(meter, typed);
+  const definition = definitionOf(typed);
+  const counts = Object.keys(definition).some((field) => field in body);
+  const save = useAct((confirm: string | undefined) => updateMeter(meter.slug, { ...body, ...(confirm && { confirm }) }), {
     changes: [["meters"], ["meter", meter.slug]],
     done: (saved) => setTyped(typedOf(saved)),
   });
-  const not = Object.keys(body).length === 0 ? "Nothing was changed" : undefined;
+  const changed = Object.keys(body).length > 0;
+  const screen = useRef<HTMLDivElement>(null);
+  useLoss(screen, () => (changed ? typedLoss : undefined)); // a removed filter is a change without a field
   return (
-    <Form act={save} needs="meters:write" submit="Save the meter" not={not} onSubmit={(confirm) => save.mutate(confirm)}>
-      <MeterFields typed={typed} error={save.error} change={(part) => setTyped({ ...typed, ...part })} />
-      <div role="status">
-        {meter.status === "backfilling" && <Backfill meter={meter} />}
-        {counts && <p>All events are counted again: {counting({ ...meter, ...next })}. Until that is complete, usage is shown and billed as before.</p>}
-        {reports && <p>The reported usage of open periods changes. Events are not counted again.</p>}
+    <div ref={screen} className={styles.split}>
+      <Form act={save} needs="meters:write" submit="Save the meter" not={changed ? undefined : "Nothing was changed"} onSubmit={(confirm) => save.mutate(confirm)}>
+        <MeterFields typed={typed} error={save.error} change={(part) => setTyped({ ...typed, ...part })} />
+        <div role="status">
+          {meter.status === "backfilling" && <Backfill meter={meter} />}
+          {counts && <p>All events are counted again: {counting(definition)}. Until that is complete, usage is shown and billed as before.</p>}
+          {"usage_scale" in body && <p>The reported usage of open periods changes. Events are not counted again.</p>}
+        </div>
+      </Form>
+      <div className={styles.beside}>
+        <Facts meter={meter} />
       </div>
-    </Form>
+    </div>
   );
 }
 

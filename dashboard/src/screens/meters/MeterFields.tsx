@@ -1,13 +1,7 @@
 import { NativeSelect, Textarea, TextInput } from "@mantine/core";
-import { broken, type Schema } from "../../api/client";
-
-/** What of a meter can be changed, as it is typed. */
-export interface Typed {
-  name: string;
-  aggregation: Schema<"Meter">["aggregation"];
-  groupBy: string;
-  scale: number;
-}
+import { broken } from "../../api/client";
+import type { Typed } from "./definition";
+import { Filters } from "./Filters";
 
 const aggregations = [
   { value: "sum", label: "The sum of the events' values" },
@@ -27,6 +21,13 @@ export function MeterFields({ typed, error, change }: Props) {
   return (
     <>
       <TextInput label="Name" value={typed.name} error={broken(error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
+      <TextInput
+        label="Unit"
+        description="Name of the unit of usage, such as tokens. For display only"
+        value={typed.unit}
+        error={broken(error, "unit")}
+        onChange={(event) => change({ unit: event.currentTarget.value })}
+      />
       <NativeSelect
         label="Counts"
         data={aggregations}
@@ -34,6 +35,15 @@ export function MeterFields({ typed, error, change }: Props) {
         error={broken(error, "aggregation")}
         onChange={(event) => change({ aggregation: event.currentTarget.value === "count" ? "count" : "sum" })}
       />
+      <TextInput
+        label="Value property"
+        description="Property with the value, such as usage.total_tokens. Empty: the event's own value. Events without a usable value are not counted"
+        autoComplete="off"
+        value={typed.valueProperty}
+        error={broken(error, "value_property")}
+        onChange={(event) => change({ valueProperty: event.currentTarget.value })}
+      />
+      <Filters filters={typed.filters} error={error} change={(filters) => change({ filters })} />
       <Textarea
         label="Group by"
         description="Event properties by which usage is grouped, one per line, at most five"

@@ -6,9 +6,9 @@ import { useAct } from "../../acts/useAct";
 import { answer, api, broken } from "../../api/client";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
-import { properties } from "./counting";
-import { MeterFields, type Typed } from "./MeterFields";
-import styles from "./Meters.module.css";
+import { fieldsOf, typedOf } from "./definition";
+import styles from "./MeterDetails.module.css";
+import { MeterFields } from "./MeterFields";
 
 export function NewMeter() {
   return (
@@ -26,20 +26,14 @@ export function NewMeter() {
 function Fields() {
   const [slug, setSlug] = useState("");
   const [eventType, setEventType] = useState("");
-  const [typed, setTyped] = useState<Typed>({ name: "", aggregation: "sum", groupBy: "", scale: 0 });
-  const make = useAct(
-    () => {
-      const { name, aggregation, groupBy, scale } = typed;
-      const body = { slug, event_type: eventType, aggregation, ...(name && { name }), group_by: properties(groupBy), usage_scale: scale };
-      return answer(api.POST("/v1/meters", { body }));
-    },
-    {
-      changes: [["meters"]],
-      leads: ({ slug }) => ({ to: "/meters/$meter/prices", params: { meter: slug } }),
-    },
-  );
+  const [typed, setTyped] = useState(() => typedOf({}));
+  const make = useAct(() => answer(api.POST("/v1/meters", { body: { slug, event_type: eventType, ...fieldsOf(typed) } })), {
+    changes: [["meters"]],
+    leads: ({ slug }) => ({ to: "/meters/$meter/prices", params: { meter: slug } }),
+  });
+  const { error } = make;
   return (
-    <div className={styles.form}>
+    <div className={styles.split}>
       <Form act={make} needs="meters:write" submit="Create the meter" onSubmit={() => make.mutate()}>
         <TextInput
           label="Slug"
@@ -48,7 +42,7 @@ function Fields() {
           withAsterisk={false}
           autoComplete="off"
           value={slug}
-          error={broken(make.error, "slug")}
+          error={broken(error, "slug")}
           onChange={(event) => setSlug(event.currentTarget.value)}
         />
         <TextInput
@@ -58,10 +52,10 @@ function Fields() {
           withAsterisk={false}
           autoComplete="off"
           value={eventType}
-          error={broken(make.error, "event_type")}
+          error={broken(error, "event_type")}
           onChange={(event) => setEventType(event.currentTarget.value)}
         />
-        <MeterFields typed={typed} error={make.error} change={(part) => setTyped({ ...typed, ...part })} />
+        <MeterFields typed={typed} error={error} change={(part) => setTyped({ ...typed, ...part })} />
       </Form>
     </div>
   );

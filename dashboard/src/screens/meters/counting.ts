@@ -1,33 +1,42 @@
+import { stringify } from "lossless-json";
 import type { Schema } from "../../api/client";
 
 type Counting = Schema<"Counting">;
+export type Operator = Counting["filters"][number]["operator"];
 
-/** What the form of a meter changes of it. */
-type Typed = Pick<Counting, "aggregation" | "group_by">;
+/** The operators of filters, in words. */
+export const operators: Record<Operator, string> = {
+  eq: "is",
+  ne: "is not",
+  in: "is one of",
+  not_in: "is none of",
+  exists: "has a value",
+  not_exists: "has no value",
+  gt: "is greater than",
+  gte: "is at least",
+  lt: "is less than",
+  lte: "is at most",
+};
 
 /** How a meter counts, in words. */
-export function counting({ aggregation, group_by, value_property, filters = [] }: Typed & Partial<Counting>): string {
+export function counting({ aggregation, group_by, value_property, filters = [] }: Pick<Counting, "aggregation" | "group_by"> & Partial<Counting>): string {
   const counted = aggregation === "count" ? "the number of events" : `the sum of ${value_property ? `the property ${value_property}` : "their values"}`;
   const grouped = group_by.length > 0 ? `${counted}, by ${group_by.join(", ")}` : counted;
-  return filters.length > 0 ? `${grouped}, of events with ${filters.map(condition).join(" and ")}` : grouped;
+  return filters.length > 0 ? `${grouped}, if ${filters.map(condition).join(" and ")}` : grouped;
 }
 
-/** A filter in one line. */
-export function condition({ property, operator, values = [] }: Counting["filters"][number]): string {
-  return [property, operator, ...values.map((value) => JSON.stringify(value))].join(" ");
+/** A filter in words. */
+export function condition({ property, operator, values }: Counting["filters"][number]): string {
+  const compared = (values ?? []).map((value) => stringify(value)).join(", ");
+  return [property, operators[operator], compared].filter(Boolean).join(" ");
 }
 
-/** The properties that were typed, one a line. */
-export function properties(typed: string): string[] {
+/** The texts that were typed, one a line. */
+export function lines(typed: string): string[] {
   return typed
     .split("\n")
     .map((line) => line.trim())
     .filter((line) => line !== "");
-}
-
-/** Whether every event would be counted as before. */
-export function sameCounting(one: Typed, other: Typed): boolean {
-  return one.aggregation === other.aggregation && one.group_by.join("\n") === other.group_by.join("\n");
 }
 
 /** The property of an event that a path names. A property with the whole name takes precedence. */

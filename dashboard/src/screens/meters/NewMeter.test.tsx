@@ -1,0 +1,99 @@
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
+import { expect, test } from "vitest";
+import { answers, asked, open, press, sent, session, type } from "../../testing";
+
+async function form() {
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "meters:write"] }];
+  open("/meters/-/new");
+  await screen.findByLabelText("Slug");
+}
+
+const filter = (number: number) => within(screen.getByRole("group", { name: `Filter ${number}` }));
+const fill = (number: number, label: string, text: string) => fireEvent.change(filter(number).getByLabelText(label), { target: { value: text } });
+const refused = (...errors: object[]) => [422, { title: "Invalid", detail: "refused", status: 422, code: "invalid", request_id: "REQUEST7", errors }] as [number, object];
+
+test("a meter is created with every field of its definition", async () => {
+  await form();
+  type("Slug", "tokens");
+  type("Event type", "llm");
+  type("Unit", "tokens");
+  type("Value property", "usage.total_tokens");
+  type("Group by", "model\nregion");
+  press("Add a filter");
+  fill(1, "Property", "model");
+  fill(1, "Condition", "in");
+  fill(1, "Values, one per line", 'large\n7\n"7"\ntrue');
+  filter(1).getByText('Understood as the text "large", the number 7, the text "7", true');
+  press("Add a filter");
+  fill(2, "Property", "usage.cached");
+  fill(2, "Condition", "not_exists");
+  expect(filter(2).queryByLabelText("Value")).toBeNull();
+  press("Create the meter");
+  await waitFor(() => expect(sent("POST /v1/meters")).toHaveLength(1));
+  expect(sent("POST /v1/meters")).toEqual([
+    {
+      slug: "tokens",
+      event_type: "llm",
+      name: "",
+      unit: "tokens",
+      aggregation: "sum",
+      value_property: "usage.total_tokens",
+      filters: [
+        { property: "model", operator: "in", values: ["large", 7, "7", true] },
+        { property: "usage.cached", operator: "not_exists" },
+      ],
+      group_by: ["model", "region"],
+      usage_scale: 0,
+    },
+  ]);
+});
+
+test("a number of a filter is sent with every digit", async () => {
+  await form();
+  type("Slug", "large");
+  type("Event type", "call");
+  press("Add a filter");
+  fill(1, "Property", "id");
+  fill(1, "Value", "12345678901234567890.10");
+  press("Create the meter");
+  await waitFor(() => expect(asked.at(-1)?.body).toContain('"values":[12345678901234567890.10]'));
+});
+
+test("the focus follows a filter that is added or removed", async () => {
+  await form();
+  press("Add a filter");
+  expect(document.activeElement).toBe(filter(1).getByLabelText("Property"));
+  fill(1, "Property", "first");
+  press("Add a filter");
+  fill(2, "Property", "second");
+  press("Remove filter 1");
+  expect(document.activeElement).toBe(screen.getByRole("button", { name: "Add a filter" }));
+  expect(filter(1).getByLabelText<HTMLInputElement>("Property").value).toBe("second");
+});
+
+test("a meter has at most ten filters", async () => {
+  await form();
+  for (let count = 0; count < 10; count++) press("Add a filter");
+  expect(screen.getByRole<HTMLButtonElement>("button", { name: "At most 10 filters" }).disabled).toBe(true);
+  press("Remove filter 10");
+  expect(document.activeElement).toBe(screen.getByRole("button", { name: "Add a filter" }));
+});
+
+test("each refused field has the rule beside it", async () => {
+  await form();
+  type("Slug", "tokens");
+  type("Event type", "llm");
+  for (const number of [1, 2]) {
+    press("Add a filter");
+    fill(number, "Property", "size");
+    fill(number, "Condition", "gt");
+    fill(number, "Value", "large");
+  }
+  const [unit, value] = ["must be at most 64 characters", "must be a number, because operator is gt"];
+  answers["POST /v1/meters"] = () => refused({ location: "body.unit", message: unit }, { location: "body.filters[1].values[0]", message: value });
+  press("Create the meter");
+  await waitFor(() => expect(screen.getByLabelText("Unit").getAttribute("aria-invalid")).toBe("true"));
+  expect(filter(1).getByLabelText("Value").getAttribute("aria-invalid")).not.toBe("true");
+  expect(filter(2).getByLabelText("Value").getAttribute("aria-invalid")).toBe("true");
+  filter(2).getByText(value);
+});

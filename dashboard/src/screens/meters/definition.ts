@@ -1,0 +1,67 @@
+import { stringify } from "lossless-json";
+import type { Schema } from "../../api/client";
+import { lines, type Operator } from "./counting";
+import { parseValue, valueText, type FilterValue } from "./filterValues";
+
+/** The fields of a meter that can be changed, as they are typed. */
+export interface Typed {
+  name: string;
+  unit: string;
+  aggregation: Schema<"Meter">["aggregation"];
+  valueProperty: string;
+  filters: TypedFilter[];
+  groupBy: string;
+  scale: number;
+}
+
+export interface TypedFilter {
+  property: string;
+  operator: Operator;
+  /** One a line. */
+  values: string;
+}
+
+/** The part of a definition that decides which events are counted, and how. */
+export type Definition = Required<Pick<Schema<"UpdateMeter">, "aggregation" | "value_property" | "filters" | "group_by">>;
+
+/** The definition as its form shows it. */
+export function typedOf(meter: Partial<Schema<"Meter"> | Schema<"CreateMeter">>): Typed {
+  return {
+    name: meter.name ?? "",
+    unit: meter.unit ?? "",
+    aggregation: meter.aggregation ?? "sum",
+    valueProperty: meter.value_property ?? "",
+    filters: (meter.filters ?? []).map(({ property, operator, values = [] }) => ({ property, operator, values: values.map(valueText).join("\n") })),
+    groupBy: (meter.group_by ?? []).join("\n"),
+    scale: meter.usage_scale ?? 0,
+  };
+}
+
+export const hasValues = (operator: Operator) => operator !== "exists" && operator !== "not_exists";
+export const hasSeveralValues = (operator: Operator) => operator === "in" || operator === "not_in";
+
+/** The values that were typed for a filter. */
+export function valuesOf({ operator, values }: TypedFilter): FilterValue[] {
+  return hasValues(operator) ? lines(values).map(parseValue) : [];
+}
+
+/** The part of what was typed that decides which events are counted, and how. */
+export function definitionOf(typed: Typed): Definition {
+  return {
+    aggregation: typed.aggregation,
+    value_property: typed.valueProperty.trim(),
+    filters: typed.filters.map((filter) => ({ property: filter.property.trim(), operator: filter.operator, ...(hasValues(filter.operator) && { values: valuesOf(filter) }) })),
+    group_by: lines(typed.groupBy),
+  };
+}
+
+/** The fields of a request for a meter. */
+export function fieldsOf(typed: Typed) {
+  return { name: typed.name, unit: typed.unit, ...definitionOf(typed), usage_scale: typed.scale };
+}
+
+/** The fields of a request that differ from the saved meter's. */
+export function changedFields(meter: Schema<"Meter">, typed: Typed): Partial<ReturnType<typeof fieldsOf>> {
+  const saved = new Map(Object.entries(fieldsOf(typedOf(meter))));
+  return Object.fromEntries(Object.entries(fieldsOf(typed)).filter(([field, value]) => stringify(value) !== stringify(saved.get(field))));
+}

@@ -1,0 +1,37 @@
+import { LosslessNumber, stringify } from "lossless-json";
+
+/** A value of a filter. A number keeps every digit. */
+export type FilterValue = string | boolean | null | LosslessNumber;
+
+const number = /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/;
+
+/** Parses a typed value by the rule of the API's filters by property: a JSON number, string, true, false or null is that value; any other text is a string. */
+export function parseValue(text: string): FilterValue {
+  if (text === "true" || text === "false") return text === "true";
+  if (text === "null") return null;
+  if (number.test(text)) return new LosslessNumber(text);
+  return quotedString(text) ?? text;
+}
+
+function quotedString(text: string): string | undefined {
+  if (!text.startsWith('"')) return undefined;
+  try {
+    return JSON.parse(text) as string;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the text that parseValue parses to a value of the API: a string without quotes if possible. */
+export function valueText(value: unknown): string {
+  if (typeof value !== "string") return stringify(value) ?? "";
+  const plain = value !== "" && value === value.trim() && !value.includes("\n") && parseValue(value) === value;
+  return plain ? value : JSON.stringify(value);
+}
+
+/** A value with its type, in words. */
+export function typedValue(value: FilterValue): string {
+  if (typeof value === "string") return `the text ${JSON.stringify(value)}`;
+  if (value instanceof LosslessNumber) return `the number ${value.toString()}`;
+  return String(value);
+}

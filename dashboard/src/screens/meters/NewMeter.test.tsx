@@ -97,3 +97,16 @@ test("each refused field has the rule beside it", async () => {
   expect(filter(2).getByLabelText("Value").getAttribute("aria-invalid")).toBe("true");
   filter(2).getByText(value);
 });
+
+test("a template fills in the form", async () => {
+  await form();
+  fireEvent.click(within(screen.getByRole("group", { name: "Other events" })).getByRole("button", { name: "API calls by endpoint" }));
+  expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("api-calls");
+  expect(screen.getByLabelText<HTMLSelectElement>("Counts").value).toBe("count");
+  expect(screen.getByLabelText<HTMLTextAreaElement>("Group by").value).toBe("endpoint\nmethod");
+  filter(1).getByText("Understood as the number 500");
+  expect(screen.getByLabelText("An event").textContent).toContain('"endpoint": "/v1/search"');
+  fireEvent.click(within(screen.getByRole("group", { name: "OpenAI responses" })).getByRole("button", { name: "Input tokens" }));
+  expect(screen.getByLabelText<HTMLInputElement>("Value property").value).toBe("usage.prompt_tokens");
+  expect(screen.queryByRole("group", { name: "Filter 1" })).toBeNull();
+});

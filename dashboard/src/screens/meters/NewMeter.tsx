@@ -9,6 +9,8 @@ import { Allowed } from "../../states/Allowed";
 import { fieldsOf, typedOf } from "./definition";
 import styles from "./MeterDetails.module.css";
 import { MeterFields } from "./MeterFields";
+import { Templates } from "./Templates";
+import type { Template } from "./meterTemplates";
 
 export function NewMeter() {
   return (
@@ -24,39 +26,49 @@ export function NewMeter() {
 }
 
 function Fields() {
+  const [template, setTemplate] = useState<Template>();
   const [slug, setSlug] = useState("");
   const [eventType, setEventType] = useState("");
   const [typed, setTyped] = useState(() => typedOf({}));
+  const choose = (chosen: Template) => {
+    setTemplate(chosen);
+    setSlug(chosen.definition.slug);
+    setEventType(chosen.definition.event_type);
+    setTyped(typedOf(chosen.definition));
+  };
   const make = useAct(() => answer(api.POST("/v1/meters", { body: { slug, event_type: eventType, ...fieldsOf(typed) } })), {
     changes: [["meters"]],
     leads: ({ slug }) => ({ to: "/meters/$meter/prices", params: { meter: slug } }),
   });
   const { error } = make;
   return (
-    <div className={styles.split}>
-      <Form act={make} needs="meters:write" submit="Create the meter" onSubmit={() => make.mutate()}>
-        <TextInput
-          label="Slug"
-          description="Its name in the API and on bills. It cannot be changed later"
-          required
-          withAsterisk={false}
-          autoComplete="off"
-          value={slug}
-          error={broken(error, "slug")}
-          onChange={(event) => setSlug(event.currentTarget.value)}
-        />
-        <TextInput
-          label="Event type"
-          description="The events of this type are counted. It cannot be changed later"
-          required
-          withAsterisk={false}
-          autoComplete="off"
-          value={eventType}
-          error={broken(error, "event_type")}
-          onChange={(event) => setEventType(event.currentTarget.value)}
-        />
-        <MeterFields typed={typed} error={error} change={(part) => setTyped({ ...typed, ...part })} />
-      </Form>
-    </div>
+    <>
+      <Templates chosen={template} choose={choose} />
+      <div className={styles.split}>
+        <Form act={make} needs="meters:write" submit="Create the meter" onSubmit={() => make.mutate()}>
+          <TextInput
+            label="Slug"
+            description="Its name in the API and on bills. It cannot be changed later"
+            required
+            withAsterisk={false}
+            autoComplete="off"
+            value={slug}
+            error={broken(error, "slug")}
+            onChange={(event) => setSlug(event.currentTarget.value)}
+          />
+          <TextInput
+            label="Event type"
+            description="The events of this type are counted. It cannot be changed later"
+            required
+            withAsterisk={false}
+            autoComplete="off"
+            value={eventType}
+            error={broken(error, "event_type")}
+            onChange={(event) => setEventType(event.currentTarget.value)}
+          />
+          <MeterFields typed={typed} error={error} change={(part) => setTyped({ ...typed, ...part })} />
+        </Form>
+      </div>
+    </>
   );
 }

@@ -1,0 +1,42 @@
+import { Button } from "@mantine/core";
+import styles from "./Templates.module.css";
+import { templates, type Template } from "./meterTemplates";
+
+const sources = [...new Set(templates.map(({ source }) => source))];
+
+/** Definitions to begin with, and the one that was chosen. */
+export function Templates({ chosen, choose }: { chosen: Template | undefined; choose: (template: Template) => void }) {
+  return (
+    <section aria-labelledby="templates" className={styles.templates}>
+      <h2 id="templates">Start from a template</h2>
+      <p className="muted">A template fills in the form. Adapt the form to your events.</p>
+      {sources.map((source) => (
+        <div key={source} role="group" aria-label={source} className={styles.source}>
+          <span className="muted">{source}</span>
+          {templates
+            .filter((template) => template.source === source)
+            .map((template) => (
+              <Button key={template.title} variant="default" size="xs" aria-pressed={template === chosen} onClick={() => choose(template)}>
+                {template.title}
+              </Button>
+            ))}
+        </div>
+      ))}
+      <div role="status">{chosen && <Chosen template={chosen} />}</div>
+    </section>
+  );
+}
+
+function Chosen({ template: { definition, event, price } }: { template: Template }) {
+  return (
+    <div className={styles.chosen}>
+      <p>
+        The meter <span className="mono">{definition.slug}</span> counts events such as:
+      </p>
+      <pre className="mono" tabIndex={0} aria-label="An event">
+        {JSON.stringify(event, undefined, 2)}
+      </pre>
+      {price && <p>{price}</p>}
+    </div>
+  );
+}

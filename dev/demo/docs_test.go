@@ -15,7 +15,8 @@ import (
 )
 
 func TestDocsPicturesAreThereAndSmall(t *testing.T) {
-	shown := regexp.MustCompile(`!\[[^\]]+\]\((?:docs/)?(pictures/\S+?\.png)\)`).FindAllStringSubmatch(read(t, "README.md")+read(t, "docs/operators.md"), -1)
+	pages := read(t, "README.md") + read(t, "docs/operators.md") + read(t, "docs/guides/start-from-a-template.md")
+	shown := regexp.MustCompile(`!\[[^\]]+\]\((?:docs/|\.\./)?(pictures/\S+?\.png)\)`).FindAllStringSubmatch(pages, -1)
 	kept, err := filepath.Glob(filepath.Join(root, "docs/pictures/*"))
 	require.NoError(t, err)
 	require.Len(t, shown, len(kept))

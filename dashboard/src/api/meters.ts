@@ -31,3 +31,11 @@ export const meter = (slug: string) =>
 
 /** Changes the fields of a meter that the body has. */
 export const updateMeter = (slug: string, body: Schema<"UpdateMeter">) => exactly<Meter>(answer(api.PATCH("/v1/meters/{slug}", { params: { path: { slug } }, body, parseAs: "text" })));
+
+export type Definition = Required<Pick<Schema<"UpdateMeter">, "aggregation" | "value_property" | "filters" | "group_by">>;
+
+/** Measures the latest events of a type by a definition, and saves nothing. */
+export const previewMeter = (body: Definition & { event_type: string }) => answer(api.POST("/v1/meters/preview", { body }));
+
+/** Measures the latest events of a meter by another definition, and by the present one. */
+export const previewMeterChange = (slug: string, body: Definition) => answer(api.POST("/v1/meters/{slug}/preview", { params: { path: { slug } }, body }));

@@ -11,7 +11,10 @@ import (
 func (w walk) meters(ctx context.Context) error {
 	err := do(ctx,
 		w.to("/meters"),
-		press("Create a meter"), fill("Name", "Storage"), fill("Slug", "storage"), fill("Event type", "stored"), w.judged("meter-make"), press("Create the meter"), see("Storage"),
+		press("Create a meter"), press("API calls by endpoint"), see("counts events such as"),
+		choose("Condition", "is one of"), fill("Values, one per line", "200"), see("the number 200"), w.judged("meter-template"), press("Remove filter 1"), see("all events of the type are counted"),
+		fill("Name", "Storage"), fill("Slug", "storage"), fill("Event type", "stored"), press("Try it on the latest 100 events"), see("No events of this type"),
+		w.judged("meter-make"), press("Create the meter"), see("Storage"),
 		see("Details"), press("Prices"), see("Set the first price"), fill("Base price", "10"), fill("Included units", "100"), fill("Overage rate", "0.05"),
 		press("Preview the running bills"), see("running bills as of now"), w.judged("price-set"), press("Set the price"),
 		see("in running billing periods"), w.refused("/v1/meters/storage/pricing"), w.judged("price-confirmed"), press("Change the bills"), see("charged now"),
@@ -25,6 +28,7 @@ func (w walk) meters(ctx context.Context) error {
 		press("Withdraw"), see("The version does not take effect"), w.judged("price-withdraw"), press("Withdraw"), miss("scheduled"),
 		w.to("/meters/api-calls/prices"), fill("Base price", "26"), choose("Applies", "From a day on"), set("Day", monthOf(today)), press("Set the price"),
 		see("in running billing periods"), w.refused("/v1/meters/api-calls/pricing"), press("Change the bills"), miss("in running billing periods"), see("26.00"),
+		w.to("/meters/api-calls/details"), press("Try it on the latest 100 events"), see("Total then"), w.judged("meter-try"),
 		w.to("/meters/storage/details"), fill("Name", "Storage space"), press("Save the meter"), see("Storage space"),
 		press("Archive"), see("counts no further events"), w.judged("meter-archive"), press("Archive"),
 		see("in running billing periods"), w.refused("/v1/meters/storage/archive"), press("Change the bills"), see("archived"),
@@ -36,6 +40,7 @@ func (w walk) meters(ctx context.Context) error {
 	}
 	for _, s := range []screen{
 		{"meters", "/meters", "tbody tr a"},
+		{"meter-new", "/meters/-/new", "main form"},
 		{"meter-details", "/meters/storage/details", "main form"},
 		{"meter-prices", "/meters/api-calls/prices", "tbody tr"},
 		{"meter-uncounted-events", "/meters/api-calls/uncounted-events", "main :is(h2, tbody tr)"},

@@ -31,11 +31,38 @@ func (s system) takeDashboard(ctx context.Context) error {
 		return fmt.Errorf("sign in: %w", err)
 	}
 	of := s.BaseURL + "/customers/" + customer
-	return takeIn(ctx, []picture{
+	err = takeIn(ctx, []picture{
 		{"overview", s.BaseURL + "/overview", "Needs attention", 760},
 		{"usage", of + "/usage?meter=tokens&range=30", "Point at the chart", 760},
 		{"bill", of + "/bill?meter=tokens", "→", 760},
 	})
+	if err != nil {
+		return err
+	}
+	return s.takeMeterForm(ctx)
+}
+
+// takeMeterForm takes the form of a meter with a filter that is not saved, and the preview of it.
+// It comes last: the page asks before it is left.
+func (s system) takeMeterForm(ctx context.Context) error {
+	const filter = `//*[@aria-label="Filter 1"]//input`
+	err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(width, 1180),
+		chromedp.Navigate(s.BaseURL+"/meters/tokens/details"),
+		chromedp.Click(`//button[contains(., "Add a filter")]`),
+		chromedp.SendKeys("("+filter+")[1]", "model"),
+		chromedp.SendKeys("("+filter+")[2]", "large"),
+		chromedp.Click(`//button[contains(., "Try it on")]`),
+		chromedp.WaitVisible(`//dt[.="Total then"]`),
+	)
+	if err != nil {
+		return fmt.Errorf("meter-form: %w", err)
+	}
+	shot, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		return err
+	}
+	return keep("meter-form", shot)
 }
 
 // customer is the id of one of the demo tenant's customers.

@@ -41,7 +41,7 @@ export function Filters({ filters, error, change }: Props) {
           filter={filter}
           number={index + 1}
           refused={(field) => broken(error, `filters[${index}].${field}`)}
-          property={index === filters.length - 1 ? newest : null}
+          firstInput={index === filters.length - 1 ? newest : null}
           change={(part) => change(filters.map((one, other) => (other === index ? { ...one, ...part } : one)))}
           remove={() => remove(index)}
         />
@@ -59,17 +59,17 @@ interface RowProps {
   filter: TypedFilter;
   number: number;
   refused: (field: string) => string | undefined;
-  property: Ref<HTMLInputElement>;
+  firstInput: Ref<HTMLInputElement>;
   change: (part: Partial<TypedFilter>) => void;
   remove: () => void;
 }
 
-function Row({ filter, number, refused, property, change, remove }: RowProps) {
+function Row({ filter, number, refused, firstInput, change, remove }: RowProps) {
   const choose = (operator: Operator) => change({ operator, values: hasSeveralValues(operator) ? filter.values : (lines(filter.values)[0] ?? "") });
   return (
     <div className={styles.row} role="group" aria-label={`Filter ${number}`}>
       <TextInput
-        ref={property}
+        ref={firstInput}
         label="Property"
         required
         withAsterisk={false}

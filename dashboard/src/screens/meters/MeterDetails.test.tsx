@@ -6,7 +6,7 @@ import { answers, asked, open, press, problem, sent, session, type } from "../..
 const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
 
 function details(more: object) {
-  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "meters:write"] }];
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "meters:write", "events:read"] }];
   answers["GET /v1/meters/calls"] = () => [200, { ...meter, ...more }];
   open("/meters/calls/details");
 }
@@ -84,4 +84,16 @@ test("the unit is changed without counting anything again", async () => {
   expect(screen.queryByText(/counted again/)).toBeNull();
   press("Save the meter");
   await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ unit: "calls" }]));
+});
+
+test("a changed definition is tried beside the present one", async () => {
+  details({ unit: "calls" });
+  await screen.findByLabelText("Name");
+  type("Counts", "count");
+  const period = { start: "2026-11-26T08:00:00Z", end: "2026-11-26T09:00:00Z" };
+  answers["POST /v1/meters/calls/preview"] = () => [200, { period, events_read: 3, counted: 3, value: 3, current_value: 12.5, uncounted: [], customers: [], other_customers: 0, sample: [] }];
+  press("Try it on the latest 100 events");
+  expect((await screen.findByText("Total now")).nextSibling?.textContent).toBe("12.5 calls");
+  expect(screen.getByText("Total then").nextSibling?.textContent).toBe("3 calls");
+  expect(sent("POST /v1/meters/calls/preview")).toEqual([{ aggregation: "count", value_property: "", filters: [], group_by: [] }]);
 });

@@ -1,17 +1,18 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { useRef, useState } from "react";
 import { Form } from "../../acts/Form";
 import { typedLoss, useLoss } from "../../acts/unsaved";
 import { useAct } from "../../acts/useAct";
 import type { Schema } from "../../api/client";
-import { meter as read, updateMeter } from "../../api/meters";
+import { meter as read, previewMeterChange, updateMeter } from "../../api/meters";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
 import { condition, counting } from "./counting";
 import { changedFields, definitionOf, typedOf } from "./definition";
 import styles from "./MeterDetails.module.css";
 import { MeterFields } from "./MeterFields";
+import { TryOut, useTryOut } from "./TryOut";
 
 /** What a meter is, and what of it can be changed. */
 export function MeterDetails() {
@@ -76,23 +77,28 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
   );
 }
 
-/** What can be changed of a meter. */
+/** What can be changed of a meter, and the effect of the typed definition on the latest events. */
 function Edit({ meter }: { meter: Schema<"Meter"> }) {
+  const queries = useQueryClient();
   const [typed, setTyped] = useState(() => typedOf(meter));
   const body = changedFields(meter, typed);
   const definition = definitionOf(typed);
   const counts = Object.keys(definition).some((field) => field in body);
   const save = useAct((confirm: string | undefined) => updateMeter(meter.slug, { ...body, ...(confirm && { confirm }) }), {
     changes: [["meters"], ["meter", meter.slug]],
-    done: (saved) => setTyped(typedOf(saved)),
+    done(saved) {
+      queries.setQueryData(read(meter.slug).queryKey, saved); // so that nothing differs from the saved meter
+      setTyped(typedOf(saved));
+    },
   });
+  const attempt = useTryOut(definition, (definition) => previewMeterChange(meter.slug, definition));
   const changed = Object.keys(body).length > 0;
   const screen = useRef<HTMLDivElement>(null);
   useLoss(screen, () => (changed ? typedLoss : undefined)); // a removed filter is a change without a field
   return (
     <div ref={screen} className={styles.split}>
       <Form act={save} needs="meters:write" submit="Save the meter" not={changed ? undefined : "Nothing was changed"} onSubmit={(confirm) => save.mutate(confirm)}>
-        <MeterFields typed={typed} error={save.error} change={(part) => setTyped({ ...typed, ...part })} />
+        <MeterFields typed={typed} error={save.error ?? attempt.error} change={(part) => setTyped({ ...typed, ...part })} />
         <div role="status">
           {meter.status === "backfilling" && <Backfill meter={meter} />}
           {counts && <p>All events are counted again: {counting(definition)}. Until that is complete, usage is shown and billed as before.</p>}
@@ -101,6 +107,7 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
       </Form>
       <div className={styles.beside}>
         <Facts meter={meter} />
+        <TryOut attempt={attempt} unit={typed.unit} begin={save.reset} />
       </div>
     </div>
   );

@@ -1,9 +1,10 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
+import { LosslessNumber } from "lossless-json";
 import { expect, test } from "vitest";
 import { answers, asked, open, press, sent, session, type } from "../../testing";
 
 async function form() {
-  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "meters:write"] }];
+  answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["meters:read", "meters:write", "events:read"] }];
   open("/meters/-/new");
   await screen.findByLabelText("Slug");
 }
@@ -109,4 +110,54 @@ test("a template fills in the form", async () => {
   fireEvent.click(within(screen.getByRole("group", { name: "OpenAI responses" })).getByRole("button", { name: "Input tokens" }));
   expect(screen.getByLabelText<HTMLInputElement>("Value property").value).toBe("usage.prompt_tokens");
   expect(screen.queryByRole("group", { name: "Filter 1" })).toBeNull();
+});
+
+const preview = {
+  period: { start: "2026-11-26T08:00:00Z", end: "2026-11-26T09:00:00Z" },
+  events_read: 4,
+  counted: 2,
+  value: new LosslessNumber("0.30000000000000000004"),
+  uncounted: [
+    { code: "filtered_out", count: 1 },
+    { code: "value_missing", count: 1 },
+  ],
+  customers: [],
+  other_customers: 0,
+  sample: [
+    { id: "1", customer_id: "acme", timestamp: "2026-11-26T08:50:00Z", rule: "counted", value: 0.1, group_key: { model: "large" } },
+    { id: "2", customer_id: "acme", timestamp: "2026-11-26T08:40:00Z", rule: "filtered_out", property: "model" },
+    { id: "3", customer_id: "acme", timestamp: "2026-11-26T08:30:00Z", rule: "value_missing", property: "cost" },
+  ],
+};
+
+test("a definition is tried on the latest events, and nothing is saved", async () => {
+  await form();
+  press("Try it on the latest 100 events");
+  expect(sent("POST /v1/meters/preview")).toEqual([]);
+  type("Event type", "llm");
+  type("Unit", "USD");
+  type("Value property", "cost");
+  answers["POST /v1/meters/preview"] = () => [200, preview];
+  press("Try it on the latest 100 events");
+  await screen.findByText("2 of 4 events");
+  expect(sent("POST /v1/meters/preview")).toEqual([{ event_type: "llm", aggregation: "sum", value_property: "cost", filters: [], group_by: [] }]);
+  expect(screen.getByText("0.30000000000000000004").textContent).toBe("0.30000000000000000004 USD");
+  const rows = within(screen.getByRole("table")).getAllByRole("row").slice(1);
+  expect(rows.map((row) => within(row).getAllByRole("cell").slice(1).map((cell) => cell.textContent))).toEqual([
+    ["acme", "Counted", "0.1", "large"],
+    ["acme", "Excluded by a filter: model", "", ""],
+    ["acme", "Missing or null: cost", "", ""],
+  ]);
+  type("Value property", "price");
+  screen.getByText("The definition has changed since. Try it again.");
+  expect(sent("POST /v1/meters")).toEqual([]);
+});
+
+test("a field that the preview refuses has the rule beside it", async () => {
+  await form();
+  type("Event type", "llm");
+  type("Group by", "a..b");
+  answers["POST /v1/meters/preview"] = () => refused({ location: "body.group_by[0]", message: "must be a path" });
+  press("Try it on the latest 100 events");
+  await waitFor(() => expect(screen.getByLabelText("Group by").getAttribute("aria-invalid")).toBe("true"));
 });

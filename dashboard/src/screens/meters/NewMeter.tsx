@@ -4,13 +4,15 @@ import { useState } from "react";
 import { Form } from "../../acts/Form";
 import { useAct } from "../../acts/useAct";
 import { answer, api, broken } from "../../api/client";
+import { previewMeter } from "../../api/meters";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
-import { fieldsOf, typedOf } from "./definition";
+import { definitionOf, fieldsOf, typedOf } from "./definition";
 import styles from "./MeterDetails.module.css";
 import { MeterFields } from "./MeterFields";
 import { Templates } from "./Templates";
 import type { Template } from "./meterTemplates";
+import { TryOut, useTryOut } from "./TryOut";
 
 export function NewMeter() {
   return (
@@ -40,7 +42,8 @@ function Fields() {
     changes: [["meters"]],
     leads: ({ slug }) => ({ to: "/meters/$meter/prices", params: { meter: slug } }),
   });
-  const { error } = make;
+  const attempt = useTryOut({ event_type: eventType, ...definitionOf(typed) }, previewMeter);
+  const error = make.error ?? attempt.error;
   return (
     <>
       <Templates chosen={template} choose={choose} />
@@ -68,6 +71,7 @@ function Fields() {
           />
           <MeterFields typed={typed} error={error} change={(part) => setTyped({ ...typed, ...part })} />
         </Form>
+        <TryOut attempt={attempt} unit={typed.unit} not={eventType === "" ? "Enter the event type first" : undefined} begin={make.reset} />
       </div>
     </>
   );

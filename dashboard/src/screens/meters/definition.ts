@@ -1,5 +1,6 @@
 import { stringify } from "lossless-json";
 import type { Schema } from "../../api/client";
+import type { Definition } from "../../api/meters";
 import { lines, type Operator } from "./counting";
 import { parseValue, valueText, type FilterValue } from "./filterValues";
 
@@ -20,9 +21,6 @@ export interface TypedFilter {
   /** One a line. */
   values: string;
 }
-
-/** The part of a definition that decides which events are counted, and how. */
-export type Definition = Required<Pick<Schema<"UpdateMeter">, "aggregation" | "value_property" | "filters" | "group_by">>;
 
 /** The definition as its form shows it. */
 export function typedOf(meter: Partial<Schema<"Meter"> | Schema<"CreateMeter">>): Typed {

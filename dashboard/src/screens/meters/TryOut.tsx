@@ -1,0 +1,123 @@
+import { Button } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import { stringify } from "lossless-json";
+import { Fragment, useState } from "react";
+import { Refused } from "../../acts/Refused";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import type { Schema } from "../../api/client";
+import { nameOf } from "../../charts/points";
+import { Quantity } from "../../values/Amount";
+import { Instant } from "../../values/Instant";
+import { State } from "../../values/State";
+import { cell, Table } from "../../values/Table";
+import { rules } from "./rules";
+import styles from "./TryOut.module.css";
+
+type Preview = Schema<"MeterPreview">;
+
+/** A preview of a definition, which is outdated as soon as the user changes the definition. */
+export function useTryOut<Body>(body: Body, preview: (body: Body) => Promise<Preview>) {
+  const { data, error, variables, isPending, mutate } = useAct(preview, { changes: [] });
+  const outdated = stringify(variables) !== stringify(body);
+  return { data, outdated, error: outdated ? null : error, isPending, start: () => mutate(body) };
+}
+
+interface Props {
+  attempt: ReturnType<typeof useTryOut<never>>;
+  unit: string;
+  not?: string | undefined;
+  /** Called before an attempt. */
+  begin: () => void;
+}
+
+/** Counts the latest events by the typed definition, when the user asks for it. */
+export function TryOut({ attempt: { data, outdated, error, isPending, start }, unit, not, begin }: Props) {
+  const run = () => {
+    begin();
+    start();
+  };
+  return (
+    <section aria-labelledby="try" className={styles.panel}>
+      <h2 id="try">Try it</h2>
+      <p className="muted">Count the latest 100 events of the type by this definition. Nothing is saved.</p>
+      <div>
+        <Verb needs="events:read" not={not} loading={isPending} onClick={run}>
+          Try it on the latest 100 events
+        </Verb>
+      </div>
+      <Refused error={error} />
+      <div role="status">{data && (outdated ? "The definition has changed since. Try it again." : <Totals preview={data} unit={unit} />)}</div>
+      {data && data.sample.length > 0 && <Sample preview={data} outdated={outdated} />}
+    </section>
+  );
+}
+
+function Totals({ preview, unit }: { preview: Preview; unit: string }) {
+  const { events_read: events, counted, value, current_value: current, uncounted, period } = preview;
+  if (events === 0) return <p>No events of this type are stored yet.</p>;
+  return (
+    <dl className={styles.totals}>
+      <dt>Counted</dt>
+      <dd>
+        {counted} of {events} events
+      </dd>
+      {uncounted.map(({ code, count }) => (
+        <Fragment key={code}>
+          <dt>{rules[code] ?? code}</dt>
+          <dd>{count}</dd>
+        </Fragment>
+      ))}
+      {current !== undefined && (
+        <>
+          <dt>Total now</dt>
+          <dd>
+            <Quantity value={current} unit={unit} />
+          </dd>
+        </>
+      )}
+      <dt>{current === undefined ? "Total" : "Total then"}</dt>
+      <dd className={styles.total}>
+        <Quantity value={value} unit={unit} />
+      </dd>
+      <dt>Time range</dt>
+      <dd>
+        <Instant at={period.start} /> to <Instant at={period.end} />
+      </dd>
+    </dl>
+  );
+}
+
+const columns = [{ title: "Event" }, { title: "Customer" }, { title: "Counted" }, { title: "Value", number: true }, { title: "Group" }];
+const rowsAtFirst = 10;
+
+function Sample({ preview: { sample }, outdated }: { preview: Preview; outdated: boolean }) {
+  const [all, setAll] = useState(false);
+  const shown = all ? sample : sample.slice(0, rowsAtFirst);
+  return (
+    <div className={styles.sample} data-outdated={outdated || undefined}>
+      <Table caption="The events, the latest first" columns={columns}>
+        <tbody>
+          {shown.map(({ id, customer_id: customer, timestamp, rule, property, value, group_key: group }) => (
+            <tr key={id}>
+              <td className={cell.main}>
+                <Link to="/events/$event" params={{ event: id }} search={{ customer, at: timestamp }}>
+                  <Instant at={timestamp} />
+                </Link>
+              </td>
+              <td>{customer}</td>
+              <td>
+                <State is={rule === "counted" ? "good" : "off"}>{property ? `${rules[rule]}: ${property}` : rules[rule]!}</State>
+              </td>
+              <td className={cell.number}>{value !== undefined && <Quantity value={value} />}</td>
+              <td>{group && Object.keys(group).length > 0 && nameOf(group)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </Table>
+      {shown.length < sample.length && (
+        <Button className={styles.more} variant="default" size="xs" onClick={() => setAll(true)}>{`Show all ${sample.length} events`}</Button>
+      )}
+    </div>
+  );
+}

@@ -80,15 +80,15 @@ function Totals({ preview, unit }: { preview: Preview; unit: string }) {
       <dd className={styles.total}>
         <Quantity value={value} unit={unit} />
       </dd>
-      <dt>Time range</dt>
+      <dt>Since</dt>
       <dd>
-        <Instant at={period.start} /> to <Instant at={period.end} />
+        <Instant at={period.start} />
       </dd>
     </dl>
   );
 }
 
-const columns = [{ title: "Event" }, { title: "Customer" }, { title: "Counted" }, { title: "Value", number: true }, { title: "Group" }];
+const columns = [{ title: "Event" }, { title: "Counted" }, { title: "Value", number: true }];
 const rowsAtFirst = 10;
 
 function Sample({ preview: { sample }, outdated }: { preview: Preview; outdated: boolean }) {
@@ -98,20 +98,8 @@ function Sample({ preview: { sample }, outdated }: { preview: Preview; outdated:
     <div className={styles.sample} data-outdated={outdated || undefined}>
       <Table caption="The events, the latest first" columns={columns}>
         <tbody>
-          {shown.map(({ id, customer_id: customer, timestamp, rule, property, value, group_key: group }) => (
-            <tr key={id}>
-              <td className={cell.main}>
-                <Link to="/events/$event" params={{ event: id }} search={{ customer, at: timestamp }}>
-                  <Instant at={timestamp} />
-                </Link>
-              </td>
-              <td>{customer}</td>
-              <td>
-                <State is={rule === "counted" ? "good" : "off"}>{property ? `${rules[rule]}: ${property}` : rules[rule]!}</State>
-              </td>
-              <td className={cell.number}>{value !== undefined && <Quantity value={value} />}</td>
-              <td>{group && Object.keys(group).length > 0 && nameOf(group)}</td>
-            </tr>
+          {shown.map((event) => (
+            <Row key={event.id} event={event} />
           ))}
         </tbody>
       </Table>
@@ -119,5 +107,24 @@ function Sample({ preview: { sample }, outdated }: { preview: Preview; outdated:
         <Button className={styles.more} variant="default" size="xs" onClick={() => setAll(true)}>{`Show all ${sample.length} events`}</Button>
       )}
     </div>
+  );
+}
+
+function Row({ event: { id, customer_id: customer, timestamp, rule, property, value, group_key: group } }: { event: Preview["sample"][number] }) {
+  const under = property ?? (group && Object.keys(group).length > 0 ? nameOf(group) : "");
+  return (
+    <tr>
+      <td>
+        <Link to="/events/$event" params={{ event: id }} search={{ customer, at: timestamp }}>
+          <Instant at={timestamp} />
+        </Link>
+        <div className="muted small">{customer}</div>
+      </td>
+      <td>
+        <State is={rule === "counted" ? "good" : "off"}>{rules[rule] ?? rule}</State>
+        {under && <div className="muted small">{under}</div>}
+      </td>
+      <td className={cell.number}>{value !== undefined && <Quantity value={value} />}</td>
+    </tr>
   );
 }

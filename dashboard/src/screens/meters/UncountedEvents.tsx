@@ -13,6 +13,7 @@ import { List } from "../../values/List";
 import { cell } from "../../values/Table";
 import { propertyAt } from "./counting";
 import styles from "./Meters.module.css";
+import { uncountedRules } from "./rules";
 
 /** Accepted events that the meter could not count, and what to do about them. */
 export function UncountedEvents() {
@@ -23,12 +24,7 @@ export function UncountedEvents() {
   );
 }
 
-const rules: Record<Schema<"UncountedEvent">["rule"], string> = {
-  value_missing: "Missing or null",
-  value_invalid: "Not a number below 10^18",
-};
-
-const choices = [["", "All problems"], ...Object.entries(rules)] as [string, string][];
+const choices = [["", "All problems"], ...Object.entries(uncountedRules)] as [string, string][];
 
 function Listed() {
   const { meter } = useParams({ from: "/frame/meters/$meter/uncounted-events" });
@@ -75,7 +71,7 @@ function Row({ event, property }: { event: Schema<"UncountedEvent">; property: s
       <td>
         <Identifier>{event.customer_id}</Identifier>
       </td>
-      <td>{rules[event.rule]}</td>
+      <td>{uncountedRules[event.rule]}</td>
       <td className="mono small">{sent === undefined ? <span className="muted">none</span> : JSON.stringify(sent)}</td>
       <td>{event.counted_by.length === 0 ? <span className="muted">no meter</span> : event.counted_by.map(({ meter_slug }) => meter_slug).join(", ")}</td>
       <td className={cell.number}>

@@ -80,19 +80,25 @@ func groupedBy(ctx context.Context, m metering.Meter) (properties []string, err 
 	if len(given) == 1 && given[0] == "" {
 		return []string{}, nil
 	}
-	for _, value := range given {
-		names := []string{value}
-		if !slices.Contains(m.Version.GroupBy, value) {
-			names = strings.Split(value, ",")
+	for _, name := range splitNames(given, m.Version.GroupBy) {
+		if !slices.Contains(m.Version.GroupBy, name) {
+			return nil, metering.Invalid("query.group_by", "must be properties that the meter groups by; %s", dimensions(m))
 		}
-		for _, name := range names {
-			if !slices.Contains(m.Version.GroupBy, name) {
-				return nil, metering.Invalid("query.group_by", "must be properties that the meter groups by; %s", dimensions(m))
-			}
-			properties = append(properties, name)
-		}
+		properties = append(properties, name)
 	}
 	return properties, nil
+}
+
+// splitNames splits values that are separated by commas, except known names.
+func splitNames(values, known []string) (names []string) {
+	for _, value := range values {
+		if slices.Contains(known, value) {
+			names = append(names, value)
+			continue
+		}
+		names = append(names, strings.Split(value, ",")...)
+	}
+	return names
 }
 
 // dimensions names what a meter is grouped by.

@@ -20,6 +20,14 @@ const (
 // fields are where tallyColumns or mergedTally are read to.
 func (t *tally) fields() []any { return []any{&t.sum, &t.count, &t.lateSum, &t.lateCount} }
 
+// mergedTotal is the total of an aggregation over rows of tallies, as SQL.
+func mergedTotal(a metering.Aggregation) string {
+	if a == metering.Count {
+		return `sum(count + late_count)`
+	}
+	return `sum(sum + late_sum)`
+}
+
 // addTallies adds rows of tallies, which are called x and have the key's columns, to a
 // rollup, as SQL. Rows are locked in the order of their keys.
 func addTallies(rollup, start, rows string) string {

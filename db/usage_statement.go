@@ -218,6 +218,20 @@ func (s *usageStatement) rowsInOrder() string {
 	return table(parts)
 }
 
+// wholeRows returns rows of whole hours and months alone, as SQL: those that addWhole has added.
+func (s *usageStatement) wholeRows() string {
+	var parts []string
+	for _, p := range []place{monthly, hourly} {
+		if len(s.places[p].from) > 0 {
+			parts = append(parts, s.joined(p)...)
+		}
+	}
+	if len(parts) == 0 {
+		parts = s.joined(monthly)
+	}
+	return table(parts)
+}
+
 func table(parts []string) string {
 	return "(" + strings.Join(parts, " union all ") +
 		") counted (no, customer_id, meter_version_id, group_id, start, " + tallyColumns + ")"

@@ -28,15 +28,28 @@ type windowRead struct {
 	alike      bool                                  // a group has the text of the values that the query asks for
 	registered map[metering.GroupID]bool             // an event of any other counts in OtherGroup; read where edges are
 	edges      []windowPart                          // raw events at ragged ends, summed by the groups that are shown
+	byCustomer bool                                  // edges are summed by customer as well
 	closed     closedStreams
 }
 
 // windowPart is what one rollup row, or one ragged edge, adds to a window.
 type windowPart struct {
-	group metering.GroupID
-	start time.Time
+	customer metering.CustomerID // 0: not summed by customer
+	group    metering.GroupID
+	start    time.Time
 	tally
 }
+
+// edgeName identifies a sum of raw events within a ragged edge.
+type edgeName struct {
+	customer metering.CustomerID
+	group    metering.GroupID
+}
+
+// mostEdges bounds the sums of raw events that a read holds.
+const mostEdges = 200_000
+
+var errManyEdges = metering.Invalid("query.start", "must be at a full hour in the tenant's time zone, as end must be, because too many customers have usage in the hours that the range cuts")
 
 func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 	r.Limit = min(r.Limit, pageBytes/rowBytes)
@@ -206,11 +219,11 @@ func (r *windowRead) shownKey(row pgx.CollectableRow) (json.RawMessage, error) {
 func (r *windowRead) loadEdges(ctx context.Context) error {
 	statement := newUsageStatement(r.tenant, r.Customer, nil)
 	for _, edge := range r.span.Ragged {
-		sums := make(map[metering.GroupID]*windowPart)
+		sums := make(map[edgeName]*windowPart)
 		statement.args["from"], statement.args["until"], statement.args["type"] = edge.Start, edge.End, r.Meter.EventType
 		statement.args["meter"], statement.args["version"] = r.Meter.ID, r.Meter.Version.ID
 		rows, err := r.q.Query(ctx, `
-			select e.value, e.properties, e.erased is not null, `+isLate("@meter")+`
+			select e.customer_id, e.value, e.properties, e.erased is not null, `+isLate("@meter")+`
 			from events e
 			where `+statement.ofCustomer("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type
 			  and not exists (select from meter_versions g where g.tenant_id = @tenant and g.id = @version and e.epoch >= g.until_epoch)`, statement.args)
@@ -219,7 +232,7 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 		}
 		var sent metering.Event
 		var late bool
-		_, err = pgx.ForEachRow(rows, []any{&sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&sent.CustomerID, &sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
 			e := sent
 			m, err := r.Meter.Version.Measure(&e)
 			if err != nil || m.Verdict != metering.Counted {
@@ -233,10 +246,17 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 			if !asked {
 				return nil
 			}
-			part, ok := sums[shown]
+			name := edgeName{group: shown}
+			if r.byCustomer {
+				name.customer = e.CustomerID
+			}
+			part, ok := sums[name]
 			if !ok {
-				part = &windowPart{group: shown, start: edge.Start}
-				sums[shown] = part
+				if len(sums) == mostEdges {
+					return errManyEdges
+				}
+				part = &windowPart{customer: name.customer, group: shown, start: edge.Start}
+				sums[name] = part
 			}
 			part.add(m.Value, late)
 			return nil
@@ -341,13 +361,11 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, r.Granularity != metering.Month)
-	from, where := statement.rowsInOrder(), r.restrict(statement.args)
-	if r.GroupBy != nil {
-		var err error
-		if from, err = r.rowsAsShown(ctx, statement); err != nil {
-			return nil, err
-		}
-		where = "true"
+	var from, where string
+	if r.GroupBy == nil {
+		from, where = statement.rowsInOrder(), r.restrict(statement.args)
+	} else {
+		from, where = r.rowsAsShown(statement), "true"
 	}
 	if r.After != nil {
 		where += " and (group_id, start) >= (@after_group, @after_start)"
@@ -364,21 +382,22 @@ func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 
 // rowsAsShown is what was counted of the groups that the query asks for, those that are
 // shown as one being one. No index has their order: each page reads all of the range.
-func (r *windowRead) rowsAsShown(ctx context.Context, statement *usageStatement) (string, error) {
-	counted, err := statement.rows(ctx, r.q)
-	if err != nil {
-		return "", err
-	}
-	groups, shown := make([][16]byte, 0, len(r.groups)), make([][16]byte, 0, len(r.groups))
+func (r *windowRead) rowsAsShown(statement *usageStatement) string {
+	statement.args["counted_in"], statement.args["shown_in"] = r.shownGroups()
+	return `(
+		select shown_in, start, ` + mergedTally + `
+		from ` + statement.wholeRows() + `
+		join unnest(@counted_in::uuid[], @shown_in::uuid[]) as s (counted_in, shown_in) on counted_in = group_id
+		group by 1, 2) shown (group_id, start, ` + tallyColumns + `)`
+}
+
+// shownGroups returns the groups that the query asks for, and the group that shows each.
+func (r *windowRead) shownGroups() (groups, shown [][16]byte) {
+	groups, shown = make([][16]byte, 0, len(r.groups)), make([][16]byte, 0, len(r.groups))
 	for id, as := range r.groups {
 		groups, shown = append(groups, id), append(shown, as)
 	}
-	statement.args["counted_in"], statement.args["shown_in"] = groups, shown
-	return `(
-		select shown_in, start, ` + mergedTally + `
-		from ` + counted + `
-		join unnest(@counted_in::uuid[], @shown_in::uuid[]) as s (counted_in, shown_in) on counted_in = group_id
-		group by 1, 2) shown (group_id, start, ` + tallyColumns + `)`, nil
+	return groups, shown
 }
 
 // mostRows is how many rows make up one window that is folded, at most: a day, a week, or
@@ -412,13 +431,9 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, false)
-	counted, err := statement.rows(ctx, r.q)
-	if err != nil {
-		return nil, metering.Decimal{}, err
-	}
 	rows, err := r.q.Query(ctx, `
 		select group_id, `+mergedTally+`
-		from `+counted+`
+		from `+statement.wholeRows()+`
 		where `+r.restrict(statement.args)+`
 		group by 1`, statement.args)
 	if err != nil {

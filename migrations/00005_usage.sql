@@ -35,6 +35,7 @@ create table usage_monthly (
   primary key (tenant_id, customer_id, meter_version_id, group_id, month)
 ) with (fillfactor = 50);
 comment on table usage_monthly is 'Usage by local month, customer, meter version and group.';
+create index usage_monthly_months on usage_monthly (tenant_id, meter_version_id, month); -- all customers of one month
 
 -- Arrays are columns of a table with a row for each customer, version, group and
 -- hour. Those of late usage are null where none of it is late.

@@ -1,0 +1,310 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const breakdownPath = "/v1/usage/breakdown"
+
+// Names of dimensions. A property of the same name has propertyPrefix.
+const (
+	byCustomer     = "customer"
+	byPlan         = "plan"
+	propertyPrefix = "property."
+)
+
+// Orders of the rows of a breakdown.
+const (
+	orderValue = "value"
+	orderKey   = "key"
+)
+
+type breakdownInput struct {
+	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
+	By          []string             `query:"by,explode" maxItems:"7" doc:"Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. A property named customer or plan is property.customer or property.plan. Default: none" example:"[\"customer\",\"model\"]"`
+	Granularity metering.Granularity `query:"granularity" doc:"Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window"`
+	Span
+	Limit     int    `query:"limit" minimum:"1" maximum:"10000" doc:"Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows"`
+	Order     string `query:"order" enum:"value,key" doc:"value: highest value first. key: in order of customer, plan, properties and window, customers in order of creation. With limit, it must be value. Default: value with limit or without granularity, otherwise key"`
+	Format    string `query:"format" enum:"json,csv" default:"json"`
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of rows per page. A page also ends at 1 MiB"`
+	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
+}
+
+type breakdownRow struct {
+	Customer    *string          `json:"customer,omitempty" doc:"The customer's external ID. Present with by=customer" example:"acme"`
+	Plan        *string          `json:"plan,omitempty" doc:"Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan" example:"pro"`
+	GroupKey    json.RawMessage  `json:"group_key,omitempty" doc:"Value of each property in by. Present if by has properties. {\"$other\": true}: the values are unknown"`
+	WindowStart *time.Time       `json:"window_start,omitempty" doc:"Start of the window, cut to the range. Present with granularity"`
+	Value       metering.Decimal `json:"value" doc:"Usage, including late usage"`
+	Other       bool             `json:"other,omitempty" doc:"Whether the row is the sum of all rows beyond limit. It is the last row of the last page"`
+}
+
+// breakdownResult is a List with a total.
+type breakdownResult struct {
+	List[breakdownRow]
+
+	Period usagePeriod      `json:"period"`
+	Total  metering.Decimal `json:"total" doc:"Usage of all customers in the range: the sum of the rows of all pages"`
+}
+
+// breakdownCursor is where a page begins. It carries the range, as usageCursor does.
+type breakdownCursor struct {
+	Range metering.Range
+	After *db.BreakdownPlace
+	Rows  int              // of earlier pages
+	Sum   metering.Decimal // of their values
+}
+
+func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.StreamResponse, error) {
+	m, err := s.meter(ctx, in.Meter)
+	if err != nil {
+		return nil, err
+	}
+	if m.Version.Status == metering.Backfilling {
+		return nil, errBackfilling
+	}
+	query := db.BreakdownQuery{Meter: m, Granularity: in.Granularity, Timezone: principalOf(ctx).Tenant.Location(), Limit: in.PageSize}
+	if err := readDimensions(ctx, &query); err != nil {
+		return nil, err
+	}
+	if query.ByValue, err = in.byValue(); err != nil {
+		return nil, err
+	}
+	var at breakdownCursor
+	if at.Range, err = in.Span.within(s.month(ctx)); err != nil {
+		return nil, err
+	}
+	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
+		return nil, err
+	}
+	if in.Limit > 0 {
+		query.Limit = min(query.Limit, in.Limit-at.Rows)
+	}
+	query.Range, query.After = at.Range, at.After
+	page, err := s.Store.Usage.Breakdown(ctx, principalOf(ctx).Tenant.ID, query)
+	if err != nil {
+		return nil, err
+	}
+	result := s.showBreakdown(ctx, in, query, at, page)
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		write := writeBreakdownJSON
+		if in.Format == "csv" {
+			write = writeBreakdownCSV
+		}
+		if err := write(ctx, hc, query, in.Limit > 0, result); err != nil {
+			exchangeOf(ctx).err = fmt.Errorf("breakdown: %w", err)
+			panic(http.ErrAbortHandler)
+		}
+	}}, nil
+}
+
+// byValue reports whether the rows are in order of their values.
+func (in *breakdownInput) byValue() (bool, error) {
+	switch in.Order {
+	case orderValue:
+		return true, nil
+	case orderKey:
+		if in.Limit > 0 {
+			return false, metering.Invalid("query.order", "must be value if limit is set, because limit selects the rows with the highest values")
+		}
+		return false, nil
+	}
+	return in.Limit > 0 || in.Granularity == "", nil
+}
+
+// readDimensions reads the query's by.
+func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
+	known := append([]string{byCustomer, byPlan}, query.Meter.Version.GroupBy...)
+	for _, name := range splitNames(exchangeOf(ctx).request.URL.Query()["by"], known) {
+		property, prefixed := strings.CutPrefix(name, propertyPrefix)
+		isProperty := func(name string) bool { return slices.Contains(query.Meter.Version.GroupBy, name) }
+		switch {
+		case name == byCustomer:
+			query.ByCustomer = true
+			continue
+		case name == byPlan:
+			query.ByPlan = true
+			continue
+		case isProperty(name):
+			property = name
+		case !prefixed || !isProperty(property):
+			return metering.Invalid("query.by", "must be customer, plan, or properties that the meter groups by; %s", dimensions(query.Meter))
+		}
+		if !slices.Contains(query.Properties, property) {
+			query.Properties = append(query.Properties, property)
+		}
+	}
+	return nil
+}
+
+// showBreakdown shows a page. The last page of a query with a limit has the row of all others.
+func (s *server) showBreakdown(ctx context.Context, in *breakdownInput, query db.BreakdownQuery, at breakdownCursor, page db.Breakdown) breakdownResult {
+	result := breakdownResult{
+		List:   List[breakdownRow]{Data: []breakdownRow{}, HasMore: page.More},
+		Period: usagePeriod{at.Range.Start, at.Range.End}, Total: page.Total,
+	}
+	for _, row := range page.Items {
+		result.Data = append(result.Data, showBreakdownRow(query, row))
+		at.Sum = at.Sum.Add(row.Value)
+	}
+	at.Rows += len(page.Items)
+	if in.Limit > 0 && at.Rows >= in.Limit && page.More {
+		result.HasMore = false
+		result.Data = append(result.Data, breakdownRow{Value: page.Total.Sub(at.Sum), Other: true})
+	}
+	if result.HasMore {
+		at.After = &page.Items[len(page.Items)-1].BreakdownPlace
+		result.NextPageToken = new(s.pageToken(ctx, at))
+	}
+	return result
+}
+
+func showBreakdownRow(query db.BreakdownQuery, row db.BreakdownRow) breakdownRow {
+	shown := breakdownRow{GroupKey: row.GroupKey, Value: row.Value}
+	if query.ByCustomer {
+		shown.Customer = &row.ExternalID
+	}
+	if query.ByPlan {
+		shown.Plan = &row.PlanSlug
+	}
+	if query.Granularity != "" {
+		shown.WindowStart = new(row.Start.UTC())
+	}
+	return shown
+}
+
+func writeBreakdownJSON(_ context.Context, hc huma.Context, _ db.BreakdownQuery, _ bool, result breakdownResult) error {
+	hc.SetHeader("Content-Type", "application/json")
+	hc.SetStatus(http.StatusOK)
+	encoder := json.NewEncoder(hc.BodyWriter())
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(result)
+}
+
+func writeBreakdownCSV(ctx context.Context, hc huma.Context, query db.BreakdownQuery, limited bool, result breakdownResult) error {
+	text, err := breakdownCSV(query, limited, result.Data)
+	if err != nil {
+		return err
+	}
+	hc.SetHeader("Content-Type", "text/csv; charset=utf-8")
+	hc.SetHeader("Content-Disposition", `attachment; filename="usage-breakdown.csv"`)
+	if result.NextPageToken != nil {
+		hc.SetHeader("Link", fmt.Sprintf("<%s>; rel=\"next\"", nextPage(ctx, *result.NextPageToken)))
+	}
+	hc.SetStatus(http.StatusOK)
+	_, err = hc.BodyWriter().Write(text)
+	return err
+}
+
+// breakdownCSV has a column for each dimension.
+func breakdownCSV(query db.BreakdownQuery, limited bool, rows []breakdownRow) ([]byte, error) {
+	var header []string
+	column := func(is bool, name string) {
+		if is {
+			header = append(header, name)
+		}
+	}
+	column(query.ByCustomer, byCustomer)
+	column(query.ByPlan, byPlan)
+	for _, property := range query.Properties {
+		column(true, propertyColumn(property))
+	}
+	column(query.Granularity != "", "window_start")
+	column(true, "value")
+	column(limited, "other")
+	var text bytes.Buffer
+	out := csv.NewWriter(&text)
+	_ = out.Write(header) // the buffer takes everything
+	for _, row := range rows {
+		cells, err := row.cells(query)
+		if err != nil {
+			return nil, err
+		}
+		if limited {
+			cells = append(cells, fmt.Sprint(row.Other))
+		}
+		_ = out.Write(cells)
+	}
+	out.Flush()
+	return text.Bytes(), out.Error()
+}
+
+// propertyColumn is the header of a property's column. No other column has it.
+func propertyColumn(property string) string {
+	if slices.Contains([]string{byCustomer, byPlan, "window_start", "value", "other"}, property) {
+		return propertyPrefix + property
+	}
+	return textCell(property)
+}
+
+func (row breakdownRow) cells(query db.BreakdownQuery) (cells []string, err error) {
+	dimension := func(is bool, text *string) {
+		switch {
+		case !is:
+		case text == nil: // of the row of all others
+			cells = append(cells, "")
+		default:
+			cells = append(cells, textCell(*text))
+		}
+	}
+	dimension(query.ByCustomer, row.Customer)
+	dimension(query.ByPlan, row.Plan)
+	values := make(map[string]json.RawMessage)
+	if len(row.GroupKey) > 0 {
+		if err := json.Unmarshal(row.GroupKey, &values); err != nil {
+			return nil, fmt.Errorf("group key: %w", err)
+		}
+	}
+	for _, property := range query.Properties {
+		text, err := metering.GroupValueText(values[property])
+		if err != nil {
+			return nil, fmt.Errorf("group key: %w", err)
+		}
+		if _, unknown := values[metering.OtherProperty]; unknown {
+			text = metering.OtherProperty
+		} else if text == metering.OtherProperty {
+			text = fmt.Sprintf("%q", text)
+		}
+		cells = append(cells, textCell(text))
+	}
+	if query.Granularity != "" {
+		start := ""
+		if row.WindowStart != nil {
+			start = row.WindowStart.Format(time.RFC3339Nano)
+		}
+		cells = append(cells, start)
+	}
+	return append(cells, row.Value.String()), nil
+}
+
+// describeBreakdown documents the forms of the answer.
+func (s *server) describeBreakdown() {
+	schemas := s.api.OpenAPI().Components.Schemas
+	op := s.api.OpenAPI().Paths[breakdownPath].Get
+	op.Responses["200"] = &huma.Response{
+		Description: "One page of rows",
+		Headers: map[string]*huma.Param{
+			"Link":                {Description: "Link to the next page in CSV", Schema: &huma.Schema{Type: huma.TypeString}},
+			"Content-Disposition": {Description: "Name of the CSV file", Schema: &huma.Schema{Type: huma.TypeString}},
+		},
+		Content: map[string]*huma.MediaType{
+			"application/json": {Schema: schemas.Schema(reflect.TypeFor[breakdownResult](), true, "")},
+			"text/csv":         {Schema: &huma.Schema{Type: huma.TypeString}},
+		},
+	}
+}

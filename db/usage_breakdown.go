@@ -1,0 +1,479 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// BreakdownQuery asks for the usage of one meter by all customers. Late usage is included.
+type BreakdownQuery struct {
+	Meter       metering.Meter
+	Range       metering.Range
+	Granularity metering.Granularity // empty: the range is one window
+	ByCustomer  bool
+	ByPlan      bool
+	Properties  []string       // of the meter's group_by, that separate rows
+	Timezone    *time.Location // the tenant's, whose calendar months are billing periods unless others are stored
+	ByValue     bool           // highest value first; false: in order of customer, plan, group and window
+	After       *BreakdownPlace
+	Limit       int
+}
+
+// BreakdownPlace is the position of a row in the order of a breakdown.
+type BreakdownPlace struct {
+	Value    metering.Decimal
+	Customer metering.CustomerID
+	Plan     metering.PlanID
+	Group    metering.GroupID
+	Start    time.Time
+}
+
+// BreakdownRow is the usage of one combination of customer, plan, group and window.
+type BreakdownRow struct {
+	BreakdownPlace
+	ExternalID string          // of the customer; empty unless by customer
+	PlanSlug   string          // empty: no plan
+	GroupKey   json.RawMessage // of the query's properties
+}
+
+// Breakdown is a page of rows, and the total of all rows.
+type Breakdown struct {
+	Page[BreakdownRow]
+	Total metering.Decimal
+}
+
+// MaxBreakdownWindows bounds the windows of a breakdown's range.
+const MaxBreakdownWindows = 10_000
+
+var (
+	errManyWindows = metering.Invalid("query.granularity", "must divide the range into at most %d windows; request a shorter range or longer windows", MaxBreakdownWindows)
+	errLongRead    = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request; a breakdown by customer with order=key reads less at once")
+)
+
+// Breakdown returns a page of rows and their total, all of one instant.
+func (u Usage) Breakdown(ctx context.Context, tenant metering.TenantID, query BreakdownQuery) (b Breakdown, err error) {
+	err = u.consistent(ctx, func(q querier) error {
+		read := newBreakdownRead(q, tenant, query)
+		b, err = read.page(ctx)
+		return err
+	})
+	if tooMuch(ctx, err) {
+		return Breakdown{}, errLongRead.Because(err)
+	}
+	if err != nil {
+		return Breakdown{}, fmt.Errorf("read breakdown: %w", err)
+	}
+	return b, u.requireWhole(ctx, query.Range, query.Meter.Version.Timezone)
+}
+
+// breakdownRead answers one BreakdownQuery.
+type breakdownRead struct {
+	BreakdownQuery
+	events  *windowRead // its groups and its raw events
+	windows []time.Time // starts of the windows; nil: hours, or one window
+	plans   []plannedSpan
+	cut     []int64 // customers whose plan changes within a month of the range
+}
+
+// plannedSpan is a span of time in which a customer's usage is charged by a plan.
+type plannedSpan struct {
+	customer metering.CustomerID
+	plan     metering.PlanID
+	metering.Range
+}
+
+func newBreakdownRead(q querier, tenant metering.TenantID, query BreakdownQuery) *breakdownRead {
+	zone := metering.Location(query.Meter.Version.Timezone)
+	if query.Properties == nil {
+		query.Properties = []string{}
+	}
+	return &breakdownRead{BreakdownQuery: query, events: &windowRead{
+		WindowQuery: WindowQuery{Customer: metering.WholeTenant, Meter: query.Meter, Range: query.Range, GroupBy: query.Properties},
+		tenant:      tenant, q: q, zone: zone, span: metering.Split(query.Range, zone),
+		byCustomer: query.ByCustomer || query.ByPlan,
+	}}
+}
+
+func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
+	r.Limit = min(r.Limit, pageBytes/rowBytes)
+	if err := r.loadWindows(); err != nil {
+		return b, err
+	}
+	if len(r.Properties) > 0 || len(r.events.span.Ragged) > 0 {
+		if err := r.events.loadGroups(ctx); err != nil {
+			return b, fmt.Errorf("groups: %w", err)
+		}
+	}
+	if err := r.events.loadEdges(ctx); err != nil {
+		return b, fmt.Errorf("edges: %w", err)
+	}
+	if r.ByPlan {
+		if err := r.loadPlans(ctx); err != nil {
+			return b, fmt.Errorf("plans: %w", err)
+		}
+	}
+	if b.Total, err = r.total(ctx); err != nil {
+		return b, fmt.Errorf("total: %w", err)
+	}
+	rows, err := r.rows(ctx)
+	if err != nil {
+		return b, err
+	}
+	if err := r.addKeys(ctx, rows); err != nil {
+		return b, fmt.Errorf("group keys: %w", err)
+	}
+	b.Page = pageOf(ctx, rows, r.Limit, func(row BreakdownRow) int { return len(row.ExternalID) + len(row.PlanSlug) + len(row.GroupKey) })
+	return b, nil
+}
+
+// loadWindows lists where the windows of the range start.
+func (r *breakdownRead) loadWindows() error {
+	if r.Granularity == "" {
+		return nil
+	}
+	var starts []time.Time
+	for at := r.Range.Start; at.Before(r.Range.End); at = metering.WindowOf(at, r.Granularity, r.events.zone).End {
+		if len(starts) == MaxBreakdownWindows {
+			return errManyWindows
+		}
+		starts = append(starts, at)
+	}
+	if r.Granularity != metering.Hour {
+		r.windows = starts
+	}
+	return nil
+}
+
+// byHour reports whether the windows need the rollups of hours.
+func (r *breakdownRead) byHour() bool { return r.Granularity != "" && r.Granularity != metering.Month }
+
+// loadPlans reads the spans of the range in which customers have a plan. A plan applies to
+// the billing periods that start while it is assigned.
+func (r *breakdownRead) loadPlans(ctx context.Context) error {
+	rows, err := r.events.q.Query(ctx, `
+		select a.customer_id, coalesce(a.plan_id, 0), a.effective_from, p.first, p.next
+		from customer_plans a
+		cross join lateral (select `+streamAt("a.tenant_id", "a.customer_id", "$2", "a.effective_from")+` as stream offset 0) f
+		cross join lateral (
+		  select min(b.starts_at) as first, least(
+		    min(b.starts_at) filter (where b.starts_at >= a.effective_from),
+		    min(b.ends_at) filter (where b.ends_at >= a.effective_from)) as next
+		  from billing_periods b
+		  where b.tenant_id = a.tenant_id and b.customer_id = a.customer_id and b.stream = f.stream) p
+		where a.tenant_id = $1
+		  and a.effective_from < $3
+		order by a.customer_id, a.effective_from`, r.events.tenant, r.Meter.ID, r.Range.End)
+	if err != nil {
+		return err
+	}
+	var span plannedSpan
+	var effective time.Time
+	var first, next *time.Time
+	_, err = pgx.ForEachRow(rows, []any{&span.customer, &span.plan, &effective, &first, &next}, func() error {
+		span.Range = metering.Range{Start: firstCharged(effective, first, next, r.Timezone), End: r.Range.End}
+		if last := len(r.plans) - 1; last >= 0 && r.plans[last].customer == span.customer {
+			r.plans[last].End = span.Start
+		}
+		r.plans = append(r.plans, span)
+		return nil
+	})
+	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Within(r.Range).Empty() })
+	for _, s := range r.plans {
+		if r.Range.Start.Before(s.Start) && !metering.WindowOf(s.Start, metering.Month, r.events.zone).Start.Equal(s.Start) {
+			r.cut = append(r.cut, int64(s.customer))
+		}
+	}
+	r.cut = slices.Compact(r.cut)
+	return err
+}
+
+// firstCharged returns the start of the first billing period at effective or later. first is
+// the start of the first stored period, and next the first border of a stored period at
+// effective or later. Outside the stored periods, periods are calendar months.
+func firstCharged(effective time.Time, first, next *time.Time, timezone *time.Location) time.Time {
+	month := billing.CalendarPeriod(effective, timezone)
+	if month.Start.Before(effective) {
+		month.Start = month.End
+	}
+	if first == nil || next == nil || month.Start.Before(*first) {
+		return month.Start
+	}
+	return *next
+}
+
+// total is the usage of the whole range.
+func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
+	statement := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
+	statement.addWhole(0, r.Range, false)
+	rows, err := r.events.q.Query(ctx, `select `+mergedTally+` from `+statement.wholeRows()+` having count(*) > 0`, statement.args)
+	if err != nil {
+		return metering.Decimal{}, err
+	}
+	var whole, t tally
+	if _, err := pgx.ForEachRow(rows, t.fields(), func() error { whole.merge(&t); return nil }); err != nil {
+		return metering.Decimal{}, err
+	}
+	for _, edge := range r.events.edges {
+		whole.merge(&edge.tally)
+	}
+	return whole.total(r.Meter.Version.Aggregation), nil
+}
+
+// rows returns one row more than the page has, if there is one.
+func (r *breakdownRead) rows(ctx context.Context) ([]BreakdownRow, error) {
+	switch {
+	case !r.ByCustomer && !r.ByPlan:
+		return r.read(ctx, r.ofTenant())
+	case r.ByValue || !r.ByCustomer:
+		return r.read(ctx, r.ofAll())
+	}
+	return r.customerByCustomer(ctx)
+}
+
+// Customers that are read at once, in order of their ids.
+const (
+	firstCustomers = 16
+	mostCustomers  = 4096
+)
+
+// customerByCustomer reads some customers at a time until the page is full.
+func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []BreakdownRow, err error) {
+	var from metering.CustomerID
+	if r.After != nil {
+		from = r.After.Customer
+	}
+	for most := firstCustomers; len(all) <= r.Limit; most = min(4*most, mostCustomers) {
+		rows, err := r.events.q.Query(ctx, `
+			select id
+			from customers
+			where tenant_id = $1
+			  and id >= $2
+			order by id
+			limit $3`, r.events.tenant, from, most)
+		if err != nil {
+			return nil, err
+		}
+		customers, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		if err != nil {
+			return nil, err
+		}
+		if len(customers) == 0 {
+			break
+		}
+		some, err := r.read(ctx, r.ofSome(customers))
+		if err != nil {
+			return nil, err
+		}
+		all, from = append(all, some...), metering.CustomerID(customers[len(customers)-1]+1)
+	}
+	return all, nil
+}
+
+// countedUsage is a table of SQL with the columns of usageStatement.rows.
+type countedUsage struct {
+	table     string
+	args      pgx.NamedArgs
+	customers []int64 // that it has rows of, in order; nil: all
+}
+
+// has reports whether the table has the customer's rows.
+func (c countedUsage) has(customer metering.CustomerID) bool {
+	_, found := slices.BinarySearch(c.customers, int64(customer))
+	return found || c.customers == nil
+}
+
+// ofTenant is the usage of all customers together.
+func (r *breakdownRead) ofTenant() countedUsage {
+	s := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
+	s.addWhole(0, r.Range, r.byHour())
+	return countedUsage{table: s.rowsInOrder(), args: s.args}
+}
+
+// ofAll is the usage of each customer.
+func (r *breakdownRead) ofAll() countedUsage {
+	s := newUsageStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
+	s.addWhole(0, r.Range, r.byHour())
+	all := countedUsage{table: `(select * from ` + s.rowsInOrder() + ` where customer_id <> 0) counted`, args: s.args}
+	if len(r.cut) == 0 || r.byHour() {
+		return all
+	}
+	of := newUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
+	of.customers = r.cut
+	of.addWhole(0, r.Range, true)
+	all.table = `(select * from ` + all.table + ` where customer_id <> all(@cut::bigint[]) union all select * from ` + of.wholeRows() + `) counted`
+	maps.Copy(all.args, of.args)
+	all.args["cut"] = r.cut
+	return all
+}
+
+// ofSome is the usage of each of some customers.
+func (r *breakdownRead) ofSome(customers []int64) countedUsage {
+	s := newUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
+	isCut := func(id int64) bool {
+		_, found := slices.BinarySearch(r.cut, id)
+		return found
+	}
+	for _, cut := range []bool{false, true} {
+		s.customers = slices.DeleteFunc(slices.Clone(customers), func(id int64) bool { return isCut(id) != cut })
+		if len(s.customers) > 0 {
+			s.addWhole(0, r.Range, r.byHour() || cut)
+		}
+	}
+	return countedUsage{s.wholeRows(), s.args, customers}
+}
+
+// read returns up to Limit+1 rows after the query's place, in its order.
+func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]BreakdownRow, error) {
+	args := counted.args
+	rows, err := r.events.q.Query(ctx, `
+		with shown as (
+		  select `+dimension(r.ByCustomer, "u.customer_id")+` as customer_id, `+dimension(r.ByPlan, "coalesce(a.plan_id, 0)")+` as plan_id,
+		    group_id, `+r.window(args)+` as start, `+mergedTotal(r.Meter.Version.Aggregation)+` as value
+		  from (`+r.asShown(counted)+`) u
+		  `+r.planned(counted)+`
+		  group by 1, 2, 3, 4)
+		select s.value, s.customer_id, s.plan_id, s.group_id, s.start, coalesce(c.external_id, ''), coalesce(p.slug, '')
+		from (select * from shown where `+r.afterPlace(args)+` order by `+r.order()+` limit @most) s
+		left join customers c on c.tenant_id = @tenant and c.id = s.customer_id
+		left join plans p on p.tenant_id = @tenant and p.id = s.plan_id
+		order by `+r.order(), args)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (b BreakdownRow, err error) {
+		err = row.Scan(&b.Value, &b.Customer, &b.Plan, (*[16]byte)(&b.Group), &b.Start, &b.ExternalID, &b.PlanSlug)
+		return b, err
+	})
+}
+
+// dimension is a column that separates rows, or a constant.
+func dimension(by bool, column string) string {
+	if by {
+		return column
+	}
+	return "0::bigint"
+}
+
+// asShown is what was counted, and the raw events of the hours that the range cuts, with the
+// groups that are shown.
+func (r *breakdownRead) asShown(counted countedUsage) string {
+	args := counted.args
+	group, join := "@no_group::uuid", ""
+	args["no_group"] = [16]byte(metering.NoGroup.ID)
+	if len(r.Properties) > 0 {
+		group, join = "shown_in", " join unnest(@counted_in::uuid[], @shown_in::uuid[]) as g (counted_in, shown_in) on counted_in = group_id"
+		args["counted_in"], args["shown_in"] = r.events.shownGroups()
+	}
+	shown := `select customer_id, ` + group + ` as group_id, start, ` + tallyColumns + ` from ` + counted.table + join
+	if len(r.events.edges) == 0 {
+		return shown
+	}
+	ids, groups, starts, tallies := []int64{}, [][16]byte{}, []time.Time{}, []*tally{}
+	for _, edge := range r.events.edges {
+		if counted.has(edge.customer) {
+			ids, groups, starts, tallies = append(ids, int64(edge.customer)), append(groups, edge.group), append(starts, edge.start), append(tallies, edge.all())
+		}
+	}
+	args["edge_customers"], args["edge_groups"], args["edge_starts"] = ids, groups, starts
+	arrays := tallyArrays(tallies)
+	args["edge_sums"], args["edge_counts"] = arrays[0], arrays[1]
+	return shown + ` union all
+		select *, 0, 0
+		from unnest(@edge_customers::bigint[], @edge_groups::uuid[], @edge_starts::timestamptz[], @edge_sums::text[]::numeric[], @edge_counts::bigint[])`
+}
+
+// window is the start of the window of a row u.
+func (r *breakdownRead) window(args pgx.NamedArgs) string {
+	switch r.Granularity {
+	case "":
+		args["range_start"] = r.Range.Start
+		return "@range_start::timestamptz"
+	case metering.Hour:
+		return "u.start"
+	}
+	args["windows"] = r.windows
+	return "(@windows::timestamptz[])[width_bucket(u.start, @windows::timestamptz[])]"
+}
+
+// planned joins rows u with the plans that charge them. An hour belongs to the plan at its start.
+func (r *breakdownRead) planned(counted countedUsage) string {
+	if !r.ByPlan {
+		return ""
+	}
+	args := counted.args
+	ids, plans, from, until := []int64{}, []int64{}, []time.Time{}, []time.Time{}
+	for _, s := range r.plans {
+		if counted.has(s.customer) {
+			ids, plans, from, until = append(ids, int64(s.customer)), append(plans, int64(s.plan)), append(from, s.Start), append(until, s.End)
+		}
+	}
+	args["planned_customers"], args["planned_in"], args["planned_from"], args["planned_until"] = ids, plans, from, until
+	return `left join unnest(@planned_customers::bigint[], @planned_in::bigint[], @planned_from::timestamptz[], @planned_until::timestamptz[])
+		    as a (customer_id, plan_id, from_at, until_at) on a.customer_id = u.customer_id and u.start >= a.from_at and u.start < a.until_at`
+}
+
+const breakdownKey = `customer_id, plan_id, group_id, start`
+
+func (r *breakdownRead) order() string {
+	if r.ByValue {
+		return "value desc, " + breakdownKey
+	}
+	return breakdownKey
+}
+
+// afterPlace selects the rows after the query's place.
+func (r *breakdownRead) afterPlace(args pgx.NamedArgs) string {
+	args["most"] = r.Limit + 1
+	if r.After == nil {
+		return "true"
+	}
+	args["after_customer"], args["after_plan"], args["after_group"], args["after_start"] = r.After.Customer, r.After.Plan, [16]byte(r.After.Group), r.After.Start
+	place := `(` + breakdownKey + `) > (@after_customer::bigint, @after_plan::bigint, @after_group::uuid, @after_start::timestamptz)`
+	if !r.ByValue {
+		return place
+	}
+	args["after_value"] = r.After.Value.String()
+	return `(value < @after_value::text::numeric or value = @after_value::text::numeric and ` + place + `)`
+}
+
+// addKeys gives rows the keys of their groups.
+func (r *breakdownRead) addKeys(ctx context.Context, rows []BreakdownRow) error {
+	if len(r.Properties) == 0 {
+		return nil
+	}
+	var examples [][16]byte
+	for _, row := range rows {
+		examples = append(examples, r.events.examples[row.Group])
+	}
+	slices.SortFunc(examples, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+	found, err := r.events.q.Query(ctx, `
+		select group_id, group_key
+		from usage_groups
+		where tenant_id = $1
+		  and meter_version_id = $2
+		  and group_id = any($3)`, r.events.tenant, r.Meter.Version.ID, slices.Compact(examples))
+	if err != nil {
+		return err
+	}
+	keys := make(map[metering.GroupID]json.RawMessage)
+	var group metering.Group
+	_, err = pgx.ForEachRow(found, []any{(*[16]byte)(&group.ID), &group.Key}, func() error {
+		shown, err := group.By(r.Properties)
+		keys[shown.ID] = bytes.Clone(shown.Key)
+		return err
+	})
+	for i := range rows {
+		rows[i].GroupKey = keys[rows[i].Group]
+	}
+	return err
+}

@@ -1,0 +1,247 @@
+package db_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/histories"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// brokenDown is a tenant's usage, as a test knows it.
+type brokenDown struct {
+	tenant      metering.Tenant
+	meter       metering.Meter
+	events      []metering.Event // without repeats
+	periods     map[string][]metering.Range
+	assignments map[string][]billing.Assignment // in order of effective_from
+	plans       map[metering.PlanID]string
+}
+
+// recount adds up the events of a query's rows.
+func (u brokenDown) recount(t require.TestingT, q db.BreakdownQuery) (rows map[string]metering.Decimal, total metering.Decimal) {
+	rows = make(map[string]metering.Decimal)
+	for _, e := range u.events {
+		if !q.Range.Contains(e.At) {
+			continue
+		}
+		value := metering.Whole(1)
+		if u.meter.Version.Aggregation == metering.Sum {
+			value = e.Value
+		}
+		group, err := metering.MeterVersion{GroupBy: q.Properties}.GroupOf(e.Properties)
+		require.NoError(t, err)
+		customer, plan, key := "", "", ""
+		if q.ByCustomer {
+			customer = e.ExternalID
+		}
+		if q.ByPlan {
+			plan = u.planOf(e, q.Range)
+		}
+		if len(q.Properties) > 0 {
+			key = strings.ReplaceAll(string(group.Key), " ", "")
+		}
+		name := rowName(customer, plan, key, u.windowOf(e.At, q))
+		rows[name], total = rows[name].Add(value), total.Add(value)
+	}
+	return rows, total
+}
+
+func rowName(customer, plan, key string, start time.Time) string {
+	return fmt.Sprint(customer, " ", plan, " ", key, " ", start.UTC().Format(time.RFC3339Nano))
+}
+
+// windowOf returns the start of an instant's window by the calendar of the standard library.
+func (u brokenDown) windowOf(at time.Time, q db.BreakdownQuery) time.Time {
+	local := at.In(u.tenant.Location())
+	day := func(back int) time.Time {
+		return time.Date(local.Year(), local.Month(), local.Day()-back, 0, 0, 0, 0, local.Location())
+	}
+	start := q.Range.Start
+	switch q.Granularity {
+	case metering.Hour:
+		start = hourAt(local)
+	case metering.Day:
+		start = day(0)
+	case metering.Week:
+		start = day((int(local.Weekday()) + 6) % 7)
+	case metering.Month:
+		start = day(local.Day() - 1)
+	}
+	if start.Before(q.Range.Start) {
+		return q.Range.Start
+	}
+	return start
+}
+
+func hourAt(local time.Time) time.Time {
+	return local.Add(-time.Duration(local.Minute())*time.Minute - time.Duration(local.Second())*time.Second - time.Duration(local.Nanosecond()))
+}
+
+// planOf returns the plan that was assigned at the start of the billing period that the
+// event's hour starts in.
+func (u brokenDown) planOf(e metering.Event, r metering.Range) string {
+	at := hourAt(e.At.In(u.tenant.Location()))
+	if at.Before(r.Start) {
+		at = r.Start.In(u.tenant.Location())
+	}
+	start := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, u.tenant.Location())
+	for _, p := range u.periods[e.ExternalID] {
+		if p.Contains(at) {
+			start = p.Start
+		} else if !at.Before(p.End) && start.Before(p.End) {
+			start = p.End
+		}
+	}
+	return u.plans[billing.PlanAt(u.assignments[e.ExternalID], start)]
+}
+
+// requireBreakdown reads a query page by page and compares each row and the total.
+func (u brokenDown) requireBreakdown(t require.TestingT, store *db.DB, q db.BreakdownQuery) {
+	want, total := u.recount(t, q)
+	got, sum := make(map[string]metering.Decimal), metering.Decimal{}
+	var last *db.BreakdownRow
+	for {
+		page, err := store.Usage.Breakdown(context.Background(), u.tenant.ID, q)
+		require.NoError(t, err)
+		require.Equal(t, total.String(), page.Total.String(), "the total of %+v", q)
+		require.LessOrEqual(t, len(page.Items), q.Limit)
+		for _, row := range page.Items {
+			if q.ByValue && last != nil {
+				require.LessOrEqual(t, row.Value.Cmp(last.Value), 0, "values fall")
+			}
+			name := rowName(row.ExternalID, row.PlanSlug, strings.ReplaceAll(string(row.GroupKey), " ", ""), row.Start)
+			require.NotContains(t, got, name, "%+v", q)
+			got[name], sum, last = row.Value, sum.Add(row.Value), &row
+		}
+		if !page.More {
+			break
+		}
+		require.NotEmpty(t, page.Items)
+		q.After = &page.Items[len(page.Items)-1].BreakdownPlace
+	}
+	require.Equal(t, lines(want), lines(got), "%+v", q)
+	require.Equal(t, total.String(), sum.String(), "%+v", q)
+}
+
+func lines(rows map[string]metering.Decimal) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(rows)) {
+		lines = append(lines, name+": "+rows[name].String())
+	}
+	return lines
+}
+
+// subsets returns all subsets of some names.
+func subsets(names ...string) (all [][]string) {
+	for mask := range 1 << len(names) {
+		var some []string
+		for i, name := range names {
+			if mask&(1<<i) > 0 {
+				some = append(some, name)
+			}
+		}
+		all = append(all, some)
+	}
+	return all
+}
+
+// Rows of every breakdown add up to the total and equal a recount of the events, with repeats,
+// late events, changes of plan, folds and ranges that cut hours, in several time zones.
+func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	histories.Check(t, func(rt *rapid.T) {
+		u := drawBrokenDown(t, rt, store, conn)
+		ends := rapid.SliceOfN(rapid.Custom(drawInstant), 2, 2).Draw(rt, "range")
+		slices.SortFunc(ends, time.Time.Compare)
+		whole := metering.Range{Start: planStart.AddDate(0, 0, -10), End: planNow.AddDate(0, 1, 0)}
+		for _, r := range []metering.Range{whole, {Start: ends[0], End: ends[1].Add(time.Microsecond)}} {
+			for _, by := range subsets("customer", "plan", "model", "region") {
+				for _, g := range append(metering.Hour.Values(), "") {
+					q := db.BreakdownQuery{
+						Meter: u.meter, Range: r, Granularity: g, Timezone: u.tenant.Location(),
+						ByCustomer: slices.Contains(by, "customer"), ByPlan: slices.Contains(by, "plan"),
+						ByValue: rapid.Bool().Draw(rt, "by value"), Limit: rapid.SampledFrom([]int{11, 100, 1000}).Draw(rt, "limit"),
+					}
+					q.Properties = slices.DeleteFunc(slices.Clone(by), func(name string) bool { return name == "customer" || name == "plan" })
+					u.requireBreakdown(rt, store, q)
+				}
+			}
+		}
+	})
+}
+
+func drawBrokenDown(t *testing.T, rt *rapid.T, store *db.DB, conn *pgx.Conn) brokenDown {
+	u := brokenDown{periods: map[string][]metering.Range{}, assignments: map[string][]billing.Assignment{}, plans: map[metering.PlanID]string{}}
+	u.tenant = dbtest.Tenant(t, store, rapid.SampledFrom([]string{"UTC", "America/New_York", "Asia/Kolkata", "Europe/Berlin"}).Draw(rt, "zone"))
+	var err error
+	u.meter, err = store.Meters.Create(t.Context(), u.tenant.ID, metering.Operator, metering.Meter{Slug: "calls", EventType: "call", Version: metering.MeterVersion{
+		Aggregation: rapid.SampledFrom([]metering.Aggregation{metering.Sum, metering.Count}).Draw(rt, "aggregation"), GroupBy: []string{"model", "region"},
+	}})
+	require.NoError(rt, err)
+	u.add(t, rt, store)
+	if rapid.Bool().Draw(rt, "folded") {
+		require.NoError(rt, store.Folds.Tenant(t.Context(), u.tenant.ID))
+	}
+	for _, slug := range []string{"basic", "pro"} {
+		plan, err := store.Plans.Create(t.Context(), u.tenant.ID, metering.Operator, metering.Plan{Slug: slug, Name: slug})
+		require.NoError(rt, err)
+		u.plans[plan.ID] = slug
+	}
+	for _, name := range planNames[:3] {
+		customer, err := store.Customers.Get(t.Context(), u.tenant.ID, name)
+		if err != nil {
+			continue // it has no event
+		}
+		if rapid.Bool().Draw(rt, "has closed periods") {
+			borders := rapid.SliceOfNDistinct(rapid.Custom(drawInstant), 2, 3, time.Time.UnixMicro).Draw(rt, "borders of periods")
+			slices.SortFunc(borders, time.Time.Compare)
+			for i := range borders[1:] {
+				u.periods[name] = append(u.periods[name], metering.Range{Start: borders[i], End: borders[i+1]})
+			}
+			closePeriods(t, conn, u.tenant.ID, customer.ID, u.periods[name]...)
+		}
+		u.assign(t, rt, store, customer)
+	}
+	u.add(t, rt, store)
+	return u
+}
+
+// add ingests random events.
+func (u *brokenDown) add(t *testing.T, rt *rapid.T, store *db.DB) {
+	events := rapid.SliceOfN(rapid.Map(rapid.Custom(drawEvent), func(e metering.Event) metering.Event {
+		e.EventType = "call"
+		return e
+	}), 10, 40).Draw(rt, "events")
+	for i, outcome := range ingest(t, store, u.tenant.ID, events...) {
+		if !outcome.Duplicate && !outcome.Conflict {
+			u.events = append(u.events, events[i])
+		}
+	}
+}
+
+// assign gives a customer plans from random instants on.
+func (u *brokenDown) assign(t *testing.T, rt *rapid.T, store *db.DB, customer metering.Customer) {
+	ids := append(slices.Sorted(maps.Keys(u.plans)), 0)
+	for range rapid.IntRange(0, 3).Draw(rt, "assignments") {
+		a := billing.Assignment{PlanID: rapid.SampledFrom(ids).Draw(rt, "plan"), EffectiveFrom: rapid.Custom(drawInstant).Draw(rt, "effective from")}
+		require.NoError(rt, store.Plans.Assign(t.Context(), u.tenant.ID, metering.Operator, customer.ID, a))
+		u.assignments[customer.ExternalID] = slices.DeleteFunc(u.assignments[customer.ExternalID], func(o billing.Assignment) bool { return o.EffectiveFrom.Equal(a.EffectiveFrom) })
+		u.assignments[customer.ExternalID] = append(u.assignments[customer.ExternalID], a)
+	}
+}

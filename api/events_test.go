@@ -127,7 +127,7 @@ func TestAGroupWithALongKeyIsWarnedAboutOncePerMeterAndCounted(t *testing.T) {
 		`events[1] counts in the group $other of meter "calls": its group_by properties exceed 1024 bytes as JSON; send shorter values to keep groups apart`,
 	}, answer.Warnings)
 	require.Equal(t, `{"total":3}`, b.total(t, "acme"))
-	other := b.usage(t, "group.$other=true")
+	other := b.usage(t, "filter.$other=true")
 	require.Equal(t, "2", other.Total.String())
 }
 

@@ -172,10 +172,10 @@ func TestTheDocumentListsTheCodesOfProblems(t *testing.T) {
 func TestAQueryNamesPropertiesByTheirParameters(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	problem := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group=large", "").problem(t, 422, "invalid")
-	require.Equal(t, "query.group", problem.Errors[0].Location)
-	require.Contains(t, problem.Errors[0].Message, "group.<property>")
-	group := bothDocuments(t)["3.1"].Paths.Value("/v1/usage").Get.Parameters.GetByInAndName("query", "group")
-	require.Equal(t, "form", group.Style)
-	require.True(t, *group.Explode)
+	problem := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&filter=large", "").problem(t, 422, "invalid")
+	require.Equal(t, "query.filter", problem.Errors[0].Location)
+	require.Contains(t, problem.Errors[0].Message, "filter.<property>")
+	filter := bothDocuments(t)["3.1"].Paths.Value("/v1/usage").Get.Parameters.GetByInAndName("query", "filter")
+	require.Equal(t, "form", filter.Style)
+	require.True(t, *filter.Explode)
 }

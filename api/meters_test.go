@@ -108,5 +108,5 @@ func TestAChangedMeterIsShownAsItWillCount(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, 1, b.sent(t, 200, "GET", "/v1/meters/calls", "").Backfill.CountedDays)
-	require.Equal(t, 200, b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group.model=a", "").status, "that is how it counts until then")
+	require.Equal(t, 200, b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&filter.model=a", "").status, "that is how it counts until then")
 }

@@ -79,8 +79,8 @@ func TestAnUnknownPermissionAllowsNobody(t *testing.T) {
 func TestWhereParametersAreOfAPropertyTheDocumentSaysHow(t *testing.T) {
 	t.Parallel()
 	for _, op := range operations(t) {
-		if op.Metadata["grouping"] == true {
-			require.Contains(t, op.Description, "group.", op.OperationID)
+		if op.Metadata["filtering"] == true {
+			require.Contains(t, op.Description, "filter.", op.OperationID)
 		}
 	}
 }

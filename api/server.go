@@ -265,9 +265,10 @@ func (s *server) routes() {
 	s.conflicts()
 	s.uncountedEvents()
 
-	huma.Register(s.api, grouping(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series",
-		"The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.\n\n"+
+	huma.Register(s.api, filtering(get("get-usage", "/v1/usage", UsageRead, "Get a meter's usage as a time series",
+		"The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.\n\n"+
 			"- A JSON number, string, true, false or null selects that value: `0` is the number, `\"0\"` the string. Any other text selects the string.\n"+
+			"- Several values of one property are alternatives. Filters of several properties must all match.\n"+
 			"- An event without the property counts in the group null.\n"+
 			"- `filter` of each group in the response contains the parameters that select it.")), s.usage)
 	huma.Register(s.api, get("get-usage-summary", "/v1/usage/summary", UsageRead, "Get the usage of every meter",

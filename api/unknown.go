@@ -12,19 +12,19 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// groupParameter is the name in the document of all parameters that begin with
-// metering.GroupPrefix; no query has it.
-const groupParameter = "group"
+// filterParameter is the name in the document of all parameters that begin with
+// metering.FilterPrefix. No query has it.
+const filterParameter = "filter"
 
-// grouping has an operation take parameters that begin with metering.GroupPrefix.
-func grouping(op huma.Operation) huma.Operation {
-	op.Metadata["grouping"] = true
+// filtering lets an operation take parameters that begin with metering.FilterPrefix.
+func filtering(op huma.Operation) huma.Operation {
+	op.Metadata["filtering"] = true
 	explode := true
 	op.Parameters = append(op.Parameters, &huma.Param{
-		Name: groupParameter, In: "query", Style: "form", Explode: &explode,
-		Description: "Group filters. Send each one as a separate parameter `group.<property>=value`. The keys of this object are the names of the parameters.",
+		Name: filterParameter, In: "query", Style: "form", Explode: &explode,
+		Description: "Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.",
 		Schema:      &huma.Schema{Type: huma.TypeObject, AdditionalProperties: &huma.Schema{Type: huma.TypeString}},
-		Example:     map[string]string{metering.GroupPrefix + "model": "large"},
+		Example:     map[string]string{metering.FilterPrefix + "model": "large"},
 	})
 	return op
 }
@@ -67,7 +67,7 @@ func refuseUnknownQuery(op *huma.Operation, raw string) error {
 		return metering.Invalid("query", "must be percent-encoded name=value pairs, separated by &")
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
-		if op.Metadata["grouping"] == true && strings.HasPrefix(name, metering.GroupPrefix) {
+		if op.Metadata["filtering"] == true && strings.HasPrefix(name, metering.FilterPrefix) {
 			continue
 		}
 		location := shortened("query." + strings.ToValidUTF8(name, "�"))
@@ -135,8 +135,8 @@ func allowsEmpty(op *huma.Operation, name string) bool {
 // offered names the parameters that an operation takes.
 func offered(op *huma.Operation) string {
 	names := queryParameters(op)
-	if op.Metadata["grouping"] == true {
-		names = append(names, metering.GroupPrefix+"<property>")
+	if op.Metadata["filtering"] == true {
+		names = append(names, metering.FilterPrefix+"<property>")
 	}
 	if len(names) == 0 {
 		return "; it has none"
@@ -145,10 +145,10 @@ func offered(op *huma.Operation) string {
 }
 
 // queryParameters returns the names of an operation's query parameters without
-// groupParameter.
+// filterParameter.
 func queryParameters(op *huma.Operation) (names []string) {
 	for _, p := range op.Parameters {
-		if p.In == "query" && p.Name != groupParameter {
+		if p.In == "query" && p.Name != filterParameter {
 			names = append(names, p.Name)
 		}
 	}

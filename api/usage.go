@@ -61,7 +61,7 @@ type usageGroup struct {
 	GroupKey json.RawMessage  `json:"group_key" doc:"Value of each property. Empty for a meter without group_by"`
 	Windows  []usageWindow    `json:"windows" doc:"Windows in order of time. Windows without usage are omitted"`
 	Subtotal metering.Decimal `json:"subtotal" doc:"Usage of the group in the whole range, on every page"`
-	Filter   string           `json:"filter" example:"group.model=large" doc:"Filters that select this group, in addition to the filters of the request. Empty if none is needed"`
+	Filter   string           `json:"filter" example:"filter.model=large" doc:"Filters that select this group, in addition to the filters of the request. Empty if none is needed"`
 }
 
 type usageResult struct {
@@ -81,7 +81,8 @@ type usageResult struct {
 type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
-	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday"`
+	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Windows use timezone. Weeks begin on Monday"`
+	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Default: the tenant's time zone" example:"Europe/Berlin"`
 	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group" example:"[\"model\"]"`
 	Span
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of windows per page. A page also ends at 1 MiB"`
@@ -113,15 +114,19 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
+	zone, month, err := s.windowZone(ctx, in.Timezone)
+	if err != nil {
+		return nil, err
+	}
 	var at usageCursor
-	if at.Range, err = in.Span.within(s.month(ctx)); err != nil {
+	if at.Range, err = in.Span.within(month); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {
 		return nil, err
 	}
 	query := db.WindowQuery{
-		Customer: c.ID, Meter: m, Range: at.Range, Granularity: in.Granularity, Groups: groups, GroupBy: by,
+		Zone: zone, Customer: c.ID, Meter: m, Range: at.Range, Granularity: in.Granularity, Groups: groups, GroupBy: by,
 		After: at.After, Limit: in.PageSize,
 	}
 	page, err := s.Store.Usage.Windows(ctx, principalOf(ctx).Tenant.ID, query)
@@ -143,6 +148,19 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 		result.NextPageToken = &token
 	}
 	return &usageOutput{result}, nil
+}
+
+// windowZone returns the time zone of a request's windows and the current month in it. The
+// zone is nil if the request names none.
+func (s *server) windowZone(ctx context.Context, name string) (*time.Location, metering.Range, error) {
+	if name == "" {
+		return nil, s.month(ctx), nil
+	}
+	zone, err := metering.LoadLocation(name)
+	if err != nil {
+		return nil, metering.Range{}, metering.Invalid("query.timezone", "must be an IANA time zone name, such as Europe/Berlin").Because(err)
+	}
+	return zone, billing.CalendarPeriod(s.Now(), zone), nil
 }
 
 func (s *server) meterAndCustomer(ctx context.Context, slug, externalID string) (metering.Meter, metering.Customer, error) {

@@ -32,11 +32,14 @@ func grouped(page db.WindowPage) ([]usageGroup, error) {
 	return groups, nil
 }
 
-// groupFilters reads the query's group.<property>=value parameters.
-func groupFilters(ctx context.Context, m metering.Meter) (map[string]json.RawMessage, error) {
-	filters := make(map[string]json.RawMessage)
+// maxAlternatives bounds the values of one filter.
+const maxAlternatives = 100
+
+// groupFilters reads the query's filter.<property>=value parameters.
+func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawMessage, error) {
+	filters := make(map[string][]json.RawMessage)
 	for name, values := range exchangeOf(ctx).request.URL.Query() {
-		property, ok := strings.CutPrefix(name, metering.GroupPrefix)
+		property, ok := strings.CutPrefix(name, metering.FilterPrefix)
 		if !ok {
 			continue
 		}
@@ -45,16 +48,21 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string]json.RawMes
 		if !other && !slices.Contains(m.Version.GroupBy, property) {
 			return nil, metering.Invalid(location, "must be a property that the meter groups by; %s", dimensions(m))
 		}
-		if len(values) > 1 || !storable(values[0]) {
-			return nil, metering.Invalid(location, "must be given once, as UTF-8 without NUL")
+		if len(values) > maxAlternatives {
+			return nil, metering.Invalid(location, "must be given at most %d times", maxAlternatives)
 		}
-		if other && values[0] != "true" {
-			return nil, metering.Invalid(location, "must be true, the only value of this group")
+		for _, value := range values {
+			if !storable(value) {
+				return nil, metering.Invalid(location, "must be UTF-8 without NUL")
+			}
+			if other && value != "true" {
+				return nil, metering.Invalid(location, "must be true, the only value of this group")
+			}
+			filters[property] = append(filters[property], metering.ParseGroupValue(value))
 		}
-		filters[property] = metering.ParseGroupValue(values[0])
 	}
 	if _, other := filters[metering.OtherProperty]; other && len(filters) > 1 {
-		return nil, metering.Invalid("query."+metering.GroupPrefix+metering.OtherProperty, "must be the only filter, because the property values of its usage are unknown")
+		return nil, metering.Invalid("query."+metering.FilterPrefix+metering.OtherProperty, "must be the only filter, because the property values of its usage are unknown")
 	}
 	return filters, nil
 }

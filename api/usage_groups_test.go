@@ -107,8 +107,8 @@ func TestPropertyFiltersPartitionTheUsage(t *testing.T) {
 		whole := requireFiltersPartition(rt, b, t, span+by+"&group_by="+url.QueryEscape(rapid.SampledFrom(properties).Draw(rt, "and by")))
 
 		// Each value is found, or may be in $other.
-		asked := url.QueryEscape("group.a,b") + "=" + url.QueryEscape(rapid.SampledFrom(groupValues).Draw(rt, "asked"))
-		others := b.usage(t, span+"&group.%24other=true")
+		asked := url.QueryEscape("filter.a,b") + "=" + url.QueryEscape(rapid.SampledFrom(groupValues).Draw(rt, "asked"))
+		others := b.usage(t, span+"&filter.%24other=true")
 		part := b.usage(t, span+"&"+asked)
 		if len(others.Groups) > 0 {
 			require.Equal(rt, others.Total, *part.OtherTotal)
@@ -135,18 +135,22 @@ func TestAGroupFilterSelectsOneJSONValue(t *testing.T) {
 		`null`: "3", `0`: "4", `-0.0`: "4", `"0"`: "8", `false`: "16", `"false"`: "32", `"null"`: "64", `["<&>"]`: "128", `"[\"<&>\"]"`: "128",
 		`large`: "256", `"large"`: "256", `Large`: "0", `"7"`: "512", `7`: "0", `1e99`: "0", `1e999`: "0", `"\u0000"`: "0", `"\ud800"`: "0",
 	} {
-		result := b.usage(t, january+"&group.p="+url.QueryEscape(value))
+		result := b.usage(t, january+"&filter.p="+url.QueryEscape(value))
 		require.Equal(t, total, result.Total.String(), value)
 		require.Nil(t, result.OtherTotal)
 		require.Equal(t, value == `7`, result.Warnings != nil, value)
 	}
-	require.Contains(t, (*b.usage(t, january+"&group.p=7").Warnings)[0], "in double quotes")
+	require.Contains(t, (*b.usage(t, january+"&filter.p=7").Warnings)[0], "in double quotes")
 	refused := func(filter string) []api.FieldProblem {
 		return b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&"+filter, "").problem(t, 422, "invalid").Errors
 	}
-	require.Equal(t, []api.FieldProblem{{Location: "query.group.$other", Message: "must be true, the only value of this group"}}, refused("group.%24other=false"))
-	require.Equal(t, "query.group.$other", refused("group.%24other=true&group.p=0")[0].Location)
-	require.Equal(t, "query.group.p", refused("group.p=0&group.p=1")[0].Location)
+	require.Equal(t, []api.FieldProblem{{Location: "query.filter.$other", Message: "must be true, the only value of this group"}}, refused("filter.%24other=false"))
+	require.Equal(t, "query.filter.$other", refused("filter.%24other=true&filter.p=0")[0].Location)
+	require.Equal(t, "query.filter.p", refused(strings.Repeat("filter.p=0&", 101))[0].Location)
+	require.Equal(t, "query.group.p", refused("group.p=0")[0].Location, "the name of earlier versions")
+	alternatives := b.usage(t, january+`&filter.p=0&filter.p=%220%22&filter.p=large`)
+	require.Equal(t, "268", alternatives.Total.String())
+	require.Len(t, alternatives.Groups, 3)
 }
 
 func TestAPropertyWithACommaIsAskedFor(t *testing.T) {
@@ -160,7 +164,7 @@ func TestAPropertyWithACommaIsAskedFor(t *testing.T) {
 		require.Len(t, b.usage(t, january+"&"+query).Groups, groups, query)
 	}
 	require.Contains(t, b.usage(t, january+"&group_by=a,b").Groups[0].GroupKey, "a,b")
-	require.Equal(t, "3", b.usage(t, january+"&group.a,b=1").Total.String())
+	require.Equal(t, "3", b.usage(t, january+"&filter.a,b=1").Total.String())
 	b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group_by=a,b,c", "").problem(t, 422, "invalid")
 	b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group_by=&group_by=a", "").problem(t, 422, "invalid")
 	b.send(t, "GET", "/v1/usage?meter=calls&meter=calls&customer=acme", "").problem(t, 422, "invalid")

@@ -60,10 +60,10 @@ func TestAUsageResultIsAsTheSpecificationSays(t *testing.T) {
 		"period": {"start": "2026-01-01T00:00:00Z", "end": "2026-02-01T00:00:00Z"},
 		"granularity": "hour",
 		"groups": [
-			{"group_key": {"model": "a"}, "subtotal": 7.5, "filter": "group.model=a", "windows": [
+			{"group_key": {"model": "a"}, "subtotal": 7.5, "filter": "filter.model=a", "windows": [
 				{"window_start": "2026-01-05T10:00:00Z", "window_end": "2026-01-05T11:00:00Z", "value": 3.5, "late_value": 0, "is_final": false},
 				{"window_start": "2026-01-05T11:00:00Z", "window_end": "2026-01-05T12:00:00Z", "value": 4, "late_value": 0, "is_final": false}]},
-			{"group_key": {"model": "b"}, "subtotal": 0.1, "filter": "group.model=b", "windows": [
+			{"group_key": {"model": "b"}, "subtotal": 0.1, "filter": "filter.model=b", "windows": [
 				{"window_start": "2026-01-05T10:00:00Z", "window_end": "2026-01-05T11:00:00Z", "value": 0.1, "late_value": 0, "is_final": false}]}
 		],
 		"total": 7.6, "has_more": false, "next_page_token": null
@@ -76,12 +76,12 @@ func TestAGroupFilterNarrowsEverything(t *testing.T) {
 	b.meter(t, "calls", "call", "model")
 	b.at(t, "2026-01-05T10:15:00Z", "a", "1")
 	b.at(t, "2026-01-05T10:15:00Z", "b", "2")
-	result := b.usage(t, january+"&group.model=b")
+	result := b.usage(t, january+"&filter.model=b")
 	require.Len(t, result.Groups, 1)
 	require.Equal(t, map[string]any{"model": "b"}, result.Groups[0].GroupKey)
 	require.Equal(t, "2", result.Total.String())
-	require.Empty(t, b.usage(t, january+"&group.model=nobody").Groups)
-	b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group.region=eu", "").problem(t, 422, "invalid")
+	require.Empty(t, b.usage(t, january+"&filter.model=nobody").Groups)
+	b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&filter.region=eu", "").problem(t, 422, "invalid")
 }
 
 func TestGroupsAreToldApartByTheAskedPropertiesAlone(t *testing.T) {
@@ -104,7 +104,7 @@ func TestGroupsAreToldApartByTheAskedPropertiesAlone(t *testing.T) {
 	require.Len(t, subtotals(""), 3)
 	require.Equal(t, map[string]string{"map[model:a]": "2 in 1", "map[model:b]": "1 in 1"}, subtotals("group_by=model"))
 	require.Equal(t, map[string]string{"map[region:eu]": "1 in 1", "map[region:us]": "2 in 2"}, subtotals("group_by=region"))
-	require.Equal(t, map[string]string{"map[region:us]": "1 in 1"}, subtotals("group_by=region&group.model=b"))
+	require.Equal(t, map[string]string{"map[region:us]": "1 in 1"}, subtotals("group_by=region&filter.model=b"))
 	require.Equal(t, map[string]string{"map[]": "3 in 2"}, subtotals("group_by="))
 	require.Equal(t, subtotals(""), subtotals("group_by=region,model"))
 	refused := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&group_by=model,user", "").problem(t, 422, "invalid")
@@ -192,6 +192,30 @@ func TestDaysAndMonthsAreTheTenants(t *testing.T) {
 	months := b.usage(t, "granularity=month&start=2025-12-31T18:15:00Z&end=2026-02-28T18:15:00Z")
 	require.Equal(t, "1", months.Groups[0].Windows[0].Value.String())
 	require.Equal(t, "10", months.Groups[0].Windows[1].Value.String())
+}
+
+func TestARequestChoosesTheTimeZoneOfItsWindows(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.at(t, "2026-01-05T18:29:59Z", "a", "1")
+	b.at(t, "2026-01-05T18:30:00Z", "a", "10")
+	windows := func(query string) (starts []string) {
+		for _, w := range b.usage(t, query).Groups[0].Windows {
+			starts = append(starts, w.WindowStart.Format(time.RFC3339)+" "+w.Value.String())
+		}
+		return starts
+	}
+	require.Equal(t, []string{"2026-01-05T00:00:00Z 11"}, windows(january+"&granularity=day"))
+	require.Equal(t, []string{"2026-01-04T18:30:00Z 1", "2026-01-05T18:30:00Z 10"}, windows(january+"&granularity=day&timezone=Asia/Kolkata"))
+	require.Equal(t, []string{"2026-01-05T17:30:00Z 1", "2026-01-05T18:30:00Z 10"}, windows(january+"&granularity=hour&timezone=Asia/Kolkata"))
+	require.Equal(t, []string{"2026-01-01T00:00:00Z 11"}, windows(january+"&granularity=month&timezone=Europe/Berlin"))
+	whole := b.usage(t, "timezone=Asia/Kolkata")
+	require.Equal(t, "18:30", whole.Period.Start.UTC().Format("15:04"), "the default range is a month in that time zone")
+	refused := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&timezone=Mars/Olympus", "").problem(t, 422, "invalid")
+	require.Equal(t, "query.timezone", refused.Errors[0].Location)
+	long := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&timezone=Asia/Kolkata&start=2020-01-01T00:00:00Z&end=2026-01-01T00:00:00Z", "")
+	require.Equal(t, "query.granularity", long.problem(t, 422, "invalid").Errors[0].Location)
 }
 
 func TestSummaryHasAnItemPerMeterAndTotalAddsThem(t *testing.T) {

@@ -43,7 +43,7 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 
 	acme, err := store.Customers.Get(t.Context(), tenant, "acme")
 	require.NoError(t, err)
-	windows := func(start, end time.Time, groups map[string]json.RawMessage) db.WindowPage {
+	windows := func(start, end time.Time, groups map[string][]json.RawMessage) db.WindowPage {
 		query := db.WindowQuery{
 			Customer: acme.ID, Meter: m, Range: metering.Range{Start: start, End: end}, Granularity: metering.Hour, Groups: groups, Limit: 20_000,
 		}
@@ -85,14 +85,14 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 	})
 
 	t.Run("WhoAsksForTheOthersGetsNobodyElse", func(t *testing.T) {
-		others := map[string]json.RawMessage{"$other": json.RawMessage("true")}
+		others := map[string][]json.RawMessage{"$other": {json.RawMessage("true")}}
 		require.Equal(t, fmt.Sprintf("%d.375", beyond), windows(hour.Start, hour.End, others).Total.String())
 		require.Equal(t, "0.375", windows(november.Add(time.Minute), november.Add(time.Hour), others).Total.String())
 	})
 
 	t.Run("WhoAsksForAGroupGetsNoneOfTheOthers", func(t *testing.T) {
-		session := func(number int) map[string]json.RawMessage {
-			return map[string]json.RawMessage{"session": json.RawMessage(fmt.Sprint(number))}
+		session := func(number int) map[string][]json.RawMessage {
+			return map[string][]json.RawMessage{"session": {json.RawMessage(fmt.Sprint(number))}}
 		}
 		require.Equal(t, "1.5", windows(hour.Start, hour.End, session(0)).Total.String())
 		part := windows(november.Add(time.Minute), november.Add(time.Hour), session(0))
@@ -102,7 +102,7 @@ func TestGroupsBeyondTheBoundCountInOneAndTheTotalsStayExact(t *testing.T) {
 		require.Empty(t, unknown.Windows)
 		require.Equal(t, fmt.Sprintf("%d.375", beyond), unknown.Other.String())
 		require.Nil(t, windows(hour.Start, hour.End, nil).Other)
-		require.Nil(t, windows(hour.Start, hour.End, map[string]json.RawMessage{"$other": json.RawMessage("true")}).Other)
+		require.Nil(t, windows(hour.Start, hour.End, map[string][]json.RawMessage{"$other": {json.RawMessage("true")}}).Other)
 		require.Nil(t, windows(hour.End, hour.End.Add(time.Hour), session(0)).Other, "nothing is used then")
 	})
 

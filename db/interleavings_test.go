@@ -411,10 +411,16 @@ func (s *stage) requireReadsEqualARecount(conn *pgx.Conn, seed int) {
 		}
 		if rapid.IntRange(0, 2).Draw(t, "filter") == 0 {
 			model := rapid.SampledFrom([]string{`"a"`, `1`, `"1"`, `null`, `true`, `"none"`}).Draw(t, "model")
-			q.Groups = map[string]json.RawMessage{"model": json.RawMessage(model)}
-			if rapid.Bool().Draw(t, "region too") {
-				q.Groups["region"] = json.RawMessage(`"eu"`)
+			q.Groups = map[string][]json.RawMessage{"model": {json.RawMessage(model)}}
+			if rapid.Bool().Draw(t, "or b") {
+				q.Groups["model"] = append(q.Groups["model"], json.RawMessage(`"b"`))
 			}
+			if rapid.Bool().Draw(t, "region too") {
+				q.Groups["region"] = []json.RawMessage{json.RawMessage(`"eu"`)}
+			}
+		}
+		if rapid.IntRange(0, 2).Draw(t, "another zone") == 0 {
+			q.Zone = metering.Location(rapid.SampledFrom([]string{"UTC", "America/New_York", "Asia/Kolkata"}).Draw(t, "zone"))
 		}
 		if rapid.IntRange(0, 2).Draw(t, "group by") == 0 {
 			q.GroupBy = rapid.SampledFrom([][]string{{}, {"model"}, {"region"}, {"region", "model"}}).Draw(t, "by")

@@ -89,7 +89,7 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 	month := metering.WindowOf(now, metering.Month, time.UTC)
 	weeksBack := metering.Range{Start: now.AddDate(0, 0, -7*30-3), End: now.AddDate(0, 0, -7*10-3)} // cuts an hour at both ends
 	months := metering.Split(weeksBack, time.UTC).Months
-	windows := func(ctx context.Context, s *db.DB, groups map[string]json.RawMessage) error {
+	windows := func(ctx context.Context, s *db.DB, groups map[string][]json.RawMessage) error {
 		page, err := s.Usage.Windows(ctx, tenant.ID, db.WindowQuery{
 			Customer: acme.ID, Meter: meter, Range: weeksBack, Granularity: metering.Hour, Groups: groups, Limit: 1000,
 		})
@@ -112,7 +112,7 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 		}},
 		{"series", weeksBack, func(ctx context.Context, s *db.DB) error { return windows(ctx, s, nil) }},
 		{"dimension", weeksBack, func(ctx context.Context, s *db.DB) error {
-			return windows(ctx, s, map[string]json.RawMessage{"model": json.RawMessage(`"large"`)})
+			return windows(ctx, s, map[string][]json.RawMessage{"model": {json.RawMessage(`"large"`)}})
 		}},
 		{"comparison", metering.Range{Start: month.Start.AddDate(0, -1, 0), End: month.End}, func(ctx context.Context, s *db.DB) error {
 			_, err := s.Usage.MeterTotals(ctx, tenant.ID, acme.ID, month)

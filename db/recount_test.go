@@ -92,22 +92,35 @@ func recountedWindows(t testing.TB, conn *pgx.Conn, tenant metering.TenantID, q 
 	t.Helper()
 	bucket := buckets[q.Granularity]
 	names, values := []string{}, []string{}
-	for name, value := range q.Groups {
-		names, values = append(names, name), append(values, string(value))
+	for name, alternatives := range q.Groups {
+		for _, value := range alternatives {
+			names, values = append(names, name), append(values, string(value))
+		}
+	}
+	var zone *string
+	if q.Zone != nil {
+		zone = new(q.Zone.String())
 	}
 	rows, err := conn.Query(t.Context(), fmt.Sprintf(`
-		with counted as (`+counted+`)
+		with all_counted as (`+counted+`),
+		counted as (
+		  select customer_id, ts, value, meter_version_id, group_id, group_key, late,
+		    coalesce(@zone, timezone) as timezone, ts at time zone coalesce(@zone, timezone) as local
+		  from all_counted)
 		select group_id, group_key, greatest(%s, @from), least(%s, @until),
 		  coalesce(sum(value) filter (where not late), 0), count(*) filter (where not late),
 		  coalesce(sum(value) filter (where late), 0), count(*) filter (where late)
 		from counted
 		where meter_version_id = @version and @customer::bigint in (customer_id, 0) and ts >= @from and ts < @until
-		  and not exists (select from unnest(@names::text[], @values::text[]) as f (name, value) where group_key -> name is distinct from value::jsonb)
+		  and not exists (
+		    select from unnest(@names::text[], @values::text[]) as f (name, value)
+		    group by name
+		    having not bool_or(group_key -> name is not distinct from value::jsonb))
 		group by 1, 2, 3, 4
 		order by 1, 3`, bucket[0], bucket[1]),
 		pgx.NamedArgs{
 			"tenant": tenant, "version": q.Meter.Version.ID, "customer": q.Customer,
-			"from": q.Range.Start, "until": q.Range.End, "names": names, "values": values,
+			"from": q.Range.Start, "until": q.Range.End, "names": names, "values": values, "zone": zone,
 		})
 	require.NoError(t, err)
 	var w db.Window

@@ -144,8 +144,9 @@ type WindowQuery struct {
 	Meter       metering.Meter
 	Range       metering.Range
 	Granularity metering.Granularity
-	Groups      map[string]json.RawMessage // property → value; only groups that match all
-	GroupBy     []string                   // properties of the meter's that keep groups apart: groups that differ in others alone are one; nil: all
+	Zone        *time.Location               // of the windows; nil: the meter's
+	Groups      map[string][]json.RawMessage // property → values; only groups that have one of the values of each property
+	GroupBy     []string                     // properties of the meter's that keep groups apart: groups that differ in others alone are one; nil: all
 	After       *WindowCursor
 	Limit       int
 }
@@ -185,14 +186,17 @@ type WindowPage struct {
 // Windows returns a page of windows ordered by group, then time, with the
 // totals of the whole range, all of one instant.
 func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query WindowQuery) (page WindowPage, err error) {
+	read, err := newWindowRead(tenant, query)
+	if err != nil {
+		return WindowPage{}, err
+	}
 	err = u.consistent(ctx, func(q querier) error {
-		zone := metering.Location(query.Meter.Version.Timezone)
-		read := &windowRead{WindowQuery: query, tenant: tenant, q: q, zone: zone, span: metering.Split(query.Range, zone)}
+		read.q = q
 		page, err = read.page(ctx)
 		return err
 	})
 	if err != nil {
 		return WindowPage{}, err
 	}
-	return page, u.requireWhole(ctx, query.Range, query.Meter.Version.Timezone)
+	return page, u.requireKept(ctx, read)
 }

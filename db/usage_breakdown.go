@@ -52,18 +52,16 @@ type Breakdown struct {
 	Total metering.Decimal
 }
 
-// MaxBreakdownWindows bounds the windows of a breakdown's range.
-const MaxBreakdownWindows = 10_000
-
-var (
-	errManyWindows = metering.Invalid("query.granularity", "must divide the range into at most %d windows; request a shorter range or longer windows", MaxBreakdownWindows)
-	errLongRead    = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request; a breakdown by customer with order=key reads less at once")
-)
+var errLongRead = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request; a breakdown by customer with order=key reads less at once")
 
 // Breakdown returns a page of rows and their total, all of one instant.
 func (u Usage) Breakdown(ctx context.Context, tenant metering.TenantID, query BreakdownQuery) (b Breakdown, err error) {
+	read, err := newBreakdownRead(tenant, query)
+	if err != nil {
+		return Breakdown{}, err
+	}
 	err = u.consistent(ctx, func(q querier) error {
-		read := newBreakdownRead(q, tenant, query)
+		read.events.q = q
 		b, err = read.page(ctx)
 		return err
 	})
@@ -92,24 +90,31 @@ type plannedSpan struct {
 	metering.Range
 }
 
-func newBreakdownRead(q querier, tenant metering.TenantID, query BreakdownQuery) *breakdownRead {
-	zone := metering.Location(query.Meter.Version.Timezone)
+func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdownRead, error) {
 	if query.Properties == nil {
 		query.Properties = []string{}
 	}
-	return &breakdownRead{BreakdownQuery: query, events: &windowRead{
-		WindowQuery: WindowQuery{Customer: metering.WholeTenant, Meter: query.Meter, Range: query.Range, GroupBy: query.Properties},
-		tenant:      tenant, q: q, zone: zone, span: metering.Split(query.Range, zone),
-		byCustomer: query.ByCustomer || query.ByPlan,
-	}}
+	events, err := newWindowRead(tenant, WindowQuery{
+		Customer: metering.WholeTenant, Meter: query.Meter, Range: query.Range, Granularity: query.Granularity, GroupBy: query.Properties,
+	})
+	if err != nil {
+		return nil, err
+	}
+	events.byCustomer = query.ByCustomer || query.ByPlan
+	r := &breakdownRead{BreakdownQuery: query, events: events}
+	if query.Granularity == "" {
+		return r, nil
+	}
+	starts, err := events.windowStarts()
+	if query.Granularity != metering.Hour {
+		r.windows = starts
+	}
+	return r, err
 }
 
 func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 	r.Limit = min(r.Limit, pageBytes/rowBytes)
-	if err := r.loadWindows(); err != nil {
-		return b, err
-	}
-	if len(r.Properties) > 0 || len(r.events.span.Ragged) > 0 {
+	if len(r.Properties) > 0 || len(r.events.ragged) > 0 {
 		if err := r.events.loadGroups(ctx); err != nil {
 			return b, fmt.Errorf("groups: %w", err)
 		}
@@ -134,24 +139,6 @@ func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 	}
 	b.Page = pageOf(ctx, rows, r.Limit, func(row BreakdownRow) int { return len(row.ExternalID) + len(row.PlanSlug) + len(row.GroupKey) })
 	return b, nil
-}
-
-// loadWindows lists where the windows of the range start.
-func (r *breakdownRead) loadWindows() error {
-	if r.Granularity == "" {
-		return nil
-	}
-	var starts []time.Time
-	for at := r.Range.Start; at.Before(r.Range.End); at = metering.WindowOf(at, r.Granularity, r.events.zone).End {
-		if len(starts) == MaxBreakdownWindows {
-			return errManyWindows
-		}
-		starts = append(starts, at)
-	}
-	if r.Granularity != metering.Hour {
-		r.windows = starts
-	}
-	return nil
 }
 
 // byHour reports whether the windows need the rollups of hours.
@@ -189,7 +176,7 @@ func (r *breakdownRead) loadPlans(ctx context.Context) error {
 	})
 	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Within(r.Range).Empty() })
 	for _, s := range r.plans {
-		if r.Range.Start.Before(s.Start) && !metering.WindowOf(s.Start, metering.Month, r.events.zone).Start.Equal(s.Start) {
+		if r.Range.Start.Before(s.Start) && !metering.WindowOf(s.Start, metering.Month, r.events.hours).Start.Equal(s.Start) {
 			r.cut = append(r.cut, int64(s.customer))
 		}
 	}

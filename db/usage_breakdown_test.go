@@ -186,6 +186,27 @@ func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 	})
 }
 
+// Windows of any time zone equal a recount, whether they cut the hours that are counted or not.
+func TestPropertyWindowsOfATimeZoneEqualARecountOfTheEvents(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	histories.Check(t, func(rt *rapid.T) {
+		u := drawBrokenDown(t, rt, store, conn)
+		r := metering.Range{Start: drawInstant(rt), End: planNow.AddDate(0, 0, 2)}
+		for _, zone := range []string{"UTC", "Asia/Kolkata", "Asia/Kathmandu", "America/New_York"} {
+			for _, g := range metering.Hour.Values() {
+				requireWindowsEqualARecount(t, store, conn, u.tenant.ID, db.WindowQuery{
+					Customer: metering.WholeTenant, Meter: u.meter, Range: r, Zone: metering.Location(zone), Granularity: g,
+					GroupBy: rapid.SampledFrom([][]string{nil, {}, {"model"}}).Draw(rt, "group by"), Limit: rapid.SampledFrom([]int{7, 1000}).Draw(rt, "limit"),
+				})
+			}
+		}
+	})
+}
+
 func drawBrokenDown(t *testing.T, rt *rapid.T, store *db.DB, conn *pgx.Conn) brokenDown {
 	u := brokenDown{periods: map[string][]metering.Range{}, assignments: map[string][]billing.Assignment{}, plans: map[metering.PlanID]string{}}
 	u.tenant = dbtest.Tenant(t, store, rapid.SampledFrom([]string{"UTC", "America/New_York", "Asia/Kolkata", "Europe/Berlin"}).Draw(rt, "zone"))

@@ -11,8 +11,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// GroupPrefix begins the query parameters that select groups: "group.model=large".
-const GroupPrefix = "group."
+// FilterPrefix begins the query parameters that select groups: "filter.model=large".
+const FilterPrefix = "filter."
 
 // OtherProperty is the one property of OtherGroup's key. No meter groups by it.
 const OtherProperty = "$other"
@@ -74,7 +74,7 @@ func FilterOf(key json.RawMessage) (string, error) {
 		if filter != "" {
 			filter += "&"
 		}
-		filter += url.QueryEscape(GroupPrefix+property) + "=" + url.QueryEscape(text)
+		filter += url.QueryEscape(FilterPrefix+property) + "=" + url.QueryEscape(text)
 	}
 	return filter, nil
 }

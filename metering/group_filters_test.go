@@ -34,9 +34,9 @@ func TestPropertyAFilterIsReadAsItsGroup(t *testing.T) {
 		require.NoError(rt, err)
 		query, err := url.ParseQuery(filter)
 		require.NoError(rt, err)
-		require.Equal(rt, "null", string(metering.ParseGroupValue(query.Get("group.a&b"))))
+		require.Equal(rt, "null", string(metering.ParseGroupValue(query.Get("filter.a&b"))))
 		var read string
-		require.NoError(rt, json.Unmarshal(metering.ParseGroupValue(query.Get("group.p")), &read))
+		require.NoError(rt, json.Unmarshal(metering.ParseGroupValue(query.Get("filter.p")), &read))
 		require.Equal(rt, text, read)
 	})
 }

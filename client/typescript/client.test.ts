@@ -51,9 +51,9 @@ test("a customer of any name is found", async () => {
 });
 
 test("a value of a property is a parameter of its own", async () => {
-  const query = { customer, meter: "calls", group: { "group.model": "large" } };
+  const query = { customer, meter: "calls", filter: { "filter.model": "large" } };
   const { error } = await client.GET("/v1/usage", { params: { query } });
-  assert.equal(error?.errors[0]?.location, "query.group.model");
+  assert.equal(error?.errors[0]?.location, "query.filter.model");
 });
 
 test("a problem is typed", async () => {

@@ -206,7 +206,7 @@ var (
 	reads     = []read{
 		readTotal,
 		{"series", "/v1/usage", url.Values{"meter": {"completions"}, "granularity": {"hour"}, "page_size": {"1000"}}, true},
-		{"dimension", "/v1/usage", url.Values{"meter": {"completions"}, "granularity": {"hour"}, "page_size": {"1000"}, "group.model": {"large"}}, true},
+		{"dimension", "/v1/usage", url.Values{"meter": {"completions"}, "granularity": {"hour"}, "page_size": {"1000"}, "filter.model": {"large"}}, true},
 		{"comparison", "/v1/usage/comparison", url.Values{"meter": {"completions"}}, false},
 		{"preview", "/v1/billing/preview", nil, false},
 	}

@@ -61,15 +61,15 @@ def test_a_price_is_charged_to_the_last_digit(client: Client) -> None:
 
 def test_a_value_of_a_property_is_a_parameter_of_its_own(client: Client) -> None:
     with pytest.raises(ProblemError) as refused:
-        client.get_usage(meter="python-calls", customer=CUSTOMER, group={"group.model": "large"})
-    assert refused.value.errors[0]["location"] == "query.group.model"
+        client.get_usage(meter="python-calls", customer=CUSTOMER, filter={"filter.model": "large"})
+    assert refused.value.errors[0]["location"] == "query.filter.model"
 
 
 def test_groups_are_told_apart_by_a_list_of_properties(client: Client) -> None:
     client.create_meter({"slug": "python-groups", "event_type": "python-group", "group_by": ["a,b", "c", "d"]})
     client.ingest_event({"event_type": "python-group", "customer_id": CUSTOMER, "properties": {"a,b": 1, "c": "2"}})
     groups = client.get_usage(meter="python-groups", customer=CUSTOMER, group_by=["a,b", "c"])["groups"]
-    assert [(group["group_key"], group["filter"]) for group in groups] == [({"a,b": 1, "c": "2"}, "group.a%2Cb=1&group.c=%222%22")]
+    assert [(group["group_key"], group["filter"]) for group in groups] == [({"a,b": 1, "c": "2"}, "filter.a%2Cb=1&filter.c=%222%22")]
 
 
 def test_a_customer_of_any_name_is_found(client: Client) -> None:

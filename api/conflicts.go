@@ -56,7 +56,7 @@ func (s *server) listConflicts(ctx context.Context, in *listConflictsInput) (*li
 }
 
 func showConflict(e metering.Event) eventConflict {
-	return eventConflict{showEvent(e, metering.Customer{ExternalID: e.ExternalID}), e.ReceivedAt.UTC()}
+	return eventConflict{showEvent(e), e.ReceivedAt.UTC()}
 }
 
 type dismissConflictInput struct {

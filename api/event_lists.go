@@ -53,7 +53,7 @@ type eventPeriod struct {
 }
 
 func showStored(e db.ListedEvent) StoredEvent {
-	shown := StoredEvent{ExportedEvent: showEvent(e.Event, metering.Customer{ExternalID: e.ExternalID}), IngestedAt: e.IngestedAt, CountedBy: []eventCounter{}}
+	shown := StoredEvent{ExportedEvent: showEvent(e.Event), IngestedAt: e.IngestedAt, CountedBy: []eventCounter{}}
 	for _, c := range e.CountedBy {
 		counter := eventCounter{MeterSlug: c.MeterSlug, Late: c.Late}
 		if p := c.Period; p != nil {

@@ -20,6 +20,7 @@ import (
 
 const (
 	exportPath   = "/v1/usage/export"
+	exportAll    = "/v1/events/export"
 	exportWindow = 30 * 24 * time.Hour
 	exportLead   = time.Hour // past now, for the clocks of clients that are ahead
 	firstRows    = 100       // read at once; no connection is held while they are written
@@ -29,8 +30,13 @@ const (
 )
 
 type exportInput struct {
-	Customer  string   `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
-	Format    string   `query:"format" enum:"json,csv" default:"json"`
+	Customer string `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
+	ExportedRange
+}
+
+// ExportedRange selects the events and the form of an export.
+type ExportedRange struct {
+	Format    string   `query:"format" enum:"json,jsonl,csv" default:"json" doc:"json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet"`
 	Start     SentTime `query:"start" doc:"Start of the range, inclusive. Default: 30 days before end"`
 	End       SentTime `query:"end" doc:"End of the range, exclusive. Default: one hour from now, the latest time that an event can have"`
 	PageSize  int      `query:"page_size" minimum:"1" maximum:"1000000" default:"50000" doc:"Maximum number of events per page"`
@@ -53,9 +59,9 @@ type ExportedEvent struct {
 	Properties     json.RawMessage  `json:"properties"`
 }
 
-func showEvent(e metering.Event, c metering.Customer) ExportedEvent {
+func showEvent(e metering.Event) ExportedEvent {
 	shown := ExportedEvent{
-		ID: e.ID.String(), EventType: e.EventType, CustomerID: c.ExternalID, Timestamp: e.At.UTC(),
+		ID: e.ID.String(), EventType: e.EventType, CustomerID: e.ExternalID, Timestamp: e.At.UTC(),
 		Value: e.Value, Properties: e.Properties,
 	}
 	if e.IdempotencyKey != "" {
@@ -70,7 +76,7 @@ func showEvent(e metering.Event, c metering.Customer) ExportedEvent {
 // export is one page of events on its way to the client.
 type export struct {
 	server   *server
-	customer metering.Customer
+	customer metering.CustomerID // WholeTenant: all
 	at       exportCursor
 	rows     int              // left to write
 	chunk    int              // rows to read next
@@ -79,36 +85,43 @@ type export struct {
 }
 
 func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.StreamResponse, error) {
-	tenant := principalOf(ctx).Tenant.ID
 	c, err := s.customer(ctx, in.Customer)
 	if err != nil {
 		return nil, err
 	}
+	return s.exportOf(ctx, c.ID, c.ID.String(), in.ExportedRange)
+}
+
+// exportEvents exports the events of all customers, one customer after the other.
+func (s *server) exportEvents(ctx context.Context, in *ExportedRange) (*huma.StreamResponse, error) {
+	return s.exportOf(ctx, metering.WholeTenant, principalOf(ctx).Tenant.ID.String(), *in)
+}
+
+// exportOf exports the events of a customer. resource is the one that the audit log names.
+func (s *server) exportOf(ctx context.Context, customer metering.CustomerID, resource string, in ExportedRange) (_ *huma.StreamResponse, err error) {
+	tenant := principalOf(ctx).Tenant.ID
 	if err := s.beginExport(ctx, tenant); err != nil {
 		return nil, err
 	}
-	e := &export{server: s, customer: c, rows: in.PageSize, chunk: firstRows}
+	e := &export{server: s, customer: customer, rows: in.PageSize, chunk: firstRows}
 	if e.at.Range, err = s.rangeBefore(Span{in.Start, in.End}, exportWindow, exportLead); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &e.at); err != nil {
 		return nil, err
 	}
-	if e.next, err = s.Store.Events.Boundary(ctx, tenant, c.ID, e.at.Range, e.at.After, in.PageSize); err != nil {
+	if e.next, err = s.Store.Events.Boundary(ctx, tenant, customer, e.at.Range, e.at.After, in.PageSize); err != nil {
 		return nil, err
 	}
 	if e.first, err = e.read(ctx); err != nil {
 		return nil, err
 	}
 	what := map[string]any{"start": e.at.Range.Start.UTC(), "end": e.at.Range.End.UTC(), "format": in.Format}
-	if err := s.auditAsked(ctx, "usage.export", c.ID.String(), what); err != nil {
+	if err := s.auditAsked(ctx, "usage.export", resource, what); err != nil {
 		return nil, err
 	}
-	write := e.writeJSON
-	if in.Format == "csv" {
-		write = e.writeCSV
-	}
-	return &huma.StreamResponse{Body: func(hc huma.Context) { e.stream(ctx, hc, write) }}, nil
+	write := map[string]writeExport{"json": e.writeJSON, "jsonl": e.writeLines, "csv": e.writeCSV}[in.Format]
+	return &huma.StreamResponse{Body: func(hc huma.Context) { stream(ctx, hc, write) }}, nil
 }
 
 // rangeBefore completes a span: an absent end is the lead after now, an absent
@@ -131,7 +144,7 @@ func (e *export) read(ctx context.Context) ([]metering.Event, error) {
 	if limit == 0 {
 		return nil, nil
 	}
-	events, err := e.server.Store.Events.Page(ctx, principalOf(ctx).Tenant.ID, e.customer.ID, e.at.Range, e.at.After, limit)
+	events, err := e.server.Store.Events.Page(ctx, principalOf(ctx).Tenant.ID, e.customer, e.at.Range, e.at.After, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +152,7 @@ func (e *export) read(ctx context.Context) ([]metering.Event, error) {
 	e.chunk = min(2*len(events), mostRows) // where they are large, fewer were read than wanted
 	if len(events) > 0 {
 		last := events[len(events)-1]
-		e.at.After = &db.EventCursor{At: last.At, ID: last.ID}
+		e.at.After = &db.EventCursor{At: last.At, ID: last.ID, Customer: last.CustomerID}
 	}
 	return events, nil
 }
@@ -148,7 +161,7 @@ func (e *export) read(ctx context.Context) ([]metering.Event, error) {
 func (e *export) each(ctx context.Context, flush func() error, write func(ExportedEvent) error) error {
 	for events := e.first; len(events) > 0; {
 		for _, event := range events {
-			if err := write(showEvent(event, e.customer)); err != nil {
+			if err := write(showEvent(event)); err != nil {
 				return fmt.Errorf("write event: %w", err)
 			}
 		}
@@ -163,9 +176,12 @@ func (e *export) each(ctx context.Context, flush func() error, write func(Export
 	return nil
 }
 
-// stream writes the page. Once it has begun, a failure can only be told by
+// writeExport writes an export and flushes it now and then.
+type writeExport func(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error
+
+// stream writes an export. Once it has begun, a failure can only be told by
 // cutting the connection.
-func (e *export) stream(ctx context.Context, hc huma.Context, write func(context.Context, huma.Context, *bufio.Writer, func() error) error) {
+func stream(ctx context.Context, hc huma.Context, write writeExport) {
 	x := exchangeOf(ctx)
 	x.writer.streams = true
 	buffered := bufio.NewWriterSize(hc.BodyWriter(), 64<<10)
@@ -222,13 +238,31 @@ func (e *export) writeJSON(ctx context.Context, hc huma.Context, out *bufio.Writ
 	return flush()
 }
 
-func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
-	hc.SetHeader("Content-Type", "text/csv; charset=utf-8")
-	hc.SetHeader("Content-Disposition", `attachment; filename="usage-export.csv"`)
-	if token := e.token(ctx); token != nil {
-		hc.SetHeader("Link", fmt.Sprintf("<%s>; rel=\"next\"", nextPage(ctx, *token)))
+// beginFile answers with a file, and names the next page in a header.
+func beginFile(ctx context.Context, hc huma.Context, mediaType, name string, next *string) {
+	hc.SetHeader("Content-Type", mediaType)
+	hc.SetHeader("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name))
+	if next != nil {
+		hc.SetHeader("Link", fmt.Sprintf("<%s>; rel=\"next\"", nextPage(ctx, *next)))
 	}
 	hc.SetStatus(http.StatusOK)
+}
+
+func (e *export) writeLines(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
+	beginFile(ctx, hc, linesMedia, "usage-export.jsonl", e.token(ctx))
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	if err := e.each(ctx, flush, func(event ExportedEvent) error { return encoder.Encode(event) }); err != nil {
+		return err
+	}
+	return flush()
+}
+
+// linesMedia is JSON Lines. Its name does not begin with application/json: decimals stay numbers.
+const linesMedia = "application/x-ndjson"
+
+func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
+	beginFile(ctx, hc, "text/csv; charset=utf-8", "usage-export.csv", e.token(ctx))
 	rows := csv.NewWriter(out)
 	flushRows := func() error {
 		if rows.Flush(); rows.Error() != nil {
@@ -282,20 +316,30 @@ func nextPage(ctx context.Context, token string) string {
 	return u.RequestURI()
 }
 
-// describeExport documents what the operation streams.
-func (s *server) describeExport() {
+// describeExports documents what the operations stream.
+func (s *server) describeExports() {
 	schemas := s.api.OpenAPI().Components.Schemas
-	op := s.api.OpenAPI().Paths[exportPath].Get
-	page := schemas.Schema(reflect.TypeFor[List[ExportedEvent]](), true, "")
-	op.Responses["200"] = &huma.Response{
-		Description: "One page of events",
-		Headers: map[string]*huma.Param{
-			"Link":                {Description: "Link to the next page of a CSV export", Schema: &huma.Schema{Type: huma.TypeString}},
-			"Content-Disposition": {Description: "Name of the file of a CSV export", Schema: &huma.Schema{Type: huma.TypeString}},
-		},
-		Content: map[string]*huma.MediaType{
-			"application/json": {Schema: page},
-			"text/csv":         {Schema: &huma.Schema{Type: huma.TypeString}},
-		},
+	for _, path := range []string{exportPath, exportAll} {
+		s.describeFile(path, "One page of events", map[string]*huma.Schema{
+			"application/json": schemas.Schema(reflect.TypeFor[List[ExportedEvent]](), true, ""),
+			linesMedia:         {Type: huma.TypeString},
+			"text/csv":         {Type: huma.TypeString},
+		})
 	}
+}
+
+// describeFile documents an answer that is a file in some formats.
+func (s *server) describeFile(path, description string, formats map[string]*huma.Schema) {
+	response := &huma.Response{
+		Description: description,
+		Headers: map[string]*huma.Param{
+			"Link":                {Description: "Link to the next page of a file", Schema: &huma.Schema{Type: huma.TypeString}},
+			"Content-Disposition": {Description: "Name of the file", Schema: &huma.Schema{Type: huma.TypeString}},
+		},
+		Content: make(map[string]*huma.MediaType),
+	}
+	for media, schema := range formats {
+		response.Content[media] = &huma.MediaType{Schema: schema}
+	}
+	s.api.OpenAPI().Paths[path].Get.Responses["200"] = response
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/db/dbtest"
 )
 
 func TestAnExportWalksEveryEventOnceInOrder(t *testing.T) {
@@ -85,6 +86,48 @@ func readCSV(t *testing.T, text string) [][]string {
 	require.NoError(t, err)
 	require.NotErrorIs(t, err, io.EOF)
 	return rows
+}
+
+func TestAnExportOfAllCustomersHasEachEventOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.of(t, dbtest.Tenant(t, b.store))
+	other.ingest(t, "/v1/events", `{"event_type":"theirs","customer_id":"acme","timestamp":"2026-01-01T00:00:00Z"}`)
+	for _, event := range []string{
+		`"customer_id":"zeta","value":1,"timestamp":"2026-01-01T00:00:02Z"`, `"customer_id":"acme","value":2,"timestamp":"2026-01-20T00:00:00Z"`,
+		`"customer_id":"zeta","value":3,"timestamp":"2026-01-01T00:00:01Z"`, `"customer_id":"acme","value":4,"timestamp":"2026-01-01T00:00:00Z"`,
+		`"customer_id":"acme","value":5,"timestamp":"2026-02-01T00:00:00Z"`, `"customer_id":"acme","value":6,"timestamp":"2026-01-01T00:00:00Z"`,
+	} {
+		b.ingest(t, "/v1/events", `{"event_type":"call",`+event+`}`)
+	}
+	whole := b.send(t, "GET", "/v1/events/export?"+january, "")
+	require.Equal(t, 200, whole.status, whole.body)
+	var page client.ListExportedEvent
+	require.NoError(t, json.Unmarshal([]byte(whole.body), &page))
+	var values []string
+	for _, e := range page.Data {
+		values = append(values, e.CustomerId+" "+e.Value.String())
+	}
+	require.Equal(t, []string{"zeta 3", "zeta 1", "acme 4", "acme 6", "acme 2"}, values, "customers in order of creation")
+
+	var lines []string
+	for path := "/v1/events/export?format=jsonl&page_size=2&" + january; path != ""; {
+		a := b.send(t, "GET", path, "")
+		require.Equal(t, 200, a.status, a.body)
+		require.Equal(t, "application/x-ndjson", a.header.Get("Content-Type"))
+		require.Equal(t, `attachment; filename="usage-export.jsonl"`, a.header.Get("Content-Disposition"))
+		lines = append(lines, strings.Split(strings.TrimSpace(a.body), "\n")...)
+		path, _ = strings.CutSuffix(strings.TrimPrefix(a.header.Get("Link"), "<"), `>; rel="next"`)
+	}
+	require.Len(t, lines, 5)
+	for i, line := range lines {
+		var e client.ExportedEvent
+		require.NoError(t, json.Unmarshal([]byte(line), &e))
+		require.Equal(t, page.Data[i].Id, e.Id)
+	}
+	require.Len(t, readCSV(t, b.send(t, "GET", "/v1/events/export?format=csv&"+january, "").body), 6)
+	log := b.send(t, "GET", "/v1/audit-log?action=usage.export&resource="+b.tenant.ID.String(), "")
+	require.Equal(t, 5, strings.Count(log.body, `"action":"usage.export"`), log.body)
 }
 
 func TestAnEmptyExportHasItsFrame(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -283,14 +284,17 @@ func (s *server) routes() {
 			"- The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.\n"+
 			"- Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.\n"+
 			"- In CSV, the dimensions are columns. The `Link` header contains the next page.")), s.usageBreakdown)
-	s.describeBreakdown()
+	s.describeFile(breakdownPath, "One page of rows", map[string]*huma.Schema{
+		"application/json": s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[breakdownResult](), true, ""),
+		"text/csv":         {Type: huma.TypeString},
+	})
 	huma.Register(s.api, get("get-usage-comparison", "/v1/usage/comparison", UsageRead, "Compare usage with the previous month",
 		"Returns the customer's usage of the current month to date and of the whole previous month, by meter."), s.usageComparison)
 	huma.Register(s.api, get("export-usage", exportPath, EventsRead, "Export a customer's events",
-		"Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.\n\n"+
-			"- In CSV, a `'` is placed before text that a spreadsheet would read as a formula.\n"+
-			"- Every export is recorded in the audit log."), s.exportUsage)
-	s.describeExport()
+		"Returns the events in pages, oldest event first. "+aboutExports), s.exportUsage)
+	huma.Register(s.api, get("export-events", exportAll, EventsRead, "Export the events of all customers",
+		"Returns the events in pages, one customer after the other in order of creation, oldest event of each customer first. "+aboutExports), s.exportEvents)
+	s.describeExports()
 
 	huma.Register(s.api, get("preview-billing", "/v1/billing/preview", BillingRead, "Preview the charges of the current billing period",
 		"Returns the charge of each meter as if the current billing period ended now. Nothing is reported.\n\n"+
@@ -502,6 +506,10 @@ func (s *server) routes() {
 	s.mux.HandleFunc("GET /openapi-3.0.json", s.serveDocument(documents.v30))
 	s.mux.HandleFunc("GET /openapi-strings.json", s.serveDocument(documents.strings))
 }
+
+const aboutExports = "The `Link` header of a page in JSON Lines or CSV contains the next page.\n\n" +
+	"- In CSV, a `'` is placed before text that a spreadsheet would read as a formula.\n" +
+	"- Every export is recorded in the audit log."
 
 func get(id, path string, permission Permission, summary, description string) huma.Operation {
 	return operation(http.MethodGet, id, path, permission, summary, description)

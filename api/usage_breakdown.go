@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -201,12 +200,7 @@ func writeBreakdownCSV(ctx context.Context, hc huma.Context, query db.BreakdownQ
 	if err != nil {
 		return err
 	}
-	hc.SetHeader("Content-Type", "text/csv; charset=utf-8")
-	hc.SetHeader("Content-Disposition", `attachment; filename="usage-breakdown.csv"`)
-	if result.NextPageToken != nil {
-		hc.SetHeader("Link", fmt.Sprintf("<%s>; rel=\"next\"", nextPage(ctx, *result.NextPageToken)))
-	}
-	hc.SetStatus(http.StatusOK)
+	beginFile(ctx, hc, "text/csv; charset=utf-8", "usage-breakdown.csv", result.NextPageToken)
 	_, err = hc.BodyWriter().Write(text)
 	return err
 }
@@ -290,21 +284,4 @@ func (row breakdownRow) cells(query db.BreakdownQuery) (cells []string, err erro
 		cells = append(cells, start)
 	}
 	return append(cells, row.Value.String()), nil
-}
-
-// describeBreakdown documents the forms of the answer.
-func (s *server) describeBreakdown() {
-	schemas := s.api.OpenAPI().Components.Schemas
-	op := s.api.OpenAPI().Paths[breakdownPath].Get
-	op.Responses["200"] = &huma.Response{
-		Description: "One page of rows",
-		Headers: map[string]*huma.Param{
-			"Link":                {Description: "Link to the next page in CSV", Schema: &huma.Schema{Type: huma.TypeString}},
-			"Content-Disposition": {Description: "Name of the CSV file", Schema: &huma.Schema{Type: huma.TypeString}},
-		},
-		Content: map[string]*huma.MediaType{
-			"application/json": {Schema: schemas.Schema(reflect.TypeFor[breakdownResult](), true, "")},
-			"text/csv":         {Schema: &huma.Schema{Type: huma.TypeString}},
-		},
-	}
 }

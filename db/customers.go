@@ -207,6 +207,22 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 	return page, coded(err)
 }
 
+// IDs returns up to limit customers with an id above after, in order of creation.
+func (s Customers) IDs(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int) ([]metering.CustomerID, error) {
+	rows, err := s.pool.Query(ctx, `
+		select id
+		from customers
+		where tenant_id = $1
+		  and id > $2
+		order by id
+		limit $3`, tenant, after, limit)
+	if err != nil {
+		return nil, coded(err)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID])
+	return ids, coded(err)
+}
+
 // caseless returns a text of SQL as it is compared without regard to case, by one
 // collation in every database. It is upper case: σ and ς have the same, and the
 // lower case of Σ depends on the letters beside it.

@@ -2,9 +2,11 @@ package db
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -16,9 +18,28 @@ type Events struct{ pool *pool }
 type EventCursor struct {
 	At time.Time
 	ID uuid.UUID
+
+	Customer metering.CustomerID `json:",omitempty"` // of the events of all customers
 }
 
-// Page returns up to limit events of a customer in time order, after the
+// after selects a customer's events after the cursor and orders them. The events of all
+// customers (WholeTenant) are those of one customer after the other, as the index has them.
+func (c EventCursor) after(customer metering.CustomerID) (where, order string) {
+	if customer == metering.WholeTenant {
+		return "customer_id >= @after_customer and (customer_id, ts, id) > (@after_customer, @after, @after_id)", "customer_id, ts, id"
+	}
+	return "customer_id = @customer and (ts, id) > (@after, @after_id)", "ts, id"
+}
+
+// arguments are those of after, of a range and a limit.
+func (c EventCursor) arguments(tenant metering.TenantID, customer metering.CustomerID, r metering.Range, limit int) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"tenant": tenant, "customer": customer, "from": r.Start, "until": r.End, "limit": limit,
+		"after_customer": c.Customer, "after": c.At, "after_id": [16]byte(c.ID),
+	}
+}
+
+// Page returns up to limit events of a customer, or of all customers, in their order, after the
 // cursor where one is given, and fewer where they are large: more follow until
 // none comes. It holds no connection once it has returned. It answers
 // CodeInvalid where the range begins before events are kept.
@@ -26,12 +47,17 @@ func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer met
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
 	}
+	where, order := after.after(customer)
 	rows, err := s.pool.Query(ctx, `
 		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(`+sentKey+`, '')
-		from events e join customers c on c.tenant_id = e.tenant_id and c.id = e.customer_id
-		where e.tenant_id = $1 and e.customer_id = $2 and e.ts >= $3 and e.ts < $4 and (e.ts, e.id) > ($5, $6)
-		order by e.ts, e.id
-		limit $7`, tenant, customer, r.Start, r.End, after.At, [16]byte(after.ID), limit)
+		from (
+		  select *
+		  from events
+		  where tenant_id = @tenant and ts >= @from and ts < @until and `+where+`
+		  order by `+order+`
+		  limit @limit) e
+		join customers c on c.tenant_id = e.tenant_id and c.id = e.customer_id
+		order by e.`+strings.ReplaceAll(order, ", ", ", e."), after.arguments(tenant, customer, r, limit))
 	if err != nil {
 		return nil, coded(err)
 	}

@@ -17,16 +17,18 @@ func (s Events) Boundary(ctx context.Context, tenant metering.TenantID, customer
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
 	}
+	where, order := after.after(customer)
 	rows, err := s.pool.Query(ctx, `
-		select ts, id from events
-		where tenant_id = $1 and customer_id = $2 and ts >= $3 and ts < $4 and (ts, id) > ($5, $6)
-		order by ts, id
-		offset $7 limit 2`, tenant, customer, r.Start, r.End, after.At, [16]byte(after.ID), limit-1)
+		select ts, id, case when @customer = 0 then customer_id else 0 end
+		from events
+		where tenant_id = @tenant and ts >= @from and ts < @until and `+where+`
+		order by `+order+`
+		offset @limit limit 2`, after.arguments(tenant, customer, r, limit-1))
 	if err != nil {
 		return nil, coded(err)
 	}
 	ends, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c EventCursor, err error) {
-		return c, row.Scan(&c.At, (*[16]byte)(&c.ID))
+		return c, row.Scan(&c.At, (*[16]byte)(&c.ID), &c.Customer)
 	})
 	if err != nil || len(ends) < 2 {
 		return nil, coded(err)

@@ -43,21 +43,9 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 			}
 		}
 		slices.SortFunc(page, func(a, b billing.Period) int { return b.Place().Compare(a.Place()) })
-		page = page[:min(limit+1, len(page))]
-		for _, read := range streams {
-			var shown []metering.Range
-			for _, p := range page {
-				if p.Stream == read.facts.Stream {
-					shown = append(shown, p.Range)
-				}
-			}
-			if err := read.alsoTotalsOf(shown...); err != nil {
-				return err
-			}
-		}
-		statements := make([]billing.Statement, 0, len(page))
-		for _, p := range page {
-			statements = append(statements, billing.StatementOf(streams[p.Stream].facts, p))
+		statements, err := statementsOf(streams, page[:min(limit+1, len(page))])
+		if err != nil {
+			return err
 		}
 		list = pageOf(ctx, statements, limit, func(s billing.Statement) int { return len(s.Lines) * lineBytes })
 		return nil
@@ -66,6 +54,53 @@ func (l Ledger) Statements(ctx context.Context, tenant metering.TenantID, custom
 		return list, fmt.Errorf("read billing periods: %w", err)
 	}
 	return list, nil
+}
+
+// StatementsEnding returns the customer's billing periods that end in a month, as Statements
+// has them, oldest first. A period that ends at the first instant of a month belongs to the
+// month before.
+func (l Ledger) StatementsEnding(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, month metering.Range, now time.Time) (statements []billing.Statement, err error) {
+	err = atOneInstant(ctx, l.pool, func(tx pgx.Tx) error {
+		streams, err := readStreams(ctx, tx, l.read, tenant, customer, now)
+		if err != nil {
+			return err
+		}
+		var ending []billing.Period
+		for _, read := range streams {
+			for _, p := range billing.ExpectedPeriods(read.facts) {
+				if month.Start.Before(p.End) && !p.End.After(month.End) && read.facts.Shows(p) {
+					ending = append(ending, p)
+				}
+			}
+		}
+		slices.SortFunc(ending, func(a, b billing.Period) int { return a.Place().Compare(b.Place()) })
+		statements, err = statementsOf(streams, ending)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read statements: %w", err)
+	}
+	return statements, nil
+}
+
+// statementsOf returns the statements of periods of the streams.
+func statementsOf(streams []*factReader, periods []billing.Period) ([]billing.Statement, error) {
+	for _, read := range streams {
+		var shown []metering.Range
+		for _, p := range periods {
+			if p.Stream == read.facts.Stream {
+				shown = append(shown, p.Range)
+			}
+		}
+		if err := read.alsoTotalsOf(shown...); err != nil {
+			return nil, err
+		}
+	}
+	statements := make([]billing.Statement, 0, len(periods))
+	for _, p := range periods {
+		statements = append(statements, billing.StatementOf(streams[p.Stream].facts, p))
+	}
+	return statements, nil
 }
 
 // StatementOf returns what the first of the customer's billing periods comes to

@@ -1,0 +1,160 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"encoding/csv"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const statementsExport = "/v1/billing/statements/export"
+
+type exportStatementsInput struct {
+	Month     string `query:"month" required:"true" maxLength:"7" doc:"Month in the tenant's time zone, in the form YYYY-MM" example:"2026-11"`
+	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"1000" doc:"Maximum number of customers per page"`
+	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page. The Link header contains it"`
+}
+
+// statementColumns are those of the file. The adjustments of a usage line are part of its amount.
+var statementColumns = []string{
+	"customer_id", "external_id", "customer_name", "period_id", "period_start", "period_end", "state", "closed_at", "line", "meter_slug",
+	"usage", "event_count", "price_version", "charge", "adjustments", "amount", "currency", "late_usage", "late_amount",
+}
+
+// exportedCustomers is the last customer of the previous page.
+type exportedCustomers struct{ After metering.CustomerID }
+
+// customerStatements are the bills of one customer.
+type customerStatements struct {
+	metering.Customer
+	statements []billing.Statement
+}
+
+// exportStatements streams the bills of some customers, one customer after the other.
+func (s *server) exportStatements(ctx context.Context, in *exportStatementsInput) (*huma.StreamResponse, error) {
+	tenant := principalOf(ctx).Tenant
+	month, err := monthNamed(in.Month, tenant.Location())
+	if err != nil {
+		return nil, err
+	}
+	var after exportedCustomers
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	if err := s.beginExport(ctx, tenant.ID); err != nil {
+		return nil, err
+	}
+	ids, err := s.Store.Customers.IDs(ctx, tenant.ID, after.After, in.PageSize+1)
+	if err != nil {
+		return nil, err
+	}
+	var next *string
+	if len(ids) > in.PageSize {
+		ids = ids[:in.PageSize]
+		next = new(s.pageToken(ctx, exportedCustomers{ids[len(ids)-1]}))
+	}
+	read := func(id metering.CustomerID) (of customerStatements, err error) {
+		if of.Customer, err = s.Store.Customers.GetByID(ctx, tenant.ID, id); err != nil {
+			return of, err
+		}
+		of.statements, err = s.Store.Ledger.StatementsEnding(ctx, tenant.ID, id, month, s.Now())
+		return of, err
+	}
+	var first []customerStatements // read before the answer begins, so that a failure still is a problem
+	if len(ids) > 0 {
+		of, err := read(ids[0])
+		if err != nil {
+			return nil, err
+		}
+		first, ids = append(first, of), ids[1:]
+	}
+	if err := s.auditAsked(ctx, "statement.export", tenant.ID.String(), map[string]any{"month": in.Month}); err != nil {
+		return nil, err
+	}
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		stream(ctx, hc, func(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
+			beginFile(ctx, hc, "text/csv; charset=utf-8", "statements-"+in.Month+".csv", next)
+			rows := csv.NewWriter(out)
+			if err := rows.Write(statementColumns); err != nil {
+				return err
+			}
+			for _, of := range first {
+				if err := rows.WriteAll(of.rows()); err != nil {
+					return err
+				}
+			}
+			for _, id := range ids {
+				of, err := read(id)
+				if err != nil {
+					return err
+				}
+				if err := rows.WriteAll(of.rows()); err != nil {
+					return err
+				}
+			}
+			rows.Flush()
+			return flush()
+		})
+	}}, nil
+}
+
+// monthNamed returns the local month of a text in the form YYYY-MM.
+func monthNamed(text string, zone *time.Location) (metering.Range, error) {
+	named, err := time.Parse("2006-01", text)
+	if err != nil || named.Year() < 1 {
+		return metering.Range{}, metering.Invalid("query.month", "must be a month in the form YYYY-MM, such as 2026-11")
+	}
+	middle := time.Date(named.Year(), named.Month(), 15, 0, 0, 0, 0, zone) // in the month, whatever the clocks do at its ends
+	return billing.CalendarPeriod(middle, zone), nil
+}
+
+// rows has one row for each line of the bills, and one for each adjustment that no line includes.
+func (of customerStatements) rows() (rows [][]string) {
+	for _, s := range of.statements {
+		head := of.head(s)
+		for _, l := range s.Lines {
+			rows = append(rows, append(head[:len(head):len(head)], "usage", textCell(l.MeterSlug), l.Usage.String(), strconv.FormatInt(l.Events, 10), strconv.Itoa(l.PriceVersion),
+				l.Charge.String(), adjustedIn(s, l).String(), l.Amount.String(), l.Currency, l.LateUsage.String(), l.LateCharge.String()))
+		}
+		for _, a := range s.Adjustments {
+			if l, known := s.Line(a.MeterID); known && l.Currency == a.Currency {
+				continue // it is part of the line
+			}
+			rows = append(rows, append(head[:len(head):len(head)], "adjustment", textCell(a.MeterSlug), a.Quantity.String(), "0", "0",
+				"0", a.Amount.String(), a.Amount.String(), a.Currency, "0", "0"))
+		}
+	}
+	return rows
+}
+
+// head is the cells that all rows of a bill share.
+func (of customerStatements) head(s billing.Statement) []string {
+	id, closedAt := "", ""
+	if s.ID != 0 {
+		id = s.ID.String()
+	}
+	if s.ClosedAt != nil {
+		closedAt = s.ClosedAt.UTC().Format(time.RFC3339Nano)
+	}
+	return []string{
+		of.ID.String(), textCell(of.ExternalID), textCell(of.Name), id, s.Start.UTC().Format(time.RFC3339Nano), s.End.UTC().Format(time.RFC3339Nano),
+		fmt.Sprint(s.State), closedAt,
+	}
+}
+
+// adjustedIn is the part of a line's amount that comes from adjustments.
+func adjustedIn(s billing.Statement, l billing.StatementLine) (sum metering.Decimal) {
+	for _, a := range s.Adjustments {
+		if a.MeterID == l.MeterID && a.Currency == l.Currency {
+			sum = sum.Add(a.Amount)
+		}
+	}
+	return sum
+}

@@ -35,7 +35,8 @@ const (
 type breakdownInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	By          []string             `query:"by,explode" maxItems:"7" doc:"Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. A property named customer or plan is property.customer or property.plan. Default: none" example:"[\"customer\",\"model\"]"`
-	Granularity metering.Granularity `query:"granularity" doc:"Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window"`
+	Granularity metering.Granularity `query:"granularity" doc:"Length of the windows. Windows use timezone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window"`
+	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Default: the tenant's time zone" example:"Europe/Berlin"`
 	Span
 	Limit     int    `query:"limit" minimum:"1" maximum:"10000" doc:"Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows"`
 	Order     string `query:"order" enum:"value,key" doc:"value: highest value first. key: in order of customer, plan, properties and window, customers in order of creation. With limit, it must be value. Default: value with limit or without granularity, otherwise key"`
@@ -77,7 +78,11 @@ func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.
 	if m.Version.Status == metering.Backfilling {
 		return nil, errBackfilling
 	}
-	query := db.BreakdownQuery{Meter: m, Granularity: in.Granularity, Timezone: principalOf(ctx).Tenant.Location(), Limit: in.PageSize}
+	zone, month, err := s.windowZone(ctx, in.Timezone)
+	if err != nil {
+		return nil, err
+	}
+	query := db.BreakdownQuery{Meter: m, Granularity: in.Granularity, Zone: zone, Timezone: principalOf(ctx).Tenant.Location(), Limit: in.PageSize}
 	if err := readDimensions(ctx, &query); err != nil {
 		return nil, err
 	}
@@ -85,7 +90,7 @@ func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.
 		return nil, err
 	}
 	var at breakdownCursor
-	if at.Range, err = in.Span.within(s.month(ctx)); err != nil {
+	if at.Range, err = in.Span.within(month); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {

@@ -206,8 +206,26 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		}
 	})
 
+	t.Run("Breakdown", func(t *testing.T) {
+		for _, r := range []metering.Range{month, {Start: november, End: november.Add(61 * time.Minute)}} {
+			for _, byValue := range []bool{false, true} {
+				q := db.BreakdownQuery{Range: r, ByCustomer: true, ByPlan: true, ByValue: byValue, Timezone: time.UTC, Limit: 10}
+				q.Meter = theirs.meter
+				page, err := store.Usage.Breakdown(ctx, ours.tenant, q)
+				require.NoError(t, err)
+				require.Empty(t, page.Items)
+				require.True(t, page.Total.IsZero())
+				q.Meter = ours.meter
+				page, err = store.Usage.Breakdown(ctx, ours.tenant, q)
+				require.NoError(t, err)
+				require.Len(t, page.Items, 1)
+				require.Equal(t, ours.customer.ID, page.Items[0].Customer)
+			}
+		}
+	})
+
 	t.Run("Events", func(t *testing.T) {
-		for customer, want := range map[metering.CustomerID]int{ours.customer.ID: 2, theirs.customer.ID: 0} {
+		for customer, want := range map[metering.CustomerID]int{ours.customer.ID: 2, theirs.customer.ID: 0, metering.WholeTenant: 2} {
 			events, err := store.Events.Page(ctx, ours.tenant, customer, month, nil, 100)
 			require.NoError(t, err)
 			require.Len(t, events, want)
@@ -218,6 +236,14 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		boundary, err := store.Events.Boundary(ctx, ours.tenant, theirs.customer.ID, month, nil, 1)
 		require.NoError(t, err)
 		require.Nil(t, boundary)
+		boundary, err = store.Events.Boundary(ctx, ours.tenant, metering.WholeTenant, month, nil, 2)
+		require.NoError(t, err)
+		require.Nil(t, boundary)
+		ids, err := store.Customers.IDs(ctx, ours.tenant, 0, 10)
+		require.NoError(t, err)
+		require.Equal(t, []metering.CustomerID{ours.customer.ID}, ids)
+		_, err = store.Ledger.StatementsEnding(ctx, ours.tenant, theirs.customer.ID, month, november)
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 		for customer, want := range map[metering.CustomerID]int{0: 2, ours.customer.ID: 2, theirs.customer.ID: 0} {
 			page, err := store.Events.List(ctx, ours.tenant, db.EventFilter{Range: month, Customer: customer}, nil, 100, unhurried)
 			require.NoError(t, err)

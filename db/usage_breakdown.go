@@ -20,6 +20,7 @@ type BreakdownQuery struct {
 	Meter       metering.Meter
 	Range       metering.Range
 	Granularity metering.Granularity // empty: the range is one window
+	Zone        *time.Location       // of the windows; nil: the meter's
 	ByCustomer  bool
 	ByPlan      bool
 	Properties  []string       // of the meter's group_by, that separate rows
@@ -71,14 +72,14 @@ func (u Usage) Breakdown(ctx context.Context, tenant metering.TenantID, query Br
 	if err != nil {
 		return Breakdown{}, fmt.Errorf("read breakdown: %w", err)
 	}
-	return b, u.requireWhole(ctx, query.Range, query.Meter.Version.Timezone)
+	return b, u.requireKept(ctx, read.events)
 }
 
 // breakdownRead answers one BreakdownQuery.
 type breakdownRead struct {
 	BreakdownQuery
 	events  *windowRead // its groups and its raw events
-	windows []time.Time // starts of the windows; nil: hours, or one window
+	windows []time.Time // their starts; nil: the range is one window
 	plans   []plannedSpan
 	cut     []int64 // customers whose plan changes within a month of the range
 }
@@ -95,7 +96,7 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 		query.Properties = []string{}
 	}
 	events, err := newWindowRead(tenant, WindowQuery{
-		Customer: metering.WholeTenant, Meter: query.Meter, Range: query.Range, Granularity: query.Granularity, GroupBy: query.Properties,
+		Customer: metering.WholeTenant, Meter: query.Meter, Range: query.Range, Granularity: query.Granularity, Zone: query.Zone, GroupBy: query.Properties,
 	})
 	if err != nil {
 		return nil, err
@@ -105,10 +106,7 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 	if query.Granularity == "" {
 		return r, nil
 	}
-	starts, err := events.windowStarts()
-	if query.Granularity != metering.Hour {
-		r.windows = starts
-	}
+	r.windows, err = events.windowStarts()
 	return r, err
 }
 
@@ -142,7 +140,18 @@ func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 }
 
 // byHour reports whether the windows need the rollups of hours.
-func (r *breakdownRead) byHour() bool { return r.Granularity != "" && r.Granularity != metering.Month }
+func (r *breakdownRead) byHour() bool {
+	return r.Granularity != "" && (r.Granularity != metering.Month || !r.events.hasOwnWindows())
+}
+
+// table is what a statement has counted in the range. Many spans are not read each by itself: its
+// text would be long.
+func (r *breakdownRead) table(s *usageStatement) string {
+	if len(r.events.spans) > 1 {
+		return s.wholeRows()
+	}
+	return s.rowsInOrder()
+}
 
 // loadPlans reads the spans of the range in which customers have a plan. A plan applies to
 // the billing periods that start while it is assigned.
@@ -174,7 +183,8 @@ func (r *breakdownRead) loadPlans(ctx context.Context) error {
 		r.plans = append(r.plans, span)
 		return nil
 	})
-	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Within(r.Range).Empty() })
+	whole := metering.Range{Start: metering.WindowOf(r.Range.Start, metering.Hour, r.events.hours).Start, End: r.Range.End}
+	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Within(whole).Empty() })
 	for _, s := range r.plans {
 		if r.Range.Start.Before(s.Start) && !metering.WindowOf(s.Start, metering.Month, r.events.hours).Start.Equal(s.Start) {
 			r.cut = append(r.cut, int64(s.customer))
@@ -201,7 +211,7 @@ func firstCharged(effective time.Time, first, next *time.Time, timezone *time.Lo
 // total is the usage of the whole range.
 func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
 	statement := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
-	statement.addWhole(0, r.Range, false)
+	r.events.addSpans(statement, false)
 	rows, err := r.events.q.Query(ctx, `select `+mergedTally+` from `+statement.wholeRows()+` having count(*) > 0`, statement.args)
 	if err != nil {
 		return metering.Decimal{}, err
@@ -282,21 +292,21 @@ func (c countedUsage) has(customer metering.CustomerID) bool {
 // ofTenant is the usage of all customers together.
 func (r *breakdownRead) ofTenant() countedUsage {
 	s := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
-	s.addWhole(0, r.Range, r.byHour())
-	return countedUsage{table: s.rowsInOrder(), args: s.args}
+	r.events.addSpans(s, r.byHour())
+	return countedUsage{table: r.table(s), args: s.args}
 }
 
 // ofAll is the usage of each customer.
 func (r *breakdownRead) ofAll() countedUsage {
 	s := newUsageStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
-	s.addWhole(0, r.Range, r.byHour())
-	all := countedUsage{table: `(select * from ` + s.rowsInOrder() + ` where customer_id <> 0) counted`, args: s.args}
+	r.events.addSpans(s, r.byHour())
+	all := countedUsage{table: `(select * from ` + r.table(s) + ` where customer_id <> 0) counted`, args: s.args}
 	if len(r.cut) == 0 || r.byHour() {
 		return all
 	}
 	of := newUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
 	of.customers = r.cut
-	of.addWhole(0, r.Range, true)
+	r.events.addSpans(of, true)
 	all.table = `(select * from ` + all.table + ` where customer_id <> all(@cut::bigint[]) union all select * from ` + of.wholeRows() + `) counted`
 	maps.Copy(all.args, of.args)
 	all.args["cut"] = r.cut
@@ -313,7 +323,7 @@ func (r *breakdownRead) ofSome(customers []int64) countedUsage {
 	for _, cut := range []bool{false, true} {
 		s.customers = slices.DeleteFunc(slices.Clone(customers), func(id int64) bool { return isCut(id) != cut })
 		if len(s.customers) > 0 {
-			s.addWhole(0, r.Range, r.byHour() || cut)
+			r.events.addSpans(s, r.byHour() || cut)
 		}
 	}
 	return countedUsage{s.wholeRows(), s.args, customers}
@@ -361,31 +371,33 @@ func (r *breakdownRead) asShown(counted countedUsage) string {
 		group, join = "shown_in", " join unnest(@counted_in::uuid[], @shown_in::uuid[]) as g (counted_in, shown_in) on counted_in = group_id"
 		args["counted_in"], args["shown_in"] = r.events.shownGroups()
 	}
-	shown := `select customer_id, ` + group + ` as group_id, start, ` + tallyColumns + ` from ` + counted.table + join
+	shown := `select customer_id, ` + group + ` as group_id, start, start as hour, ` + tallyColumns + ` from ` + counted.table + join
 	if len(r.events.edges) == 0 {
 		return shown
 	}
-	ids, groups, starts, tallies := []int64{}, [][16]byte{}, []time.Time{}, []*tally{}
+	ids, groups, starts, hours, tallies := []int64{}, [][16]byte{}, []time.Time{}, []time.Time{}, []*tally{}
 	for _, edge := range r.events.edges {
-		if counted.has(edge.customer) {
-			ids, groups, starts, tallies = append(ids, int64(edge.customer)), append(groups, edge.group), append(starts, edge.start), append(tallies, edge.all())
+		if !counted.has(edge.customer) {
+			continue
 		}
+		ids, groups, tallies = append(ids, int64(edge.customer)), append(groups, edge.group), append(tallies, edge.all())
+		starts, hours = append(starts, edge.start), append(hours, metering.WindowOf(edge.start, metering.Hour, r.events.hours).Start)
 	}
-	args["edge_customers"], args["edge_groups"], args["edge_starts"] = ids, groups, starts
+	args["edge_customers"], args["edge_groups"], args["edge_starts"], args["edge_hours"] = ids, groups, starts, hours
 	arrays := tallyArrays(tallies)
 	args["edge_sums"], args["edge_counts"] = arrays[0], arrays[1]
 	return shown + ` union all
 		select *, 0, 0
-		from unnest(@edge_customers::bigint[], @edge_groups::uuid[], @edge_starts::timestamptz[], @edge_sums::text[]::numeric[], @edge_counts::bigint[])`
+		from unnest(@edge_customers::bigint[], @edge_groups::uuid[], @edge_starts::timestamptz[], @edge_hours::timestamptz[], @edge_sums::text[]::numeric[], @edge_counts::bigint[])`
 }
 
 // window is the start of the window of a row u.
 func (r *breakdownRead) window(args pgx.NamedArgs) string {
-	switch r.Granularity {
-	case "":
+	switch {
+	case r.Granularity == "":
 		args["range_start"] = r.Range.Start
 		return "@range_start::timestamptz"
-	case metering.Hour:
+	case r.Granularity == metering.Hour && r.events.hasOwnWindows():
 		return "u.start"
 	}
 	args["windows"] = r.windows
@@ -406,7 +418,7 @@ func (r *breakdownRead) planned(counted countedUsage) string {
 	}
 	args["planned_customers"], args["planned_in"], args["planned_from"], args["planned_until"] = ids, plans, from, until
 	return `left join unnest(@planned_customers::bigint[], @planned_in::bigint[], @planned_from::timestamptz[], @planned_until::timestamptz[])
-		    as a (customer_id, plan_id, from_at, until_at) on a.customer_id = u.customer_id and u.start >= a.from_at and u.start < a.until_at`
+		    as a (customer_id, plan_id, from_at, until_at) on a.customer_id = u.customer_id and u.hour >= a.from_at and u.hour < a.until_at`
 }
 
 const breakdownKey = `customer_id, plan_id, group_id, start`

@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -48,7 +49,7 @@ func (u brokenDown) recount(t require.TestingT, q db.BreakdownQuery) (rows map[s
 			customer = e.ExternalID
 		}
 		if q.ByPlan {
-			plan = u.planOf(e, q.Range)
+			plan = u.planOf(e)
 		}
 		if len(q.Properties) > 0 {
 			key = strings.ReplaceAll(string(group.Key), " ", "")
@@ -65,7 +66,7 @@ func rowName(customer, plan, key string, start time.Time) string {
 
 // windowOf returns the start of an instant's window by the calendar of the standard library.
 func (u brokenDown) windowOf(at time.Time, q db.BreakdownQuery) time.Time {
-	local := at.In(u.tenant.Location())
+	local := at.In(cmp.Or(q.Zone, u.tenant.Location()))
 	day := func(back int) time.Time {
 		return time.Date(local.Year(), local.Month(), local.Day()-back, 0, 0, 0, 0, local.Location())
 	}
@@ -92,11 +93,8 @@ func hourAt(local time.Time) time.Time {
 
 // planOf returns the plan that was assigned at the start of the billing period that the
 // event's hour starts in.
-func (u brokenDown) planOf(e metering.Event, r metering.Range) string {
+func (u brokenDown) planOf(e metering.Event) string {
 	at := hourAt(e.At.In(u.tenant.Location()))
-	if at.Before(r.Start) {
-		at = r.Start.In(u.tenant.Location())
-	}
 	start := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, u.tenant.Location())
 	for _, p := range u.periods[e.ExternalID] {
 		if p.Contains(at) {
@@ -177,6 +175,9 @@ func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 						Meter: u.meter, Range: r, Granularity: g, Timezone: u.tenant.Location(),
 						ByCustomer: slices.Contains(by, "customer"), ByPlan: slices.Contains(by, "plan"),
 						ByValue: rapid.Bool().Draw(rt, "by value"), Limit: rapid.SampledFrom([]int{11, 100, 1000}).Draw(rt, "limit"),
+					}
+					if zone := rapid.SampledFrom([]string{"", "", "Asia/Kathmandu", "America/New_York"}).Draw(rt, "zone of the windows"); zone != "" {
+						q.Zone = metering.Location(zone)
 					}
 					q.Properties = slices.DeleteFunc(slices.Clone(by), func(name string) bool { return name == "customer" || name == "plan" })
 					u.requireBreakdown(rt, store, q)

@@ -310,8 +310,8 @@ func requireKept(ctx context.Context, q querier, r metering.Range, location stri
 	return metering.Invalid(location, "must not be before %s; earlier events are no longer kept", edge.Format(time.RFC3339))
 }
 
-// requireKept refuses, after it was read, a query whose range or windows cut an hour whose
-// events are not kept.
+// requireKept refuses a query if its range or windows cut an hour and the events of that hour
+// are not kept. It is called after the read.
 func (u Usage) requireKept(ctx context.Context, r *windowRead) error {
 	pool, ok := u.q.(*pool)
 	if !ok || len(r.spans) == 1 {

@@ -24,7 +24,7 @@ type BreakdownQuery struct {
 	ByCustomer  bool
 	ByPlan      bool
 	Properties  []string       // of the meter's group_by, that separate rows
-	Timezone    *time.Location // the tenant's, whose calendar months are billing periods unless others are stored
+	Timezone    *time.Location // the tenant's: its calendar months are billing periods unless others are stored
 	ByValue     bool           // highest value first; false: in order of customer, plan, group and window
 	After       *BreakdownPlace
 	Limit       int
@@ -81,7 +81,7 @@ type breakdownRead struct {
 	events  *windowRead // its groups and its raw events
 	windows []time.Time // their starts; nil: the range is one window
 	plans   []plannedSpan
-	cut     []int64 // customers whose plan changes within a month of the range
+	cut     []int64 // customers with a change of plan within a month of the range
 }
 
 // plannedSpan is a span of time in which a customer's usage is charged by a plan.
@@ -144,8 +144,8 @@ func (r *breakdownRead) byHour() bool {
 	return r.Granularity != "" && (r.Granularity != metering.Month || !r.events.hasOwnWindows())
 }
 
-// table is what a statement has counted in the range. Many spans are not read each by itself: its
-// text would be long.
+// table returns the rows of a statement as SQL. A separate SELECT for each of many spans would
+// be a long text.
 func (r *breakdownRead) table(s *usageStatement) string {
 	if len(r.events.spans) > 1 {
 		return s.wholeRows()
@@ -353,7 +353,7 @@ func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]Break
 	})
 }
 
-// dimension is a column that separates rows, or a constant.
+// dimension returns a column that separates rows, or a constant.
 func dimension(by bool, column string) string {
 	if by {
 		return column
@@ -361,8 +361,8 @@ func dimension(by bool, column string) string {
 	return "0::bigint"
 }
 
-// asShown is what was counted, and the raw events of the hours that the range cuts, with the
-// groups that are shown.
+// asShown returns the counted rows and the raw events of cut hours, each with the group that
+// shows it, as SQL.
 func (r *breakdownRead) asShown(counted countedUsage) string {
 	args := counted.args
 	group, join := "@no_group::uuid", ""
@@ -391,7 +391,7 @@ func (r *breakdownRead) asShown(counted countedUsage) string {
 		from unnest(@edge_customers::bigint[], @edge_groups::uuid[], @edge_starts::timestamptz[], @edge_hours::timestamptz[], @edge_sums::text[]::numeric[], @edge_counts::bigint[])`
 }
 
-// window is the start of the window of a row u.
+// window returns the start of the window of a row u, as SQL.
 func (r *breakdownRead) window(args pgx.NamedArgs) string {
 	switch {
 	case r.Granularity == "":
@@ -404,7 +404,8 @@ func (r *breakdownRead) window(args pgx.NamedArgs) string {
 	return "(@windows::timestamptz[])[width_bucket(u.start, @windows::timestamptz[])]"
 }
 
-// planned joins rows u with the plans that charge them. An hour belongs to the plan at its start.
+// planned joins rows u with the plans that charge them, as SQL. An hour belongs to the plan at
+// its start.
 func (r *breakdownRead) planned(counted countedUsage) string {
 	if !r.ByPlan {
 		return ""

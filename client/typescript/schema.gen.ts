@@ -773,6 +773,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/billing/statements/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export the bills of a month for finance
+         * @description Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+         *
+         *     - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
+         *     - The column `amount` adds up to the totals of the bills by currency.
+         *     - Periods that are not closed show the amounts as of now: see the column `state`.
+         *     - A `'` is placed before text that a spreadsheet would read as a formula.
+         *     - Every export is recorded in the audit log.
+         */
+        get: operations["export-statements"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/billing/statements/{period}": {
         parameters: {
             query?: never;
@@ -1310,6 +1336,29 @@ export interface paths {
          *     - Rejected events are not stored. Only these counts show them.
          */
         get: operations["get-event-counts"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/events/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Export the events of all customers
+         * @description Returns the events in pages, one customer after the other in order of creation, oldest event of each customer first. The `Link` header of a page in JSON Lines or CSV contains the next page.
+         *
+         *     - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+         *     - Every export is recorded in the audit log.
+         */
+        get: operations["export-events"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2126,13 +2175,38 @@ export interface paths {
         };
         /**
          * Get a meter's usage as a time series
-         * @description The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+         * @description The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
          *
          *     - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+         *     - Several values of one property are alternatives. Filters of several properties must all match.
          *     - An event without the property counts in the group null.
          *     - `filter` of each group in the response contains the parameters that select it.
          */
         get: operations["get-usage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/usage/breakdown": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a meter's usage by customer, plan and property
+         * @description Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
+         *
+         *     - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+         *     - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+         *     - In CSV, the dimensions are columns. The `Link` header contains the next page.
+         */
+        get: operations["get-usage-breakdown"];
         put?: never;
         post?: never;
         delete?: never;
@@ -2190,7 +2264,7 @@ export interface paths {
         };
         /**
          * Export a customer's events
-         * @description Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+         * @description Returns the events in pages, oldest event first. The `Link` header of a page in JSON Lines or CSV contains the next page.
          *
          *     - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
          *     - Every export is recorded in the audit log.
@@ -3050,6 +3124,48 @@ export interface components {
              * @description Billing schedule of the period. A subscription with other periods has its own. Absent for the first schedule
              */
             stream?: number;
+        };
+        BreakdownResult: {
+            /** @description The items of this page */
+            data: components["schemas"]["BreakdownRow"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description page_token of the next page. Null on the last page */
+            next_page_token: string | null;
+            period: components["schemas"]["UsagePeriod"];
+            /**
+             * Format: decimal
+             * @description Usage of all customers in the range: the sum of the rows of all pages
+             */
+            total: string;
+        };
+        BreakdownRow: {
+            /**
+             * @description The customer's external ID. Present with by=customer
+             * @example acme
+             */
+            customer?: string;
+            /** @description Value of each property in by. Present if by has properties. {"$other": true}: the values are unknown */
+            group_key?: {
+                [key: string]: unknown;
+            };
+            /** @description Whether the row is the sum of all rows beyond limit. It is the last row of the last page */
+            other?: boolean;
+            /**
+             * @description Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan
+             * @example pro
+             */
+            plan?: string;
+            /**
+             * Format: decimal
+             * @description Usage, including late usage
+             */
+            value: string;
+            /**
+             * Format: date-time
+             * @description Start of the window, cut to the range. Present with granularity
+             */
+            window_start?: string;
         };
         ChangedPeriods: {
             /**
@@ -6928,7 +7044,7 @@ export interface components {
         UsageGroup: {
             /**
              * @description Filters that select this group, in addition to the filters of the request. Empty if none is needed
-             * @example group.model=large
+             * @example filter.model=large
              */
             filter: string;
             /** @description Value of each property. Empty for a meter without group_by */
@@ -8747,6 +8863,55 @@ export interface operations {
             };
         };
     };
+    "export-statements": {
+        parameters: {
+            query: {
+                /** @description Month in the tenant's time zone, in the form YYYY-MM */
+                month: string;
+                /** @description Maximum number of customers per page */
+                page_size?: number;
+                /** @description next_page_token of the previous page. The Link header contains it */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lines of one page of customers */
+            200: {
+                headers: {
+                    /** @description Name of the file */
+                    "Content-Disposition"?: string;
+                    /** @description Link to the next page of a file */
+                    Link?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-statement": {
         parameters: {
             query?: {
@@ -9998,6 +10163,61 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["EventCounts"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "export-events": {
+        parameters: {
+            query?: {
+                /** @description json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet */
+                format?: "json" | "jsonl" | "csv";
+                /** @description Start of the range, inclusive. Default: 30 days before end */
+                start?: string;
+                /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
+                end?: string;
+                /** @description Maximum number of events per page */
+                page_size?: number;
+                /** @description next_page_token of the previous page */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page of events */
+            200: {
+                headers: {
+                    /** @description Name of the file */
+                    "Content-Disposition"?: string;
+                    /** @description Link to the next page of a file */
+                    Link?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListExportedEvent"];
+                    "application/x-ndjson": string;
+                    "text/csv": string;
                 };
             };
             /** @description The request is refused */
@@ -12042,20 +12262,22 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description Group filters. Send each one as a separate parameter `group.<property>=value`. The keys of this object are the names of the parameters.
+                 * @description Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
                  * @example {
-                 *       "group.model": "large"
+                 *       "filter.model": "large"
                  *     }
                  */
-                group?: {
+                filter?: {
                     [key: string]: string;
                 };
                 /** @description The meter's slug */
                 meter: string;
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday */
+                /** @description Length of the windows. Windows use timezone. Weeks begin on Monday */
                 granularity?: "hour" | "day" | "week" | "month";
+                /** @description IANA time zone of the windows and of the default range. Default: the tenant's time zone */
+                timezone?: string;
                 /** @description Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group */
                 group_by?: string[];
                 /** @description Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone */
@@ -12080,6 +12302,72 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["UsageResult"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-usage-breakdown": {
+        parameters: {
+            query: {
+                /** @description The meter's slug */
+                meter: string;
+                /** @description Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. A property named customer or plan is property.customer or property.plan. Default: none */
+                by?: string[];
+                /** @description Length of the windows. Windows use timezone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window */
+                granularity?: "hour" | "day" | "week" | "month";
+                /** @description IANA time zone of the windows and of the default range. Default: the tenant's time zone */
+                timezone?: string;
+                /** @description Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone */
+                start?: string;
+                /** @description End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone */
+                end?: string;
+                /** @description Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows */
+                limit?: number;
+                /** @description value: highest value first. key: in order of customer, plan, properties and window, customers in order of creation. With limit, it must be value. Default: value with limit or without granularity, otherwise key */
+                order?: "value" | "key";
+                /** @description The format of the answer */
+                format?: "json" | "csv";
+                /** @description Maximum number of rows per page. A page also ends at 1 MiB */
+                page_size?: number;
+                /** @description next_page_token of the previous page */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description One page of rows */
+            200: {
+                headers: {
+                    /** @description Name of the file */
+                    "Content-Disposition"?: string;
+                    /** @description Link to the next page of a file */
+                    Link?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BreakdownResult"];
+                    "text/csv": string;
                 };
             };
             /** @description The request is refused */
@@ -12191,8 +12479,8 @@ export interface operations {
             query: {
                 /** @description The customer's external ID */
                 customer: string;
-                /** @description The format of the answer */
-                format?: "json" | "csv";
+                /** @description json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet */
+                format?: "json" | "jsonl" | "csv";
                 /** @description Start of the range, inclusive. Default: 30 days before end */
                 start?: string;
                 /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
@@ -12211,14 +12499,15 @@ export interface operations {
             /** @description One page of events */
             200: {
                 headers: {
-                    /** @description Name of the file of a CSV export */
+                    /** @description Name of the file */
                     "Content-Disposition"?: string;
-                    /** @description Link to the next page of a CSV export */
+                    /** @description Link to the next page of a file */
                     Link?: string;
                     [name: string]: unknown;
                 };
                 content: {
                     "application/json": components["schemas"]["ListExportedEvent"];
+                    "application/x-ndjson": string;
                     "text/csv": string;
                 };
             };

@@ -543,6 +543,23 @@ class Operations:
         answer: schema.EventCounts = self.call("GET", "/v1/events/counts", query={"start": start, "end": end, "granularity": granularity})
         return answer
 
+    def export_events(
+        self,
+        *,
+        format: Literal["json", "jsonl", "csv"] | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        page_size: int | None = None,
+        page_token: str | None = None,
+    ) -> schema.ListExportedEvent | str:
+        """Export the events of all customers."""
+        answer: schema.ListExportedEvent | str = self.call(
+            "GET",
+            "/v1/events/export",
+            query={"format": format, "start": start, "end": end, "page_size": page_size, "page_token": page_token},
+        )
+        return answer
+
     def list_hmac_secrets(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListHMACSecret:
         """List HMAC secrets."""
         answer: schema.ListHMACSecret = self.call("GET", "/v1/hmac-secrets", query={"page_size": page_size, "page_token": page_token})
@@ -804,8 +821,9 @@ class Operations:
         *,
         meter: str,
         customer: str,
-        group: Mapping[str, str] | None = None,
+        filter: Mapping[str, str] | None = None,
         granularity: Literal["hour", "day", "week", "month"] | None = None,
+        timezone: str | None = None,
         group_by: list[str] | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
@@ -817,13 +835,49 @@ class Operations:
             "GET",
             "/v1/usage",
             query={
-                **(group or {}),
+                **(filter or {}),
                 "meter": meter,
                 "customer": customer,
                 "granularity": granularity,
+                "timezone": timezone,
                 "group_by": group_by,
                 "start": start,
                 "end": end,
+                "page_size": page_size,
+                "page_token": page_token,
+            },
+        )
+        return answer
+
+    def get_usage_breakdown(
+        self,
+        *,
+        meter: str,
+        by: list[str] | None = None,
+        granularity: Literal["hour", "day", "week", "month"] | None = None,
+        timezone: str | None = None,
+        start: datetime | str | None = None,
+        end: datetime | str | None = None,
+        limit: int | None = None,
+        order: Literal["value", "key"] | None = None,
+        format: Literal["json", "csv"] | None = None,
+        page_size: int | None = None,
+        page_token: str | None = None,
+    ) -> schema.BreakdownResult | str:
+        """Get a meter's usage by customer, plan and property."""
+        answer: schema.BreakdownResult | str = self.call(
+            "GET",
+            "/v1/usage/breakdown",
+            query={
+                "meter": meter,
+                "by": by,
+                "granularity": granularity,
+                "timezone": timezone,
+                "start": start,
+                "end": end,
+                "limit": limit,
+                "order": order,
+                "format": format,
                 "page_size": page_size,
                 "page_token": page_token,
             },
@@ -844,7 +898,7 @@ class Operations:
         self,
         *,
         customer: str,
-        format: Literal["json", "csv"] | None = None,
+        format: Literal["json", "jsonl", "csv"] | None = None,
         start: datetime | str | None = None,
         end: datetime | str | None = None,
         page_size: int | None = None,

@@ -132,6 +132,15 @@ class Because(TypedDict):
     reason: str
 
 
+class BreakdownRow(TypedDict):
+    customer: NotRequired[str]
+    group_key: NotRequired[dict[str, Any]]
+    other: NotRequired[bool]
+    plan: NotRequired[str]
+    value: Decimal
+    window_start: NotRequired[str]
+
+
 class ChangedPeriods(TypedDict):
     customers: int
     end: str
@@ -1404,6 +1413,14 @@ class BillingPeriod(TypedDict):
     start: str
     state: Literal["open", "in_grace", "closed"]
     stream: NotRequired[int]
+
+
+class BreakdownResult(TypedDict):
+    data: list[BreakdownRow]
+    has_more: bool
+    next_page_token: str | None
+    period: UsagePeriod
+    total: Decimal
 
 
 class Confirmation(TypedDict):

@@ -259,7 +259,7 @@ func (e *export) writeLines(ctx context.Context, hc huma.Context, out *bufio.Wri
 }
 
 // linesMedia is JSON Lines. Its name does not begin with application/json: decimals stay numbers.
-const linesMedia = "application/x-ndjson"
+const linesMedia = "application/x-jsonlines"
 
 func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
 	beginFile(ctx, hc, "text/csv; charset=utf-8", "usage-export.csv", e.token(ctx))

@@ -101,6 +101,8 @@ func goodValue(name string) string {
 	switch name {
 	case "meter", "slug":
 		return "calls"
+	case "month":
+		return "2026-11"
 	default:
 		return "acme"
 	}

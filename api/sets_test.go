@@ -37,7 +37,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
 		valuesOf([]metering.Verdict{metering.ValueMissing, metering.ValueInvalid}),                                                 // of uncounted events
 		valuesOf(metering.Bills("").Values()), {"exclusive", "inclusive", "unspecified"}, {"charge_automatically", "send_invoice"}, // Stripe's
-		{"ok"}, {"ok", "exhausted"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated", "read_only", "full"}, {"ok", "unknown", "wrong"}, {"json", "csv"}, // the API's own
+		{"ok"}, {"ok", "exhausted"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated", "read_only", "full"}, {"ok", "unknown", "wrong"}, {"json", "csv"}, {"json", "jsonl", "csv"}, {"value", "key"}, // the API's own
 	}
 	for _, kind := range append(messages, metering.WebhookTest, webhook.UsageStatement, webhook.Ping) {
 		sets = append(sets, []string{string(kind)}) // of one kind of message

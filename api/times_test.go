@@ -55,9 +55,9 @@ func TestEveryTimeIsParsedByOneRule(t *testing.T) {
 	slices.Sort(found)
 	require.Equal(t, []string{
 		"assign-plan body.effective_from", "create-api-key body.expires_at", "create-hmac-secret body.expires_at",
-		"explain-billing query.at", "export-usage query.end", "export-usage query.start", "get-audit-log query.end", "get-audit-log query.start",
+		"explain-billing query.at", "export-events query.end", "export-events query.start", "export-usage query.end", "export-usage query.start", "get-audit-log query.end", "get-audit-log query.start",
 		"get-event-counts query.end", "get-event-counts query.start", "get-usage query.end", "get-usage query.start",
-		"get-usage-summary query.end", "get-usage-summary query.start", "get-usage-total query.end", "get-usage-total query.start",
+		"get-usage-breakdown query.end", "get-usage-breakdown query.start", "get-usage-summary query.end", "get-usage-summary query.start", "get-usage-total query.end", "get-usage-total query.start",
 		"ingest-event body.timestamp", "ingest-events body.events[0].timestamp", "list-events query.end", "list-events query.start",
 		"list-uncounted-events query.end", "list-uncounted-events query.start",
 		"preview-meter body.end", "preview-meter body.start", "preview-meter-change body.end", "preview-meter-change body.start",

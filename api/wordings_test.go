@@ -19,8 +19,8 @@ func TestErrorsAreInTheWordsOfTheField(t *testing.T) {
 	for _, c := range []struct{ method, path, body, location, message string }{
 		{"GET", "/v1/usage/total?customer=acme&start=yesterday", "", "query.start", time},
 		{"PUT", "/v1/meters/calls/pricing", `{"overage_rate":1,"effective_from":"tomorrow"}`, "body.effective_from", time},
-		{"GET", "/v1/usage?meter=calls&customer=acme&group.user=x", "", "query.group.user", "must be a property that the meter groups by; available: model, region"},
-		{"GET", "/v1/usage?meter=plain&customer=acme&group.user=x", "", "query.group.user", "must be a property that the meter groups by; it has none"},
+		{"GET", "/v1/usage?meter=calls&customer=acme&filter.user=x", "", "query.filter.user", "must be a property that the meter groups by; available: model, region"},
+		{"GET", "/v1/usage?meter=plain&customer=acme&filter.user=x", "", "query.filter.user", "must be a property that the meter groups by; it has none"},
 		{"POST", "/v1/events", `[{"event_type":"call","customer_id":"acme"}]`, "body", "must be a single event; send an array of events to /v1/events/batch"},
 	} {
 		p := b.send(t, c.method, c.path, c.body).problem(t, 422, "invalid")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -334,11 +335,11 @@ func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]Break
 	args := counted.args
 	rows, err := r.events.q.Query(ctx, `
 		with shown as (
-		  select `+dimension(r.ByCustomer, "u.customer_id")+` as customer_id, `+dimension(r.ByPlan, "coalesce(a.plan_id, 0)")+` as plan_id,
-		    group_id, `+r.window(args)+` as start, `+mergedTotal(r.Meter.Version.Aggregation)+` as value
+		  select `+r.columns(counted)+`, `+mergedTotal(r.Meter.Version.Aggregation)+` as value
 		  from (`+r.asShown(counted)+`) u
 		  `+r.planned(counted)+`
-		  group by 1, 2, 3, 4)
+		  `+r.grouping()+`
+		  having count(*) > 0)
 		select s.value, s.customer_id, s.plan_id, s.group_id, s.start, coalesce(c.external_id, ''), coalesce(p.slug, '')
 		from (select * from shown where `+r.afterPlace(args)+` order by `+r.order()+` limit @most) s
 		left join customers c on c.tenant_id = @tenant and c.id = s.customer_id
@@ -353,12 +354,34 @@ func (r *breakdownRead) read(ctx context.Context, counted countedUsage) ([]Break
 	})
 }
 
-// dimension returns a column that separates rows, or a constant.
-func dimension(by bool, column string) string {
-	if by {
-		return column
+// columns returns the columns of the key, as SQL. Those that do not separate rows are constants.
+func (r *breakdownRead) columns(counted countedUsage) string {
+	args := counted.args
+	args["range_start"], args["no_group"] = r.Range.Start, [16]byte(metering.NoGroup.ID)
+	column := func(varies bool, name, constant string) string {
+		if varies {
+			return name
+		}
+		return constant
 	}
-	return "0::bigint"
+	return column(r.ByCustomer, "u.customer_id", "0::bigint") + ` as customer_id, ` +
+		column(r.ByPlan, "coalesce(a.plan_id, 0)", "0::bigint") + ` as plan_id, ` +
+		column(len(r.Properties) > 0, "u.group_id", "@no_group::uuid") + ` as group_id, ` +
+		column(r.Granularity != "", r.window(args), "@range_start::timestamptz") + ` as start`
+}
+
+// grouping groups by the columns of the key that separate rows, as SQL.
+func (r *breakdownRead) grouping() string {
+	var places []string
+	for i, varies := range []bool{r.ByCustomer, r.ByPlan, len(r.Properties) > 0, r.Granularity != ""} {
+		if varies {
+			places = append(places, fmt.Sprint(i+1))
+		}
+	}
+	if len(places) == 0 {
+		return ""
+	}
+	return "group by " + strings.Join(places, ", ")
 }
 
 // asShown returns the counted rows and the raw events of cut hours, each with the group that
@@ -366,7 +389,6 @@ func dimension(by bool, column string) string {
 func (r *breakdownRead) asShown(counted countedUsage) string {
 	args := counted.args
 	group, join := "@no_group::uuid", ""
-	args["no_group"] = [16]byte(metering.NoGroup.ID)
 	if len(r.Properties) > 0 {
 		group, join = "shown_in", " join unnest(@counted_in::uuid[], @shown_in::uuid[]) as g (counted_in, shown_in) on counted_in = group_id"
 		args["counted_in"], args["shown_in"] = r.events.shownGroups()
@@ -393,11 +415,7 @@ func (r *breakdownRead) asShown(counted countedUsage) string {
 
 // window returns the start of the window of a row u, as SQL.
 func (r *breakdownRead) window(args pgx.NamedArgs) string {
-	switch {
-	case r.Granularity == "":
-		args["range_start"] = r.Range.Start
-		return "@range_start::timestamptz"
-	case r.Granularity == metering.Hour && r.events.hasOwnWindows():
+	if r.Granularity == metering.Hour && r.events.hasOwnWindows() {
 		return "u.start"
 	}
 	args["windows"] = r.windows

@@ -345,6 +345,15 @@ func (s *server) routes() {
 		"Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. "+
 			"`reports` is a page of the reports that bill the period.\n\n"+
 			"A period gets its id when it is stored: by a sync of the customer or in the background, at the latest before it closes."), s.getStatement)
+	huma.Register(s.api, get("export-statements", statementsExport, BillingRead, "Export the bills of a month for finance",
+		"Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of "+
+			"a month belongs to the month before.\n\n"+
+			"- Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.\n"+
+			"- The column `amount` adds up to the totals of the bills by currency.\n"+
+			"- Periods that are not closed show the amounts as of now: see the column `state`.\n"+
+			"- A `'` is placed before text that a spreadsheet would read as a formula.\n"+
+			"- Every export is recorded in the audit log."), s.exportStatements)
+	s.describeFile(statementsExport, "The lines of one page of customers", map[string]*huma.Schema{"text/csv": {Type: huma.TypeString}})
 	huma.Register(s.api, get("explain-billing", "/v1/billing/explain", BillingRead, "Get the breakdown of a meter's charge in a billing period",
 		"Lists the steps from the number of events to the amount, which is the last step. Without `period` and `at`, the current period is explained."), s.explain)
 	huma.Register(s.api, heavy(get("get-revenue", "/v1/billing/revenue", BillingRead, "Get billed and estimated revenue by month and currency",

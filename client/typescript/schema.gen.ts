@@ -10216,7 +10216,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ListExportedEvent"];
-                    "application/x-ndjson": string;
+                    "application/x-jsonlines": string;
                     "text/csv": string;
                 };
             };
@@ -12507,7 +12507,7 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ListExportedEvent"];
-                    "application/x-ndjson": string;
+                    "application/x-jsonlines": string;
                     "text/csv": string;
                 };
             };

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -120,14 +121,14 @@ func (of customerStatements) rows() (rows [][]string) {
 	for _, s := range of.statements {
 		head := of.head(s)
 		for _, l := range s.Lines {
-			rows = append(rows, append(head[:len(head):len(head)], "usage", textCell(l.MeterSlug), l.Usage.String(), strconv.FormatInt(l.Events, 10), strconv.Itoa(l.PriceVersion),
+			rows = append(rows, append(slices.Clip(head), "usage", textCell(l.MeterSlug), l.Usage.String(), strconv.FormatInt(l.Events, 10), strconv.Itoa(l.PriceVersion),
 				l.Charge.String(), adjustedIn(s, l).String(), l.Amount.String(), l.Currency, l.LateUsage.String(), l.LateCharge.String()))
 		}
 		for _, a := range s.Adjustments {
 			if l, known := s.Line(a.MeterID); known && l.Currency == a.Currency {
 				continue // it is part of the line
 			}
-			rows = append(rows, append(head[:len(head):len(head)], "adjustment", textCell(a.MeterSlug), a.Quantity.String(), "0", "0",
+			rows = append(rows, append(slices.Clip(head), "adjustment", textCell(a.MeterSlug), a.Quantity.String(), "0", "0",
 				"0", a.Amount.String(), a.Amount.String(), a.Currency, "0", "0"))
 		}
 	}

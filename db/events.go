@@ -19,7 +19,7 @@ type EventCursor struct {
 	At time.Time
 	ID uuid.UUID
 
-	Customer metering.CustomerID `json:",omitempty"` // of the events of all customers
+	Customer metering.CustomerID `json:"customer,omitzero"` // of the events of all customers
 }
 
 // after selects a customer's events after the cursor and orders them. The events of all

@@ -65,6 +65,8 @@ func TestABreakdownHasARowForEachCombination(t *testing.T) {
 		`{"customer":"beta","group_key":{"model":7},"window_start":"2026-01-05T00:00:00Z","value":4}`,
 		`{"customer":"=cmd()","group_key":{"model":"7"},"window_start":"2026-01-26T00:00:00Z","value":0.1}`,
 	}, lines)
+	_, lines = b.breakdown(t, "&by=customer&granularity=day&timezone=Asia/Kolkata")
+	require.Contains(t, lines, `{"customer":"beta","window_start":"2026-01-04T18:30:00Z","value":4}`)
 	_, lines = b.breakdown(t, "&by=property.plan&granularity=month")
 	require.ElementsMatch(t, []string{
 		`{"group_key":{"plan":null},"window_start":"2026-01-01T00:00:00Z","value":5.1}`, `{"group_key":{"plan":"free"},"window_start":"2026-01-01T00:00:00Z","value":2.5}`,

@@ -310,20 +310,6 @@ func requireKept(ctx context.Context, q querier, r metering.Range, location stri
 	return metering.Invalid(location, "must not be before %s; earlier events are no longer kept", edge.Format(time.RFC3339))
 }
 
-// requireKept refuses a query if its range or windows cut an hour and the events of that hour
-// are not kept. It is called after the read.
-func (u Usage) requireKept(ctx context.Context, r *windowRead) error {
-	pool, ok := u.q.(*pool)
-	if !ok || len(r.spans) == 1 {
-		return u.requireWhole(ctx, r.Range, r.Meter.Version.Timezone)
-	}
-	edge, err := keptFrom(ctx, pool)
-	if err != nil || !r.ragged[0].Start.Before(edge) {
-		return err
-	}
-	return errCutHours
-}
-
 // requireWhole refuses, after it was read, a range whose ends cut in half an
 // hour of the zone whose events are not kept. Billing may read its periods,
 // which are kept until they are closed.

@@ -183,6 +183,8 @@ type WindowPage struct {
 	Alike   bool              // no group has the values of Groups, and one has values of other JSON types with the same text
 }
 
+var errLongRead = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request")
+
 // Windows returns a page of windows ordered by group, then time, with the
 // totals of the whole range, all of one instant.
 func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query WindowQuery) (page WindowPage, err error) {
@@ -195,8 +197,11 @@ func (u Usage) Windows(ctx context.Context, tenant metering.TenantID, query Wind
 		page, err = read.page(ctx)
 		return err
 	})
+	if tooMuch(ctx, err) {
+		return WindowPage{}, errLongRead.Because(err)
+	}
 	if err != nil {
 		return WindowPage{}, err
 	}
-	return page, u.requireKept(ctx, read)
+	return page, u.requireWhole(ctx, query.Range, query.Meter.Version.Timezone)
 }

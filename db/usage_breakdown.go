@@ -54,14 +54,16 @@ type Breakdown struct {
 	Total metering.Decimal
 }
 
-var errLongRead = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request; a breakdown by customer with order=key reads less at once")
-
 // Breakdown returns a page of rows and their total, all of one instant.
 func (u Usage) Breakdown(ctx context.Context, tenant metering.TenantID, query BreakdownQuery) (b Breakdown, err error) {
 	read, err := newBreakdownRead(tenant, query)
 	if err != nil {
 		return Breakdown{}, err
 	}
+	return u.breakdown(ctx, read)
+}
+
+func (u Usage) breakdown(ctx context.Context, read *breakdownRead) (b Breakdown, err error) {
 	err = u.consistent(ctx, func(q querier) error {
 		read.events.q = q
 		b, err = read.page(ctx)
@@ -73,14 +75,15 @@ func (u Usage) Breakdown(ctx context.Context, tenant metering.TenantID, query Br
 	if err != nil {
 		return Breakdown{}, fmt.Errorf("read breakdown: %w", err)
 	}
-	return b, u.requireKept(ctx, read.events)
+	return b, u.requireWhole(ctx, read.Range, read.Meter.Version.Timezone)
 }
 
 // breakdownRead answers one BreakdownQuery.
 type breakdownRead struct {
 	BreakdownQuery
-	events  *windowRead // its groups and its raw events
-	windows []time.Time // their starts; nil: the range is one window
+	longest time.Duration // of all batches of customers together
+	events  *windowRead   // its groups and its raw events
+	windows []time.Time   // their starts; nil: the range is one window
 	plans   []plannedSpan
 	cut     []int64 // customers with a change of plan within a month of the range
 }
@@ -96,6 +99,9 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 	if query.Properties == nil {
 		query.Properties = []string{}
 	}
+	if query.Granularity == "" {
+		query.Zone = nil // the only window is the range
+	}
 	events, err := newWindowRead(tenant, WindowQuery{
 		Customer: metering.WholeTenant, Meter: query.Meter, Range: query.Range, Granularity: query.Granularity, Zone: query.Zone, GroupBy: query.Properties,
 	})
@@ -103,7 +109,7 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 		return nil, err
 	}
 	events.byCustomer = query.ByCustomer || query.ByPlan
-	r := &breakdownRead{BreakdownQuery: query, events: events}
+	r := &breakdownRead{BreakdownQuery: query, longest: longestBatches, events: events}
 	if query.Granularity == "" {
 		return r, nil
 	}
@@ -120,11 +126,6 @@ func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 	}
 	if err := r.events.loadEdges(ctx); err != nil {
 		return b, fmt.Errorf("edges: %w", err)
-	}
-	if r.ByPlan {
-		if err := r.loadPlans(ctx); err != nil {
-			return b, fmt.Errorf("plans: %w", err)
-		}
 	}
 	if b.Total, err = r.total(ctx); err != nil {
 		return b, fmt.Errorf("total: %w", err)
@@ -145,18 +146,13 @@ func (r *breakdownRead) byHour() bool {
 	return r.Granularity != "" && (r.Granularity != metering.Month || !r.events.hasOwnWindows())
 }
 
-// table returns the rows of a statement as SQL. A separate SELECT for each of many spans would
-// be a long text.
-func (r *breakdownRead) table(s *usageStatement) string {
-	if len(r.events.spans) > 1 {
-		return s.wholeRows()
+// loadPlans reads the spans of the range in which some customers have a plan; of all customers if
+// customers is nil. A plan applies to the billing periods that start while it is assigned.
+func (r *breakdownRead) loadPlans(ctx context.Context, customers []int64) error {
+	r.plans, r.cut = nil, nil
+	if !r.ByPlan {
+		return nil
 	}
-	return s.rowsInOrder()
-}
-
-// loadPlans reads the spans of the range in which customers have a plan. A plan applies to
-// the billing periods that start while it is assigned.
-func (r *breakdownRead) loadPlans(ctx context.Context) error {
 	rows, err := r.events.q.Query(ctx, `
 		select a.customer_id, coalesce(a.plan_id, 0), a.effective_from, p.first, p.next
 		from customer_plans a
@@ -169,7 +165,8 @@ func (r *breakdownRead) loadPlans(ctx context.Context) error {
 		  where b.tenant_id = a.tenant_id and b.customer_id = a.customer_id and b.stream = f.stream) p
 		where a.tenant_id = $1
 		  and a.effective_from < $3
-		order by a.customer_id, a.effective_from`, r.events.tenant, r.Meter.ID, r.Range.End)
+		  and ($4::bigint[] is null or a.customer_id = any($4))
+		order by a.customer_id, a.effective_from`, r.events.tenant, r.Meter.ID, r.Range.End, customers)
 	if err != nil {
 		return err
 	}
@@ -212,7 +209,7 @@ func firstCharged(effective time.Time, first, next *time.Time, timezone *time.Lo
 // total is the usage of the whole range.
 func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
 	statement := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
-	r.events.addSpans(statement, false)
+	statement.addWhole(0, r.Range, false)
 	rows, err := r.events.q.Query(ctx, `select `+mergedTally+` from `+statement.wholeRows()+` having count(*) > 0`, statement.args)
 	if err != nil {
 		return metering.Decimal{}, err
@@ -233,6 +230,9 @@ func (r *breakdownRead) rows(ctx context.Context) ([]BreakdownRow, error) {
 	case !r.ByCustomer && !r.ByPlan:
 		return r.read(ctx, r.ofTenant())
 	case r.ByValue || !r.ByCustomer:
+		if err := r.loadPlans(ctx, nil); err != nil {
+			return nil, fmt.Errorf("plans: %w", err)
+		}
 		return r.read(ctx, r.ofAll())
 	}
 	return r.customerByCustomer(ctx)
@@ -244,37 +244,58 @@ const (
 	mostCustomers  = 4096
 )
 
-// customerByCustomer reads some customers at a time until the page is full.
+// longestBatches bounds the time in which batches of customers are read, because their snapshot of
+// the database holds up its maintenance. Each statement has a bound of its own.
+const longestBatches = time.Minute
+
+// customerByCustomer reads some customers at a time until the page is full. Other callers come
+// before each batch except the first.
 func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []BreakdownRow, err error) {
 	var from metering.CustomerID
 	if r.After != nil {
 		from = r.After.Customer
 	}
+	var spent time.Duration
 	for most := firstCustomers; len(all) <= r.Limit; most = min(4*most, mostCustomers) {
-		rows, err := r.events.q.Query(ctx, `
-			select id
-			from customers
-			where tenant_id = $1
-			  and id >= $2
-			order by id
-			limit $3`, r.events.tenant, from, most)
-		if err != nil {
-			return nil, err
+		if most > firstCustomers {
+			if err := yield(ctx); err != nil {
+				return nil, err
+			}
 		}
-		customers, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-		if err != nil {
-			return nil, err
+		if spent > r.longest {
+			return nil, errLongRead
 		}
-		if len(customers) == 0 {
-			break
-		}
-		some, err := r.read(ctx, r.ofSome(customers))
-		if err != nil {
-			return nil, err
+		began := time.Now()
+		customers, some, err := r.batch(ctx, from, most)
+		if err != nil || len(customers) == 0 {
+			return all, err
 		}
 		all, from = append(all, some...), metering.CustomerID(customers[len(customers)-1]+1)
+		spent += time.Since(began)
 	}
 	return all, nil
+}
+
+// batch reads up to so many customers, and their rows.
+func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, most int) (customers []int64, all []BreakdownRow, err error) {
+	rows, err := r.events.q.Query(ctx, `
+		select id
+		from customers
+		where tenant_id = $1
+		  and id >= $2
+		order by id
+		limit $3`, r.events.tenant, from, most)
+	if err != nil {
+		return nil, nil, err
+	}
+	if customers, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil || len(customers) == 0 {
+		return nil, nil, err
+	}
+	if err := r.loadPlans(ctx, customers); err != nil {
+		return nil, nil, fmt.Errorf("plans: %w", err)
+	}
+	all, err = r.read(ctx, r.ofSome(customers))
+	return customers, all, err
 }
 
 // countedUsage is a table of SQL with the columns of usageStatement.rows.
@@ -293,21 +314,21 @@ func (c countedUsage) has(customer metering.CustomerID) bool {
 // ofTenant is the usage of all customers together.
 func (r *breakdownRead) ofTenant() countedUsage {
 	s := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
-	r.events.addSpans(s, r.byHour())
-	return countedUsage{table: r.table(s), args: s.args}
+	s.addWhole(0, r.Range, r.byHour())
+	return countedUsage{table: s.rowsInOrder(), args: s.args}
 }
 
 // ofAll is the usage of each customer.
 func (r *breakdownRead) ofAll() countedUsage {
 	s := newUsageStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
-	r.events.addSpans(s, r.byHour())
-	all := countedUsage{table: `(select * from ` + r.table(s) + ` where customer_id <> 0) counted`, args: s.args}
+	s.addWhole(0, r.Range, r.byHour())
+	all := countedUsage{table: `(select * from ` + s.rowsInOrder() + ` where customer_id <> 0) counted`, args: s.args}
 	if len(r.cut) == 0 || r.byHour() {
 		return all
 	}
 	of := newUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
 	of.customers = r.cut
-	r.events.addSpans(of, true)
+	of.addWhole(0, r.Range, true)
 	all.table = `(select * from ` + all.table + ` where customer_id <> all(@cut::bigint[]) union all select * from ` + of.wholeRows() + `) counted`
 	maps.Copy(all.args, of.args)
 	all.args["cut"] = r.cut
@@ -324,7 +345,7 @@ func (r *breakdownRead) ofSome(customers []int64) countedUsage {
 	for _, cut := range []bool{false, true} {
 		s.customers = slices.DeleteFunc(slices.Clone(customers), func(id int64) bool { return isCut(id) != cut })
 		if len(s.customers) > 0 {
-			r.events.addSpans(s, r.byHour() || cut)
+			s.addWhole(0, r.Range, r.byHour() || cut)
 		}
 	}
 	return countedUsage{s.wholeRows(), s.args, customers}

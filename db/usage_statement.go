@@ -167,12 +167,7 @@ func (s *usageStatement) part(in place, no int, r metering.Range, versions []int
 // one of a few. It reads the events that have to be measured through q, which is the
 // repeatable-read transaction of the statement.
 func (s *usageStatement) rows(ctx context.Context, q querier) (string, error) {
-	var places []string
-	for _, p := range []place{monthly, hourly} {
-		if len(s.places[p].from) > 0 {
-			places = append(places, s.joined(p)...)
-		}
-	}
+	places := s.wholeParts()
 	if len(s.places[raw].from) > 0 {
 		places = append(places, s.events())
 	}
@@ -185,10 +180,7 @@ func (s *usageStatement) rows(ctx context.Context, q querier) (string, error) {
 		maps.Copy(s.args, args)
 		places = append(places, sql)
 	}
-	if len(places) == 0 {
-		places = s.joined(monthly)
-	}
-	return table(places), nil
+	return s.table(places), nil
 }
 
 // rowsInOrder is rows of whole hours and months alone, each part read by itself
@@ -212,27 +204,26 @@ func (s *usageStatement) rowsInOrder() string {
 			}
 		}
 	}
-	if len(parts) == 0 {
-		parts = s.joined(monthly)
-	}
-	return table(parts)
+	return s.table(parts)
 }
 
-// wholeRows returns rows of whole hours and months alone, as SQL: those that addWhole has added.
-func (s *usageStatement) wholeRows() string {
-	var parts []string
+// wholeRows is rows of whole hours and months alone.
+func (s *usageStatement) wholeRows() string { return s.table(s.wholeParts()) }
+
+func (s *usageStatement) wholeParts() (parts []string) {
 	for _, p := range []place{monthly, hourly} {
 		if len(s.places[p].from) > 0 {
 			parts = append(parts, s.joined(p)...)
 		}
 	}
+	return parts
+}
+
+// table returns parts as a table of SQL, which is empty if there are none.
+func (s *usageStatement) table(parts []string) string {
 	if len(parts) == 0 {
 		parts = s.joined(monthly)
 	}
-	return table(parts)
-}
-
-func table(parts []string) string {
 	return "(" + strings.Join(parts, " union all ") +
 		") counted (no, customer_id, meter_version_id, group_id, start, " + tallyColumns + ")"
 }
@@ -398,7 +389,7 @@ func addedOf(u string) string {
 // unnest is a place's parts as a table x, of which an array of meter versions,
 // or of customers, is a text: SQL has no arrays of arrays that differ in length.
 func (s *usageStatement) unnest(p place) string {
-	parts, name := s.places[p], fmt.Sprintf("place%d", p)
+	parts, name := s.places[p], s.argument(p)
 	s.args[name+"_no"], s.args[name+"_from"], s.args[name+"_until"], s.args[name+"_versions"] = parts.numbers, parts.from, parts.until, arrays(parts.versions)
 	customers, column := "", ""
 	if s.some {
@@ -407,6 +398,15 @@ func (s *usageStatement) unnest(p place) string {
 	}
 	return fmt.Sprintf("unnest(@%[1]s_no::int[], @%[1]s_from::timestamptz[], @%[1]s_until::timestamptz[], @%[1]s_versions::text[]%[2]s) x (no, from_at, until_at, versions%[3]s)",
 		name, customers, column)
+}
+
+// argument returns what the names of a place's arguments begin with. A statement of some
+// customers has names of its own, so that it can be part of another statement.
+func (s *usageStatement) argument(p place) string {
+	if s.some {
+		return fmt.Sprintf("some%d", p)
+	}
+	return fmt.Sprintf("place%d", p)
 }
 
 // arrays are arrays of SQL as texts.
@@ -425,7 +425,7 @@ func (s *usageStatement) bounds(p place, at string) string {
 	if parts := s.places[p]; len(parts.from) > 0 {
 		least, most = slices.MinFunc(parts.from, time.Time.Compare), slices.MaxFunc(parts.until, time.Time.Compare)
 	}
-	name := fmt.Sprintf("place%d", p)
+	name := s.argument(p)
 	s.args[name+"_least"], s.args[name+"_most"] = least, most
 	return fmt.Sprintf(" and %s >= @%[2]s_least and %[1]s < @%[2]s_most", at, name)
 }

@@ -20,10 +20,10 @@ type windowRead struct {
 	WindowQuery
 	tenant metering.TenantID
 	q      querier
-	zone   *time.Location   // of the windows
-	hours  *time.Location   // of the meter's hours
-	spans  []metering.Range // the range, divided where windows cut hours
-	ragged []metering.Range // parts of the hours that the range or its windows cut, in order of time
+	zone   *time.Location // of the windows
+	hours  *time.Location // of the meter's hours
+	ragged []metering.Range
+	most   int // sums of raw events
 
 	groups     map[metering.GroupID]metering.GroupID // those that the query asks for, and what each is shown in
 	examples   map[metering.GroupID]metering.GroupID // of the groups that are shown, one that each shows
@@ -37,33 +37,23 @@ type windowRead struct {
 // MaxWindows bounds the windows that are listed.
 const MaxWindows = 10_000
 
-var (
-	errManyWindows = metering.Invalid("query.granularity", "must divide the range into at most %d windows; request a shorter range or longer windows", MaxWindows)
-	errCutHours    = metering.Invalid("query.timezone", "must have windows that start at full hours of the tenant's time zone, because the events of the hours that they cut are no longer kept")
-)
+var errManyWindows = metering.Invalid("query.granularity", "must divide the range into at most %d windows; request a shorter range or longer windows", MaxWindows)
 
 func newWindowRead(tenant metering.TenantID, query WindowQuery) (*windowRead, error) {
-	r := &windowRead{WindowQuery: query, tenant: tenant, hours: metering.Location(query.Meter.Version.Timezone)}
+	r := &windowRead{WindowQuery: query, tenant: tenant, hours: metering.Location(query.Meter.Version.Timezone), most: mostEdges}
 	r.zone = cmp.Or(query.Zone, r.hours)
-	cuts := []time.Time{query.Range.Start}
-	if !r.hasOwnWindows() {
-		starts, err := r.windowStarts()
-		if err != nil {
-			return nil, err
-		}
-		for i, start := range starts {
-			if i > 0 && !metering.WindowOf(start, metering.Hour, r.hours).Start.Equal(start) {
-				cuts = append(cuts, start)
-			}
-		}
+	r.ragged = metering.Split(query.Range, r.hours).Ragged
+	if r.hasOwnWindows() {
+		return r, nil
 	}
-	for i, cut := range cuts {
-		span := metering.Range{Start: cut, End: query.Range.End}
-		if i+1 < len(cuts) {
-			span.End = cuts[i+1]
+	starts, err := r.windowStarts()
+	if err != nil {
+		return nil, err
+	}
+	for i, start := range starts {
+		if i > 0 && !metering.WindowOf(start, metering.Hour, r.hours).Start.Equal(start) {
+			return nil, metering.Invalid("query.timezone", "must have windows that start at full hours of the tenant's time zone, %s; request a time zone that differs from it by whole hours", r.hours)
 		}
-		r.spans = append(r.spans, span)
-		r.ragged = append(r.ragged, metering.Split(span, r.hours).Ragged...)
 	}
 	return r, nil
 }
@@ -82,13 +72,6 @@ func (r *windowRead) windowStarts() (starts []time.Time, err error) {
 	return starts, nil
 }
 
-// addSpans adds the whole hours of the range to a statement.
-func (r *windowRead) addSpans(s *usageStatement, byHour bool) {
-	for _, span := range r.spans {
-		s.addWhole(0, span, byHour)
-	}
-}
-
 // windowPart is what one rollup row, or one ragged edge, adds to a window.
 type windowPart struct {
 	customer metering.CustomerID // 0: not summed by customer
@@ -101,7 +84,6 @@ type windowPart struct {
 type edgeName struct {
 	customer metering.CustomerID
 	group    metering.GroupID
-	edge     int
 }
 
 // mostEdges bounds the sums of raw events that a read holds.
@@ -144,7 +126,7 @@ func (r *windowRead) otherTotal(ctx context.Context) (*metering.Decimal, error) 
 	if _, asked := r.groups[metering.OtherGroup.ID]; asked || len(r.Groups) == 0 {
 		return nil, nil
 	}
-	other := &windowRead{WindowQuery: r.WindowQuery, tenant: r.tenant, q: r.q, zone: r.zone, hours: r.hours, spans: r.spans, ragged: r.ragged}
+	other := &windowRead{WindowQuery: r.WindowQuery, tenant: r.tenant, q: r.q, zone: r.zone, hours: r.hours, ragged: r.ragged, most: r.most}
 	other.GroupBy, other.Groups = nil, map[string][]json.RawMessage{metering.OtherProperty: {json.RawMessage("true")}}
 	if err := other.loadGroups(ctx); err != nil || len(other.groups) == 0 {
 		return nil, err
@@ -182,14 +164,15 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 		}
 	}
 	rows, err := r.q.Query(ctx, `
+		with wanted as materialized (
+		  select name, array_agg(value) as values, array_agg(coalesce(value #>> '{}', 'null')) as texts
+		  from unnest($3::text[], $4::text[]::jsonb[]) as f (name, value)
+		  group by name)
 		select group_id, case when $6 then group_key end, asked, alike
 		from usage_groups, lateral (
-		  select coalesce(bool_and(asked), true), coalesce(bool_and(alike), true)
-		  from (
-		    select bool_or(group_key -> name is not distinct from value::jsonb) as asked,
-		      bool_or(group_key ? name and coalesce(group_key ->> name, 'null') = coalesce(value::jsonb #>> '{}', 'null')) as alike
-		    from unnest($3::text[], $4::text[]) as f (name, value)
-		    group by name) one
+		  select coalesce(bool_and(coalesce(group_key -> name = any(values), false)), true),
+		    coalesce(bool_and(group_key ? name and coalesce(group_key ->> name, 'null') = any(texts)), true)
+		  from wanted
 		) filter (asked, alike)
 		where tenant_id = $1 and meter_version_id = $2 and (asked or alike or $5)`,
 		r.tenant, r.Meter.Version.ID, names, values, len(r.ragged) > 0, r.GroupBy != nil)
@@ -277,11 +260,11 @@ func (r *windowRead) shownKey(row pgx.CollectableRow) (json.RawMessage, error) {
 	return shown.Key, err
 }
 
-// loadEdges sums the raw events of the hours that the range or its windows cut, by
+// loadEdges sums the raw events of the hours that the range cuts in half, by
 // the same rule as ingest.
 func (r *windowRead) loadEdges(ctx context.Context) error {
-	for _, run := range runsOf(r.ragged) {
-		if err := r.loadRun(ctx, run); err != nil {
+	for _, edge := range r.ragged {
+		if err := r.loadEdge(ctx, edge); err != nil {
 			return err
 		}
 	}
@@ -291,25 +274,13 @@ func (r *windowRead) loadEdges(ctx context.Context) error {
 	return nil
 }
 
-// runsOf divides ranges, in order of time, into those that follow one another.
-func runsOf(ranges []metering.Range) (runs [][]metering.Range) {
-	for i, r := range ranges {
-		if i == 0 || !ranges[i-1].End.Equal(r.Start) {
-			runs = append(runs, nil)
-		}
-		runs[len(runs)-1] = append(runs[len(runs)-1], r)
-	}
-	return runs
-}
-
-// loadRun sums the raw events of edges that follow one another.
-func (r *windowRead) loadRun(ctx context.Context, run []metering.Range) error {
+func (r *windowRead) loadEdge(ctx context.Context, edge metering.Range) error {
 	statement := newUsageStatement(r.tenant, r.Customer, nil)
 	sums := make(map[edgeName]*windowPart)
-	statement.args["from"], statement.args["until"], statement.args["type"] = run[0].Start, run[len(run)-1].End, r.Meter.EventType
+	statement.args["from"], statement.args["until"], statement.args["type"] = edge.Start, edge.End, r.Meter.EventType
 	statement.args["meter"], statement.args["version"] = r.Meter.ID, r.Meter.Version.ID
 	rows, err := r.q.Query(ctx, `
-		select e.customer_id, e.ts, e.value, e.properties, e.erased is not null, `+isLate("@meter")+`
+		select e.customer_id, e.value, e.properties, e.erased is not null, `+isLate("@meter")+`
 		from events e
 		where `+statement.ofCustomer("e")+` and e.ts >= @from and e.ts < @until and e.event_type = @type
 		  and not exists (select from meter_versions g where g.tenant_id = @tenant and g.id = @version and e.epoch >= g.until_epoch)`, statement.args)
@@ -318,7 +289,7 @@ func (r *windowRead) loadRun(ctx context.Context, run []metering.Range) error {
 	}
 	var sent metering.Event
 	var late bool
-	_, err = pgx.ForEachRow(rows, []any{&sent.CustomerID, &sent.At, &sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&sent.CustomerID, &sent.Value, &sent.Properties, &sent.Erased, &late}, func() error {
 		e := sent
 		m, err := r.Meter.Version.Measure(&e)
 		if err != nil || m.Verdict != metering.Counted {
@@ -332,22 +303,16 @@ func (r *windowRead) loadRun(ctx context.Context, run []metering.Range) error {
 		if !asked {
 			return nil
 		}
-		edge, _ := slices.BinarySearchFunc(run, e.At, func(edge metering.Range, at time.Time) int {
-			if edge.Contains(at) {
-				return 0
-			}
-			return edge.Start.Compare(at)
-		})
-		name := edgeName{group: shown, edge: edge}
+		name := edgeName{group: shown}
 		if r.byCustomer {
 			name.customer = e.CustomerID
 		}
 		part, ok := sums[name]
 		if !ok {
-			if len(sums) == mostEdges {
+			if len(r.edges)+len(sums) == r.most {
 				return errManyEdges
 			}
-			part = &windowPart{customer: name.customer, group: shown, start: run[edge].Start}
+			part = &windowPart{customer: name.customer, group: shown, start: edge.Start}
 			sums[name] = part
 		}
 		part.add(m.Value, late)
@@ -445,15 +410,12 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 
 func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
-	r.addSpans(statement, r.Granularity != metering.Month || !r.hasOwnWindows())
+	statement.addWhole(0, r.Range, r.Granularity != metering.Month || !r.hasOwnWindows())
 	var from, where string
-	switch {
-	case r.GroupBy != nil:
-		from, where = r.rowsAsShown(statement), "true"
-	case len(r.spans) > 1: // a text for each would be long
-		from, where = statement.wholeRows(), r.restrict(statement.args)
-	default:
+	if r.GroupBy == nil {
 		from, where = statement.rowsInOrder(), r.restrict(statement.args)
+	} else {
+		from, where = r.rowsAsShown(statement), "true"
 	}
 	if r.After != nil {
 		where += " and (group_id, start) >= (@after_group, @after_start)"
@@ -518,7 +480,7 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 // totals sums the whole range by group.
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
-	r.addSpans(statement, false)
+	statement.addWhole(0, r.Range, false)
 	rows, err := r.q.Query(ctx, `
 		select group_id, `+mergedTally+`
 		from `+statement.wholeRows()+`

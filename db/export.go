@@ -19,7 +19,7 @@ func (s Events) Boundary(ctx context.Context, tenant metering.TenantID, customer
 	}
 	where, order := after.after(customer)
 	rows, err := s.pool.Query(ctx, `
-		select ts, id, case when @customer = 0 then customer_id else 0 end
+		select ts, id, case when @customer::bigint = 0 then customer_id else 0 end
 		from events
 		where tenant_id = @tenant and ts >= @from and ts < @until and `+where+`
 		order by `+order+`

@@ -185,7 +185,13 @@ func stream(ctx context.Context, hc huma.Context, write writeExport) {
 	x := exchangeOf(ctx)
 	x.writer.streams = true
 	buffered := bufio.NewWriterSize(hc.BodyWriter(), 64<<10)
-	if err := write(ctx, hc, buffered, buffered.Flush); err != nil {
+	flush := func() error {
+		if err := buffered.Flush(); err != nil {
+			return err
+		}
+		return x.writer.flush()
+	}
+	if err := write(ctx, hc, buffered, flush); err != nil {
 		x.err = fmt.Errorf("export: %w", err)
 		panic(http.ErrAbortHandler)
 	}

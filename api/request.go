@@ -322,6 +322,14 @@ func (w *recorder) writePart(part []byte) error {
 	return nil
 }
 
+// flush sends the client all that was written.
+func (w *recorder) flush() error {
+	if err := w.connection.Flush(); !errors.Is(err, http.ErrNotSupported) { // tests have no connection
+		return err
+	}
+	return nil
+}
+
 // limit begins the client's time anew.
 func (w *recorder) limit() {
 	_ = w.connection.SetWriteDeadline(time.Now().Add(w.time)) // tests have no connection

@@ -86,8 +86,14 @@ func (s *server) exportStatements(ctx context.Context, in *exportStatementsInput
 			if err := rows.Write(statementColumns); err != nil {
 				return err
 			}
-			for _, of := range first {
+			send := func(of customerStatements) error {
 				if err := rows.WriteAll(of.rows()); err != nil {
+					return err
+				}
+				return flush() // at once: the next customer may take long
+			}
+			for _, of := range first {
+				if err := send(of); err != nil {
 					return err
 				}
 			}
@@ -96,7 +102,7 @@ func (s *server) exportStatements(ctx context.Context, in *exportStatementsInput
 				if err != nil {
 					return err
 				}
-				if err := rows.WriteAll(of.rows()); err != nil {
+				if err := send(of); err != nil {
 					return err
 				}
 			}

@@ -19,7 +19,7 @@ import (
 
 const breakdownPath = "/v1/usage/breakdown"
 
-// Names of dimensions. A property of the same name has propertyPrefix.
+// Names of dimensions. propertyPrefix precedes a property of the same name.
 const (
 	byCustomer     = "customer"
 	byPlan         = "plan"
@@ -144,9 +144,10 @@ func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
 		case name == byPlan:
 			query.ByPlan = true
 			continue
+		case prefixed && isProperty(property):
 		case isProperty(name):
 			property = name
-		case !prefixed || !isProperty(property):
+		default:
 			return metering.Invalid("query.by", "must be customer, plan, or properties that the meter groups by; %s", dimensions(query.Meter))
 		}
 		if !slices.Contains(query.Properties, property) {
@@ -243,10 +244,11 @@ func breakdownCSV(query db.BreakdownQuery, limited bool, rows []breakdownRow) ([
 	return text.Bytes(), out.Error()
 }
 
-// propertyColumn is the header of a property's column. No other column has it.
+// propertyColumn is the header of a property's column. No other column has it: a name that is
+// that of another column, or begins with propertyPrefix, gets the prefix.
 func propertyColumn(property string) string {
-	if slices.Contains([]string{byCustomer, byPlan, "window_start", "value", "other"}, property) {
-		return propertyPrefix + property
+	if slices.Contains([]string{byCustomer, byPlan, "window_start", "value", "other"}, property) || strings.HasPrefix(property, propertyPrefix) {
+		property = propertyPrefix + property
 	}
 	return textCell(property)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -32,13 +33,16 @@ func grouped(page db.WindowPage) ([]usageGroup, error) {
 	return groups, nil
 }
 
-// maxAlternatives bounds the values of one filter.
-const maxAlternatives = 100
+// maxFilters bounds the values of all filters together.
+const maxFilters = 100
 
 // groupFilters reads the query's filter.<property>=value parameters.
 func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawMessage, error) {
 	filters := make(map[string][]json.RawMessage)
-	for name, values := range exchangeOf(ctx).request.URL.Query() {
+	given := 0
+	query := exchangeOf(ctx).request.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		values := query[name]
 		property, ok := strings.CutPrefix(name, metering.FilterPrefix)
 		if !ok {
 			continue
@@ -48,8 +52,8 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawM
 		if !other && !slices.Contains(m.Version.GroupBy, property) {
 			return nil, metering.Invalid(location, "must be a property that the meter groups by; %s", dimensions(m))
 		}
-		if len(values) > maxAlternatives {
-			return nil, metering.Invalid(location, "must be given at most %d times", maxAlternatives)
+		if given += len(values); given > maxFilters {
+			return nil, metering.Invalid(location, "must have at most %d values together with the other filters", maxFilters)
 		}
 		for _, value := range values {
 			if !storable(value) {

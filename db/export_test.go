@@ -68,6 +68,17 @@ func Publish(ctx context.Context, store *DB, tenant metering.TenantID, customer 
 	return inTx(ctx, store.pool, func(tx pgx.Tx) error { return publish(ctx, tx, tenant, customer, data, now) })
 }
 
+// BreakdownWithin reads a breakdown with other bounds: of the sums of raw events, and of the time
+// of all batches of customers.
+func BreakdownWithin(ctx context.Context, store *DB, tenant metering.TenantID, query BreakdownQuery, sums int, longest time.Duration) (Breakdown, error) {
+	read, err := newBreakdownRead(tenant, query)
+	if err != nil {
+		return Breakdown{}, err
+	}
+	read.events.most, read.longest = sums, longest
+	return store.Usage.breakdown(ctx, read)
+}
+
 // counting counts the statements of a transaction.
 type counting struct {
 	pgx.Tx

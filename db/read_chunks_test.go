@@ -98,6 +98,16 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 		}
 		return err
 	}
+	breakdown := func(ctx context.Context, s *db.DB, zone *time.Location, byValue bool) error {
+		b, err := s.Usage.Breakdown(ctx, tenant.ID, db.BreakdownQuery{
+			Meter: meter, Range: weeksBack, Granularity: metering.Day, Zone: zone, Timezone: time.UTC,
+			ByCustomer: true, ByPlan: true, Properties: []string{"model"}, ByValue: byValue, Limit: 1000,
+		})
+		if err == nil && b.Total.String() != "80" {
+			err = fmt.Errorf("the total is %s", b.Total)
+		}
+		return err
+	}
 	for _, c := range []struct {
 		name   string
 		window metering.Range
@@ -120,6 +130,11 @@ func TestReadsScanOnlyTheChunksOfTheirWindow(t *testing.T) {
 				_, err = s.Usage.MeterTotals(ctx, tenant.ID, acme.ID, metering.Range{Start: month.Start.AddDate(0, -1, 0), End: month.Start})
 			}
 			return err
+		}},
+		{"breakdown by value", weeksBack, func(ctx context.Context, s *db.DB) error { return breakdown(ctx, s, nil, true) }},
+		{"breakdown by key", weeksBack, func(ctx context.Context, s *db.DB) error { return breakdown(ctx, s, nil, false) }},
+		{"breakdown of a time zone", weeksBack, func(ctx context.Context, s *db.DB) error {
+			return breakdown(ctx, s, metering.Location("Europe/Berlin"), true)
 		}},
 		// Of a customer without a stored period also what came before it was created, where its first one may begin.
 		{"preview", metering.Range{Start: now.Add(-tenant.Grace).AddDate(0, 0, -33), End: month.End}, func(ctx context.Context, s *db.DB) error {

@@ -3,6 +3,7 @@ package db_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -64,22 +65,11 @@ func rowName(customer, plan, key string, start time.Time) string {
 	return fmt.Sprint(customer, " ", plan, " ", key, " ", start.UTC().Format(time.RFC3339Nano))
 }
 
-// windowOf returns the start of an instant's window by the calendar of the standard library.
+// windowOf returns the start of the part of an instant's window that lies in the range.
 func (u brokenDown) windowOf(at time.Time, q db.BreakdownQuery) time.Time {
-	local := at.In(cmp.Or(q.Zone, u.tenant.Location()))
-	day := func(back int) time.Time {
-		return time.Date(local.Year(), local.Month(), local.Day()-back, 0, 0, 0, 0, local.Location())
-	}
 	start := q.Range.Start
-	switch q.Granularity {
-	case metering.Hour:
-		start = hourAt(local)
-	case metering.Day:
-		start = day(0)
-	case metering.Week:
-		start = day((int(local.Weekday()) + 6) % 7)
-	case metering.Month:
-		start = day(local.Day() - 1)
+	if q.Granularity != "" {
+		start = windowStart(at.In(cmp.Or(q.Zone, u.tenant.Location())), q.Granularity)
 	}
 	if start.Before(q.Range.Start) {
 		return q.Range.Start
@@ -87,8 +77,57 @@ func (u brokenDown) windowOf(at time.Time, q db.BreakdownQuery) time.Time {
 	return start
 }
 
+// windowStart returns the start of a local time's window by the calendar of the standard library.
+func windowStart(local time.Time, g metering.Granularity) time.Time {
+	day := func(back int) time.Time {
+		return time.Date(local.Year(), local.Month(), local.Day()-back, 0, 0, 0, 0, local.Location())
+	}
+	switch g {
+	case metering.Day:
+		return day(0)
+	case metering.Week:
+		return day((int(local.Weekday()) + 6) % 7)
+	case metering.Month:
+		return day(local.Day() - 1)
+	}
+	return hourAt(local)
+}
+
+// hourAt returns the start of a local time's hour, which a change of the clocks cuts.
 func hourAt(local time.Time) time.Time {
-	return local.Add(-time.Duration(local.Minute())*time.Minute - time.Duration(local.Second())*time.Second - time.Duration(local.Nanosecond()))
+	start := local.Add(-time.Duration(local.Minute())*time.Minute - time.Duration(local.Second())*time.Second - time.Duration(local.Nanosecond()))
+	_, before := start.Zone()
+	_, offset := local.Zone()
+	if before != offset {
+		start, _ = local.ZoneBounds()
+	}
+	return start
+}
+
+// cutsHours reports whether a window of another time zone starts within an hour of the tenant's.
+// Offsets of time zones are multiples of a quarter of an hour.
+func (u brokenDown) cutsHours(r metering.Range, g metering.Granularity, zone *time.Location) bool {
+	const quarter = 15 * time.Minute
+	for at := r.Start.Truncate(quarter).Add(quarter); at.Before(r.End); at = at.Add(quarter) {
+		if windowStart(at.In(zone), g).Equal(at) && !hourAt(at.In(u.tenant.Location())).Equal(at) {
+			return true
+		}
+	}
+	return false
+}
+
+// requireCutHoursRefused requires that a read was refused because its windows cut hours.
+func requireCutHoursRefused(t require.TestingT, err error) {
+	refused := requireInvalid(t, err, "query.timezone")
+	require.Contains(t, refused.Message, "whole hours")
+}
+
+func requireInvalid(t require.TestingT, err error, location string) metering.Field {
+	var refused *metering.Error
+	require.ErrorAs(t, err, &refused)
+	require.Equal(t, metering.CodeInvalid, refused.Code)
+	require.Equal(t, location, refused.Fields[0].Location)
+	return refused.Fields[0]
 }
 
 // planOf returns the plan that was assigned at the start of the billing period that the
@@ -108,6 +147,11 @@ func (u brokenDown) planOf(e metering.Event) string {
 
 // requireBreakdown reads a query page by page and compares each row and the total.
 func (u brokenDown) requireBreakdown(t require.TestingT, store *db.DB, q db.BreakdownQuery) {
+	if q.Zone != nil && q.Granularity != "" && u.cutsHours(q.Range, q.Granularity, q.Zone) {
+		_, err := store.Usage.Breakdown(context.Background(), u.tenant.ID, q)
+		requireCutHoursRefused(t, err)
+		return
+	}
 	want, total := u.recount(t, q)
 	got, sum := make(map[string]metering.Decimal), metering.Decimal{}
 	var last *db.BreakdownRow
@@ -156,7 +200,8 @@ func subsets(names ...string) (all [][]string) {
 }
 
 // Rows of every breakdown add up to the total and equal a recount of the events, with repeats,
-// late events, changes of plan, folds and ranges that cut hours, in several time zones.
+// late events, changes of plan, folds and ranges that cut hours, in several time zones, one of
+// which changes its clocks by half an hour. Windows that cut hours are refused.
 func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -176,7 +221,7 @@ func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 						ByCustomer: slices.Contains(by, "customer"), ByPlan: slices.Contains(by, "plan"),
 						ByValue: rapid.Bool().Draw(rt, "by value"), Limit: rapid.SampledFrom([]int{11, 100, 1000}).Draw(rt, "limit"),
 					}
-					if zone := rapid.SampledFrom([]string{"", "", "Asia/Kathmandu", "America/New_York"}).Draw(rt, "zone of the windows"); zone != "" {
+					if zone := rapid.SampledFrom([]string{"", "", "Europe/Berlin", "Asia/Kolkata", "America/New_York", "Australia/Lord_Howe"}).Draw(rt, "zone of the windows"); zone != "" {
 						q.Zone = metering.Location(zone)
 					}
 					q.Properties = slices.DeleteFunc(slices.Clone(by), func(name string) bool { return name == "customer" || name == "plan" })
@@ -187,7 +232,7 @@ func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 	})
 }
 
-// Windows of any time zone equal a recount, whether they cut the hours that are counted or not.
+// Windows of any time zone equal a recount, or are refused because they cut hours.
 func TestPropertyWindowsOfATimeZoneEqualARecountOfTheEvents(t *testing.T) {
 	t.Parallel()
 	store, address := dbtest.Fresh(t)
@@ -197,12 +242,18 @@ func TestPropertyWindowsOfATimeZoneEqualARecountOfTheEvents(t *testing.T) {
 	histories.Check(t, func(rt *rapid.T) {
 		u := drawBrokenDown(t, rt, store, conn)
 		r := metering.Range{Start: drawInstant(rt), End: planNow.AddDate(0, 0, 2)}
-		for _, zone := range []string{"UTC", "Asia/Kolkata", "Asia/Kathmandu", "America/New_York"} {
+		for _, zone := range []string{"UTC", "Asia/Kolkata", "Asia/Kathmandu", "America/New_York", "Australia/Lord_Howe"} {
 			for _, g := range metering.Hour.Values() {
-				requireWindowsEqualARecount(t, store, conn, u.tenant.ID, db.WindowQuery{
+				q := db.WindowQuery{
 					Customer: metering.WholeTenant, Meter: u.meter, Range: r, Zone: metering.Location(zone), Granularity: g,
 					GroupBy: rapid.SampledFrom([][]string{nil, {}, {"model"}}).Draw(rt, "group by"), Limit: rapid.SampledFrom([]int{7, 1000}).Draw(rt, "limit"),
-				})
+				}
+				if u.cutsHours(r, g, q.Zone) {
+					_, err := store.Usage.Windows(t.Context(), u.tenant.ID, q)
+					requireCutHoursRefused(rt, err)
+					continue
+				}
+				requireWindowsEqualARecount(t, store, conn, u.tenant.ID, q)
 			}
 		}
 	})
@@ -266,4 +317,96 @@ func (u *brokenDown) assign(t *testing.T, rt *rapid.T, store *db.DB, customer me
 		u.assignments[customer.ExternalID] = slices.DeleteFunc(u.assignments[customer.ExternalID], func(o billing.Assignment) bool { return o.EffectiveFrom.Equal(a.EffectiveFrom) })
 		u.assignments[customer.ExternalID] = append(u.assignments[customer.ExternalID], a)
 	}
+}
+
+// usedBy has an event of each of some customers at each of some times.
+func usedBy(t *testing.T, store *db.DB, customers int, times ...time.Time) (metering.TenantID, metering.Meter) {
+	tenant := dbtest.Tenant(t, store)
+	meter := dbtest.Meter(t, store, tenant.ID, "calls", "call", "model")
+	var events []metering.Event
+	for i := range customers {
+		for _, at := range times {
+			events = append(events, dbtest.Event(t, "call", fmt.Sprint("customer-", i), at, "1", "", `{"model":"large"}`))
+		}
+	}
+	ingest(t, store, tenant.ID, events...)
+	return tenant.ID, meter
+}
+
+// The bound holds for the sums of both ends of the range together.
+func TestABreakdownBoundsTheSumsOfCutHours(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant, meter := usedBy(t, store, 3, planStart.Add(30*time.Minute), planStart.Add(5*time.Hour))
+	q := db.BreakdownQuery{
+		Meter: meter, Range: metering.Range{Start: planStart.Add(time.Minute), End: planStart.Add(5*time.Hour + time.Minute)}, Timezone: time.UTC,
+		ByCustomer: true, Limit: 10,
+	}
+	b, err := db.BreakdownWithin(t.Context(), store, tenant, q, 6, time.Minute)
+	require.NoError(t, err)
+	require.Equal(t, "6", b.Total.String())
+	_, err = db.BreakdownWithin(t.Context(), store, tenant, q, 5, time.Minute)
+	requireInvalid(t, err, "query.start")
+}
+
+func TestABreakdownByCustomerLetsOthersReadAndEndsInTime(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant, meter := usedBy(t, store, 17, planStart)
+	q := db.BreakdownQuery{
+		Meter: meter, Range: metering.Range{Start: planStart, End: planStart.Add(time.Hour)}, Timezone: time.UTC, ByCustomer: true, Limit: 100,
+	}
+	turns := 0
+	b, err := store.Usage.Breakdown(db.WithYield(t.Context(), func(context.Context) error { turns++; return nil }), tenant, q)
+	require.NoError(t, err)
+	require.Len(t, b.Items, 17)
+	require.Positive(t, turns, "before the second batch of customers")
+	stop := errors.New("stop")
+	_, err = store.Usage.Breakdown(db.WithYield(t.Context(), func(context.Context) error { return stop }), tenant, q)
+	require.ErrorIs(t, err, stop)
+	_, err = db.BreakdownWithin(t.Context(), store, tenant, q, 0, -1)
+	requireInvalid(t, err, "query.end")
+}
+
+// A statement that the database ends because of its time refuses the range.
+func TestReadsOfTooMuchUsageNameTheRange(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	tenant, meter := usedBy(t, store, 1, planStart)
+	hurried, err := dbtest.Connect(t.Context(), dbtest.With(t, address, "statement_timeout", "500"))
+	require.NoError(t, err)
+	t.Cleanup(hurried.Close)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	_, err = conn.Exec(t.Context(), `begin; lock table usage_monthly, usage_hourly in access exclusive mode`)
+	require.NoError(t, err)
+	r := metering.Range{Start: planStart, End: planStart.Add(time.Hour)}
+	_, err = hurried.Usage.Breakdown(t.Context(), tenant, db.BreakdownQuery{Meter: meter, Range: r, Timezone: time.UTC, Limit: 10})
+	requireInvalid(t, err, "query.end")
+	_, err = hurried.Usage.Windows(t.Context(), tenant, db.WindowQuery{Customer: metering.WholeTenant, Meter: meter, Range: r, Granularity: metering.Hour, Limit: 10})
+	requireInvalid(t, err, "query.end")
+}
+
+// Usage with unknown property values has a row of its own, from rollups and from cut hours.
+func TestABreakdownShowsUsageOfUnknownProperties(t *testing.T) {
+	t.Parallel()
+	store := dbtest.Open(t)
+	tenant := dbtest.Tenant(t, store)
+	meter := dbtest.Meter(t, store, tenant.ID, "calls", "call", "model")
+	long := `{"model":"` + strings.Repeat("x", 2000) + `"}`
+	ingest(t, store, tenant.ID,
+		dbtest.Event(t, "call", "acme", planStart.Add(30*time.Minute), "1", "", long),
+		dbtest.Event(t, "call", "acme", planStart.Add(2*time.Hour), "2", "", long),
+		dbtest.Event(t, "call", "acme", planStart.Add(3*time.Hour), "4", "", `{"model":"large"}`))
+	b, err := store.Usage.Breakdown(t.Context(), tenant.ID, db.BreakdownQuery{
+		Meter: meter, Range: metering.Range{Start: planStart.Add(time.Minute), End: planStart.Add(24 * time.Hour)}, Timezone: time.UTC,
+		Properties: []string{"model"}, ByValue: true, Limit: 10,
+	})
+	require.NoError(t, err)
+	var rows []string
+	for _, row := range b.Items {
+		rows = append(rows, row.Value.String()+" "+strings.ReplaceAll(string(row.GroupKey), " ", ""))
+	}
+	require.Equal(t, []string{`4 {"model":"large"}`, `3 {"$other":true}`}, rows)
 }

@@ -76,7 +76,6 @@ func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
 		"/v1/usage/summary" + span(noon(100)) + end:          "query.start",
 		"/v1/usage" + span(noon(100)) + end + "&meter=calls": "query.start",
 		"/v1/usage/total" + span(noon(100).Truncate(time.Hour)) + "&end=" + url.QueryEscape(noon(90).Format(time.RFC3339)): "query.end",
-		"/v1/usage" + span(noon(100).Truncate(24*time.Hour)) + end + "&meter=calls&granularity=day&timezone=Asia/Kolkata":  "query.timezone",
 		"/v1/usage/breakdown?meter=calls&start=" + url.QueryEscape(noon(100).Format(time.RFC3339)) + end:                   "query.start",
 		"/v1/usage/export" + span(noon(100).Truncate(time.Hour)) + end:                                                     "query.start",
 	} {

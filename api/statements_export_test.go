@@ -3,12 +3,15 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/metering"
 )
@@ -84,4 +87,55 @@ func TestTheBillsOfAMonthAreThoseOfItsPeriods(t *testing.T) {
 		refused := b.send(t, "GET", "/v1/billing/statements/export?month="+wrong, "").problem(t, 422, "invalid")
 		require.Equal(t, "query.month", refused.Errors[0].Location, wrong)
 	}
+}
+
+// The file shows late usage at the closed period, and its adjustment in the amount of the next.
+func TestTheBillsOfAMonthHaveLateUsageAndAdjustments(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	month := b.adjusted(t)
+	columns := []string{"state", "line", "usage", "charge", "adjustments", "amount", "currency", "late_usage", "late_amount"}
+	shown := func(month time.Time) (lines []string) {
+		for _, row := range b.bills(t, "month="+month.Format("2006-01")) {
+			var cells []string
+			for _, name := range columns {
+				cells = append(cells, row[name])
+			}
+			require.Equal(t, row["state"] == "closed", row["closed_at"] != "")
+			lines = append(lines, strings.Join(cells, " "))
+		}
+		return lines
+	}
+	require.Equal(t, []string{"closed usage 141.75 10.21 0 10.21 USD 158.25 0.79"}, shown(month.Start))
+	require.Equal(t, []string{"open usage 0 10 0.79 10.79 USD 0 0"}, shown(month.End))
+}
+
+// sendings is a client that notes what it has whenever the server flushes.
+type sendings struct {
+	*httptest.ResponseRecorder
+
+	bodies []string
+}
+
+func (s *sendings) Flush() { s.bodies = append(s.bodies, s.Body.String()) }
+
+// A client gets the bills of a customer as soon as they are read.
+func TestTheBillsOfEachCustomerAreSentAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.priced(t)
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"beta","value":7}`)
+	deps := b.deps
+	deps.Metrics = prometheus.NewRegistry()
+	handler, err := api.New(deps)
+	require.NoError(t, err)
+	request := httptest.NewRequestWithContext(t.Context(), "GET", "/v1/billing/statements/export?month="+b.now().UTC().Format("2006-01"), nil)
+	require.NoError(t, b.authorized(t.Context(), request))
+	sent := sendings{ResponseRecorder: httptest.NewRecorder()}
+	handler.ServeHTTP(&sent, request)
+	require.Equal(t, 200, sent.Code)
+	require.GreaterOrEqual(t, len(sent.bodies), 2)
+	require.Contains(t, sent.bodies[0], ",acme,")
+	require.NotContains(t, sent.bodies[0], ",beta,")
+	require.Contains(t, sent.bodies[1], ",beta,")
 }

@@ -177,13 +177,14 @@ func TestAStatementIsTheWholeBillOfAPeriod(t *testing.T) {
 	require.Equal(t, s.Reports.Data[1:], page.Reports.Data)
 }
 
-func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
+// adjusted closes the current month at 10.21 USD, and returns it. Usage that arrives later raises
+// it to 11 USD: the next month has an adjustment.
+func (b *bundle) adjusted(t *testing.T) (month metering.Range) {
+	t.Helper()
 	b.priced(t)
 	b.receiver(t, "https://1.example.com/")
 	b.accepted(t)
-	month := billing.CalendarPeriod(b.now(), time.UTC)
+	month = billing.CalendarPeriod(b.now(), time.UTC)
 	b.ahead.Store(int64(month.End.Add(b.tenant.Grace + time.Hour).Sub(b.now())))
 	acme, err := b.store.Customers.Get(t.Context(), b.tenant.ID, "acme")
 	require.NoError(t, err)
@@ -199,7 +200,13 @@ func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, closing.Open)
 	b.at(t, month.Start.Format(time.RFC3339), "late", "158.25") // 300 in all: 11.00
+	return month
+}
 
+func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	month := b.adjusted(t)
 	periods := b.periods(t)
 	require.Len(t, periods, 2)
 	closed := b.statement(t, *periods[1].Id, "")
@@ -212,7 +219,7 @@ func TestLateUsageIsOnTheStatementThatCarriesIt(t *testing.T) {
 	require.Equal(t, "amount 0.79 USD", working(line.LateSteps)[len(line.LateSteps)-1])
 	require.Nil(t, line.Digest)
 	require.Equal(t, line.LateSteps, b.explained(t, "&period="+*periods[1].Id).LateSteps)
-	_, err = b.store.Maintenance.DigestClosed(t.Context(), 1000)
+	_, err := b.store.Maintenance.DigestClosed(t.Context(), 1000)
 	require.NoError(t, err)
 	proof := b.explained(t, "&period="+*periods[1].Id).Digest
 	require.Equal(t, proof, b.statement(t, *periods[1].Id, "").Lines[0].Digest)

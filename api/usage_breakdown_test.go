@@ -65,8 +65,8 @@ func TestABreakdownHasARowForEachCombination(t *testing.T) {
 		`{"customer":"beta","group_key":{"model":7},"window_start":"2026-01-05T00:00:00Z","value":4}`,
 		`{"customer":"=cmd()","group_key":{"model":"7"},"window_start":"2026-01-26T00:00:00Z","value":0.1}`,
 	}, lines)
-	_, lines = b.breakdown(t, "&by=customer&granularity=day&timezone=Asia/Kolkata")
-	require.Contains(t, lines, `{"customer":"beta","window_start":"2026-01-04T18:30:00Z","value":4}`)
+	_, lines = b.breakdown(t, "&by=customer&granularity=day&timezone=Asia/Tokyo")
+	require.Contains(t, lines, `{"customer":"beta","window_start":"2026-01-04T15:00:00Z","value":4}`)
 	_, lines = b.breakdown(t, "&by=property.plan&granularity=month")
 	require.ElementsMatch(t, []string{
 		`{"group_key":{"plan":null},"window_start":"2026-01-01T00:00:00Z","value":5.1}`, `{"group_key":{"plan":"free"},"window_start":"2026-01-01T00:00:00Z","value":2.5}`,
@@ -135,6 +135,36 @@ func TestABreakdownAsCSV(t *testing.T) {
 	_, lines := b.breakdown(t, "&by=customer")
 	require.Contains(t, lines, `{"customer":"=cmd()","value":0.1}`)
 	require.Contains(t, b.send(t, "GET", "/v1/usage/breakdown?meter=calls&by=customer,model&format=csv&"+january, "").body, `'=cmd(),"""7""",0.1`)
+}
+
+// Without granularity, timezone decides the default range alone.
+func TestABreakdownOfOneWindowTakesAnyTimeZone(t *testing.T) {
+	t.Parallel()
+	b := brokenDown(t)
+	_, want := b.breakdown(t, "&by=plan")
+	_, got := b.breakdown(t, "&by=plan&timezone=Australia/Lord_Howe")
+	require.Equal(t, want, got)
+	long := b.send(t, "GET", "/v1/usage/breakdown?meter=calls&timezone=Asia/Kolkata&start=2024-01-01T00:00:00Z&end=2027-01-01T00:00:00Z", "")
+	require.Equal(t, 200, long.status, long.body)
+	require.Contains(t, long.body, `"data":[{"value":107.6}]`)
+	month := b.send(t, "GET", "/v1/usage/breakdown?meter=calls&timezone=Asia/Kolkata", "")
+	require.Equal(t, 200, month.status, month.body)
+	require.Contains(t, month.body, `T18:30:00Z","end"`, "a month in that time zone")
+}
+
+// Each column of a CSV has a name of its own, and each property can be requested.
+func TestABreakdownTellsPropertiesFromDimensions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call", "customer", "property.customer", "value")
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","timestamp":"2026-01-05T10:15:00Z","value":1,"properties":{"customer":"a","property.customer":"b","value":"$other"}}`)
+	path := "/v1/usage/breakdown?meter=calls&format=csv&" + january + "&by="
+	a := b.send(t, "GET", path+"customer,property.customer,property.property.customer,value", "")
+	require.Equal(t, 200, a.status, a.body)
+	require.Equal(t, [][]string{
+		{"customer", "property.customer", "property.property.customer", "property.value", "value"},
+		{"acme", "a", "b", `"$other"`, "1"},
+	}, readCSV(t, a.body), "a string $other is in quotes, because $other alone means that the value is unknown")
 }
 
 func TestABreakdownRefusesUnknownDimensionsAndTooManyWindows(t *testing.T) {

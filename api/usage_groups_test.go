@@ -147,10 +147,19 @@ func TestAGroupFilterSelectsOneJSONValue(t *testing.T) {
 	require.Equal(t, []api.FieldProblem{{Location: "query.filter.$other", Message: "must be true, the only value of this group"}}, refused("filter.%24other=false"))
 	require.Equal(t, "query.filter.$other", refused("filter.%24other=true&filter.p=0")[0].Location)
 	require.Equal(t, "query.filter.p", refused(strings.Repeat("filter.p=0&", 101))[0].Location)
+	require.Len(t, b.usage(t, january+strings.Repeat("&filter.p=large", 100)).Groups, 1)
 	require.Equal(t, "query.group.p", refused("group.p=0")[0].Location, "the name of earlier versions")
 	alternatives := b.usage(t, january+`&filter.p=0&filter.p=%220%22&filter.p=large`)
 	require.Equal(t, "268", alternatives.Total.String())
 	require.Len(t, alternatives.Groups, 3)
+}
+
+func TestTheValuesOfAllFiltersAreBoundedTogether(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call", "p", "q")
+	refused := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme"+strings.Repeat("&filter.p=0", 60)+strings.Repeat("&filter.q=0", 41), "").problem(t, 422, "invalid")
+	require.Equal(t, []api.FieldProblem{{Location: "query.filter.q", Message: "must have at most 100 values together with the other filters"}}, refused.Errors)
 }
 
 func TestAPropertyWithACommaIsAskedFor(t *testing.T) {

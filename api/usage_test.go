@@ -198,8 +198,8 @@ func TestARequestChoosesTheTimeZoneOfItsWindows(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call")
-	b.at(t, "2026-01-05T18:29:59Z", "a", "1")
-	b.at(t, "2026-01-05T18:30:00Z", "a", "10")
+	b.at(t, "2026-01-05T14:59:59Z", "a", "1")
+	b.at(t, "2026-01-05T15:00:00Z", "a", "10")
 	windows := func(query string) (starts []string) {
 		for _, w := range b.usage(t, query).Groups[0].Windows {
 			starts = append(starts, w.WindowStart.Format(time.RFC3339)+" "+w.Value.String())
@@ -207,15 +207,37 @@ func TestARequestChoosesTheTimeZoneOfItsWindows(t *testing.T) {
 		return starts
 	}
 	require.Equal(t, []string{"2026-01-05T00:00:00Z 11"}, windows(january+"&granularity=day"))
-	require.Equal(t, []string{"2026-01-04T18:30:00Z 1", "2026-01-05T18:30:00Z 10"}, windows(january+"&granularity=day&timezone=Asia/Kolkata"))
-	require.Equal(t, []string{"2026-01-05T17:30:00Z 1", "2026-01-05T18:30:00Z 10"}, windows(january+"&granularity=hour&timezone=Asia/Kolkata"))
+	require.Equal(t, []string{"2026-01-04T15:00:00Z 1", "2026-01-05T15:00:00Z 10"}, windows(january+"&granularity=day&timezone=Asia/Tokyo"))
+	require.Equal(t, []string{"2026-01-05T14:00:00Z 1", "2026-01-05T15:00:00Z 10"}, windows(january+"&granularity=hour&timezone=Asia/Tokyo"))
 	require.Equal(t, []string{"2026-01-01T00:00:00Z 11"}, windows(january+"&granularity=month&timezone=Europe/Berlin"))
-	whole := b.usage(t, "timezone=Asia/Kolkata")
-	require.Equal(t, "18:30", whole.Period.Start.UTC().Format("15:04"), "the default range is a month in that time zone")
+	whole := b.usage(t, "timezone=Asia/Tokyo")
+	require.Equal(t, "15:00", whole.Period.Start.UTC().Format("15:04"), "the default range is a month in that time zone")
 	refused := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&timezone=Mars/Olympus", "").problem(t, 422, "invalid")
 	require.Equal(t, "query.timezone", refused.Errors[0].Location)
-	long := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&timezone=Asia/Kolkata&start=2020-01-01T00:00:00Z&end=2026-01-01T00:00:00Z", "")
+	long := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme&timezone=Asia/Tokyo&start=2020-01-01T00:00:00Z&end=2026-01-01T00:00:00Z", "")
 	require.Equal(t, "query.granularity", long.problem(t, 422, "invalid").Errors[0].Location)
+}
+
+// Usage is counted by hours of the tenant's time zone, which other windows must not cut.
+func TestATimeZoneWhoseWindowsCutHoursIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.at(t, "2026-01-05T18:30:00Z", "a", "10")
+	for _, granularity := range []string{"hour", "day", "week", "month"} {
+		for _, path := range []string{"/v1/usage?customer=acme&", "/v1/usage/breakdown?"} {
+			query := "meter=calls&timezone=Asia/Kolkata&start=2026-01-01T00:00:00Z&end=2026-02-15T00:00:00Z&granularity=" + granularity
+			refused := b.send(t, "GET", path+query, "").problem(t, 422, "invalid")
+			require.Equal(t, []api.FieldProblem{{
+				Location: "query.timezone",
+				Message:  "must have windows that start at full hours of the tenant's time zone, UTC; request a time zone that differs from it by whole hours",
+			}}, refused.Errors)
+		}
+	}
+	summer := "&granularity=day&timezone=Australia/Lord_Howe&start=2026-01-01T00:00:00Z&end="
+	require.Equal(t, "10", b.usage(t, summer+"2026-04-01T00:00:00Z").Total.String(), "eleven hours ahead")
+	refused := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme"+summer+"2026-05-01T00:00:00Z", "").problem(t, 422, "invalid")
+	require.Equal(t, "query.timezone", refused.Errors[0].Location, "half an hour less since April 4")
 }
 
 func TestSummaryHasAnItemPerMeterAndTotalAddsThem(t *testing.T) {

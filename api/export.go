@@ -76,6 +76,7 @@ func showEvent(e metering.Event) ExportedEvent {
 // export is one page of events on its way to the client.
 type export struct {
 	server   *server
+	file     string              // its name without the extension
 	customer metering.CustomerID // WholeTenant: all
 	at       exportCursor
 	rows     int              // left to write
@@ -89,21 +90,21 @@ func (s *server) exportUsage(ctx context.Context, in *exportInput) (*huma.Stream
 	if err != nil {
 		return nil, err
 	}
-	return s.exportOf(ctx, c.ID, c.ID.String(), in.ExportedRange)
+	return s.exportOf(ctx, "usage-export", c.ID, c.ID.String(), in.ExportedRange)
 }
 
 // exportEvents exports the events of all customers, one customer after the other.
 func (s *server) exportEvents(ctx context.Context, in *ExportedRange) (*huma.StreamResponse, error) {
-	return s.exportOf(ctx, metering.WholeTenant, principalOf(ctx).Tenant.ID.String(), *in)
+	return s.exportOf(ctx, "events-export", metering.WholeTenant, principalOf(ctx).Tenant.ID.String(), *in)
 }
 
-// exportOf exports the events of a customer. resource is the one that the audit log names.
-func (s *server) exportOf(ctx context.Context, customer metering.CustomerID, resource string, in ExportedRange) (_ *huma.StreamResponse, err error) {
+// exportOf exports the events of a customer to a file. resource is the one that the audit log names.
+func (s *server) exportOf(ctx context.Context, file string, customer metering.CustomerID, resource string, in ExportedRange) (_ *huma.StreamResponse, err error) {
 	tenant := principalOf(ctx).Tenant.ID
 	if err := s.beginExport(ctx, tenant); err != nil {
 		return nil, err
 	}
-	e := &export{server: s, customer: customer, rows: in.PageSize, chunk: firstRows}
+	e := &export{server: s, file: file, customer: customer, rows: in.PageSize, chunk: firstRows}
 	if e.at.Range, err = s.rangeBefore(Span{in.Start, in.End}, exportWindow, exportLead); err != nil {
 		return nil, err
 	}
@@ -255,7 +256,7 @@ func beginFile(ctx context.Context, hc huma.Context, mediaType, name string, nex
 }
 
 func (e *export) writeLines(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
-	beginFile(ctx, hc, linesMedia, "usage-export.jsonl", e.token(ctx))
+	beginFile(ctx, hc, linesMedia, e.file+".jsonl", e.token(ctx))
 	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
 	if err := e.each(ctx, flush, func(event ExportedEvent) error { return encoder.Encode(event) }); err != nil {
@@ -268,7 +269,7 @@ func (e *export) writeLines(ctx context.Context, hc huma.Context, out *bufio.Wri
 const linesMedia = "application/x-jsonlines"
 
 func (e *export) writeCSV(ctx context.Context, hc huma.Context, out *bufio.Writer, flush func() error) error {
-	beginFile(ctx, hc, "text/csv; charset=utf-8", "usage-export.csv", e.token(ctx))
+	beginFile(ctx, hc, "text/csv; charset=utf-8", e.file+".csv", e.token(ctx))
 	rows := csv.NewWriter(out)
 	flushRows := func() error {
 		if rows.Flush(); rows.Error() != nil {

@@ -115,7 +115,7 @@ func TestAnExportOfAllCustomersHasEachEventOnce(t *testing.T) {
 		a := b.send(t, "GET", path, "")
 		require.Equal(t, 200, a.status, a.body)
 		require.Equal(t, "application/x-jsonlines", a.header.Get("Content-Type"))
-		require.Equal(t, `attachment; filename="usage-export.jsonl"`, a.header.Get("Content-Disposition"))
+		require.Equal(t, `attachment; filename="events-export.jsonl"`, a.header.Get("Content-Disposition"))
 		lines = append(lines, strings.Split(strings.TrimSpace(a.body), "\n")...)
 		path, _ = strings.CutSuffix(strings.TrimPrefix(a.header.Get("Link"), "<"), `>; rel="next"`)
 	}

@@ -16,6 +16,12 @@ type Span struct {
 	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone"`
 }
 
+// ZonedSpan is a Span with defaults in the time zone of the request.
+type ZonedSpan struct {
+	Start SentTime `query:"start" doc:"Start of the range, inclusive. Default: the start of the current calendar month in timezone"`
+	End   SentTime `query:"end" doc:"End of the range, exclusive. Default: the end of the current calendar month in timezone"`
+}
+
 // within completes the span to a range: what is absent comes from whole.
 func (s Span) within(whole metering.Range) (metering.Range, error) {
 	r := whole
@@ -82,9 +88,9 @@ type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Windows use timezone. Weeks begin on Monday"`
-	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Default: the tenant's time zone" example:"Europe/Berlin"`
+	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Default: the tenant's time zone" example:"Europe/Berlin"`
 	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group" example:"[\"model\"]"`
-	Span
+	ZonedSpan
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of windows per page. A page also ends at 1 MiB"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
 }
@@ -119,7 +125,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	var at usageCursor
-	if at.Range, err = in.Span.within(month); err != nil {
+	if at.Range, err = Span(in.ZonedSpan).within(month); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {

@@ -34,12 +34,12 @@ const (
 
 type breakdownInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
-	By          []string             `query:"by,explode" maxItems:"7" doc:"Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. A property named customer or plan is property.customer or property.plan. Default: none" example:"[\"customer\",\"model\"]"`
+	By          []string             `query:"by,explode" maxItems:"7" doc:"Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix property. selects a property with the name of another dimension: property.customer. Default: none" example:"[\"customer\",\"model\"]"`
 	Granularity metering.Granularity `query:"granularity" doc:"Length of the windows. Windows use timezone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window"`
-	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Default: the tenant's time zone" example:"Europe/Berlin"`
-	Span
+	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without granularity, only the default range uses timezone. Default: the tenant's time zone" example:"Europe/Berlin"`
+	ZonedSpan
 	Limit     int    `query:"limit" minimum:"1" maximum:"10000" doc:"Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows"`
-	Order     string `query:"order" enum:"value,key" doc:"value: highest value first. key: in order of customer, plan, properties and window, customers in order of creation. With limit, it must be value. Default: value with limit or without granularity, otherwise key"`
+	Order     string `query:"order" enum:"value,key" doc:"value: highest value first. key: by customer in order of creation, then by plan and property values in a fixed order, then by window. With limit, it must be value. Default: value with limit or without granularity, otherwise key"`
 	Format    string `query:"format" enum:"json,csv" default:"json"`
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of rows per page. A page also ends at 1 MiB"`
 	PageToken string `query:"page_token" maxLength:"2048" doc:"next_page_token of the previous page"`
@@ -90,7 +90,7 @@ func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.
 		return nil, err
 	}
 	var at breakdownCursor
-	if at.Range, err = in.Span.within(month); err != nil {
+	if at.Range, err = Span(in.ZonedSpan).within(month); err != nil {
 		return nil, err
 	}
 	if err := s.readPageToken(ctx, in.PageToken, &at); err != nil {

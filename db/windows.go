@@ -165,12 +165,12 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 	}
 	rows, err := r.q.Query(ctx, `
 		with wanted as materialized (
-		  select name, array_agg(value) as values, array_agg(coalesce(value #>> '{}', 'null')) as texts
+		  select name, array_agg(value) as alternatives, array_agg(coalesce(value #>> '{}', 'null')) as texts
 		  from unnest($3::text[], $4::text[]::jsonb[]) as f (name, value)
 		  group by name)
 		select group_id, case when $6 then group_key end, asked, alike
 		from usage_groups, lateral (
-		  select coalesce(bool_and(coalesce(group_key -> name = any(values), false)), true),
+		  select coalesce(bool_and(coalesce(group_key -> name = any(alternatives), false)), true),
 		    coalesce(bool_and(group_key ? name and coalesce(group_key ->> name, 'null') = any(texts)), true)
 		  from wanted
 		) filter (asked, alike)

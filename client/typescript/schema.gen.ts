@@ -12276,13 +12276,13 @@ export interface operations {
                 customer: string;
                 /** @description Length of the windows. Windows use timezone. Weeks begin on Monday */
                 granularity?: "hour" | "day" | "week" | "month";
-                /** @description IANA time zone of the windows and of the default range. Default: the tenant's time zone */
+                /** @description IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Default: the tenant's time zone */
                 timezone?: string;
                 /** @description Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group */
                 group_by?: string[];
-                /** @description Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone */
+                /** @description Start of the range, inclusive. Default: the start of the current calendar month in timezone */
                 start?: string;
-                /** @description End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone */
+                /** @description End of the range, exclusive. Default: the end of the current calendar month in timezone */
                 end?: string;
                 /** @description Maximum number of windows per page. A page also ends at 1 MiB */
                 page_size?: number;
@@ -12329,19 +12329,19 @@ export interface operations {
             query: {
                 /** @description The meter's slug */
                 meter: string;
-                /** @description Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. A property named customer or plan is property.customer or property.plan. Default: none */
+                /** @description Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix property. selects a property with the name of another dimension: property.customer. Default: none */
                 by?: string[];
                 /** @description Length of the windows. Windows use timezone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window */
                 granularity?: "hour" | "day" | "week" | "month";
-                /** @description IANA time zone of the windows and of the default range. Default: the tenant's time zone */
+                /** @description IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without granularity, only the default range uses timezone. Default: the tenant's time zone */
                 timezone?: string;
-                /** @description Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone */
+                /** @description Start of the range, inclusive. Default: the start of the current calendar month in timezone */
                 start?: string;
-                /** @description End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone */
+                /** @description End of the range, exclusive. Default: the end of the current calendar month in timezone */
                 end?: string;
                 /** @description Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows */
                 limit?: number;
-                /** @description value: highest value first. key: in order of customer, plan, properties and window, customers in order of creation. With limit, it must be value. Default: value with limit or without granularity, otherwise key */
+                /** @description value: highest value first. key: by customer in order of creation, then by plan and property values in a fixed order, then by window. With limit, it must be value. Default: value with limit or without granularity, otherwise key */
                 order?: "value" | "key";
                 /** @description The format of the answer */
                 format?: "json" | "csv";

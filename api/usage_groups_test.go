@@ -158,6 +158,7 @@ func TestTheValuesOfAllFiltersAreBoundedTogether(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.meter(t, "calls", "call", "p", "q")
+	b.ingest(t, "/v1/events", hello)
 	refused := b.send(t, "GET", "/v1/usage?meter=calls&customer=acme"+strings.Repeat("&filter.p=0", 60)+strings.Repeat("&filter.q=0", 41), "").problem(t, 422, "invalid")
 	require.Equal(t, []api.FieldProblem{{Location: "query.filter.q", Message: "must have at most 100 values together with the other filters"}}, refused.Errors)
 }

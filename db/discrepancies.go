@@ -168,7 +168,7 @@ func discrepancies(
 		  group by grouping sets ((o.customer_id, used.meter_id), (used.meter_id))
 		  union all
 		  select counted.customer_id, used.meter_id, counted.sum + counted.late_sum, counted.count + counted.late_count
-		  from `+table([]string{recount})+`
+		  from `+statement.table([]string{recount})+`
 		  join used on used.meter_version_id = counted.meter_version_id)
 		select customer_id, meter_id, coalesce(ours.sum, 0), coalesce(ours.count, 0), coalesce(theirs.sum, 0), coalesce(theirs.count, 0)
 		from ours

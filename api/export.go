@@ -79,9 +79,8 @@ type export struct {
 	file     string              // its name without the extension
 	customer metering.CustomerID // WholeTenant: all
 	at       exportCursor
-	rows     int              // left to write
 	chunk    int              // rows to read next
-	next     *db.EventCursor  // where the page after this one begins; nil on the last
+	next     *db.EventCursor  // last event of the page; nil: the page ends with the range
 	first    []metering.Event // read before the answer began, so that a failure still is a problem
 }
 
@@ -104,7 +103,7 @@ func (s *server) exportOf(ctx context.Context, file string, customer metering.Cu
 	if err := s.beginExport(ctx, tenant); err != nil {
 		return nil, err
 	}
-	e := &export{server: s, file: file, customer: customer, rows: in.PageSize, chunk: firstRows}
+	e := &export{server: s, file: file, customer: customer, chunk: min(in.PageSize, firstRows)}
 	if e.at.Range, err = s.rangeBefore(Span{in.Start, in.End}, exportWindow, exportLead); err != nil {
 		return nil, err
 	}
@@ -139,17 +138,13 @@ func (s *server) rangeBefore(span Span, window, lead time.Duration) (metering.Ra
 	return span.within(whole)
 }
 
-// read returns the next rows of the page.
+// read returns the next rows of the page. Events that arrive meanwhile make the page longer: its
+// end is an event, not a number of rows, so that no event is between two pages.
 func (e *export) read(ctx context.Context) ([]metering.Event, error) {
-	limit := min(e.rows, e.chunk)
-	if limit == 0 {
-		return nil, nil
-	}
-	events, err := e.server.Store.Events.Page(ctx, principalOf(ctx).Tenant.ID, e.customer, e.at.Range, e.at.After, limit)
+	events, err := e.server.Store.Events.Page(ctx, principalOf(ctx).Tenant.ID, e.customer, e.at.Range, e.at.After, e.next, e.chunk)
 	if err != nil {
 		return nil, err
 	}
-	e.rows -= len(events)
 	e.chunk = min(2*len(events), mostRows) // where they are large, fewer were read than wanted
 	if len(events) > 0 {
 		last := events[len(events)-1]

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
@@ -128,6 +130,52 @@ func TestAnExportOfAllCustomersHasEachEventOnce(t *testing.T) {
 	require.Len(t, readCSV(t, b.send(t, "GET", "/v1/events/export?format=csv&"+january, "").body), 6)
 	log := b.send(t, "GET", "/v1/audit-log?action=usage.export&resource="+b.tenant.ID.String(), "")
 	require.Equal(t, 5, strings.Count(log.body, `"action":"usage.export"`), log.body)
+}
+
+// Events that arrive during an export move the ends of its pages. No event falls between two pages.
+func TestAnExportDuringIngestHasEachEarlierEventOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	batch := func(customer string, hour int) string {
+		event := fmt.Sprintf(`{"event_type":"call","customer_id":%q,"timestamp":"2026-01-02T%02d:00:00Z"}`, customer, hour)
+		return `{"events":[` + strings.Repeat(event+",", 99) + event + `]}`
+	}
+	for i := range 8 {
+		b.ingest(t, "/v1/events/batch", batch(fmt.Sprint("customer-", i%4), 12))
+	}
+	ids := func(path string) (ids []string) {
+		for path != "" {
+			a := b.send(t, "GET", path, "")
+			require.Equal(t, 200, a.status, a.body)
+			for _, row := range readCSV(t, a.body)[1:] {
+				ids = append(ids, row[0])
+			}
+			path, _ = strings.CutSuffix(strings.TrimPrefix(a.header.Get("Link"), "<"), `>; rel="next"`)
+		}
+		return ids
+	}
+	before := ids("/v1/events/export?format=csv&" + january)
+	require.Len(t, before, 800)
+	ctx, stop := context.WithCancel(t.Context())
+	var arriving errgroup.Group
+	arriving.Go(func() error {
+		for i := 0; ctx.Err() == nil; i++ {
+			b.ingest(t, "/v1/events/batch", batch(fmt.Sprint("customer-", i%4), i%24))
+		}
+		return nil
+	})
+	seen := make(map[string]int)
+	for _, id := range ids("/v1/events/export?format=csv&page_size=150&" + january) {
+		seen[id]++
+	}
+	stop()
+	require.NoError(t, arriving.Wait())
+	for _, id := range before {
+		require.Equal(t, 1, seen[id], id)
+	}
+	for id, times := range seen {
+		require.Equal(t, 1, times, id)
+	}
 }
 
 func TestAnEmptyExportHasItsFrame(t *testing.T) {

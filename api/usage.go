@@ -67,7 +67,7 @@ type usageGroup struct {
 	GroupKey json.RawMessage  `json:"group_key" doc:"Value of each property. Empty for a meter without group_by"`
 	Windows  []usageWindow    `json:"windows" doc:"Windows in order of time. Windows without usage are omitted"`
 	Subtotal metering.Decimal `json:"subtotal" doc:"Usage of the group in the whole range, on every page"`
-	Filter   string           `json:"filter" example:"filter.model=large" doc:"Filters that select this group, in addition to the filters of the request. Empty if none is needed"`
+	Filter   string           `json:"filter" example:"filter.model=large" doc:"Filters that select this group. They replace the request's filters of the same properties. Empty if none is needed"`
 }
 
 type usageResult struct {
@@ -88,7 +88,7 @@ type usageInput struct {
 	Meter       string               `query:"meter" required:"true" maxLength:"64" doc:"The meter's slug"`
 	Customer    string               `query:"customer" required:"true" maxLength:"255" doc:"The customer's external ID"`
 	Granularity metering.Granularity `query:"granularity" default:"hour" doc:"Length of the windows. Windows use timezone. Weeks begin on Monday"`
-	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Default: the tenant's time zone" example:"Europe/Berlin"`
+	Timezone    string               `query:"timezone" maxLength:"64" doc:"IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. With another time zone than the tenant's, at most 10,000 windows. Default: the tenant's time zone" example:"Europe/Berlin"`
 	GroupBy     []string             `query:"group_by,explode" maxItems:"5" doc:"Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group" example:"[\"model\"]"`
 	ZonedSpan
 	PageSize  int    `query:"page_size" minimum:"1" maximum:"10000" default:"50" doc:"Maximum number of windows per page. A page also ends at 1 MiB"`

@@ -47,7 +47,7 @@ type breakdownInput struct {
 
 type breakdownRow struct {
 	Customer    *string          `json:"customer,omitempty" doc:"The customer's external ID. Present with by=customer" example:"acme"`
-	Plan        *string          `json:"plan,omitempty" doc:"Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan" example:"pro"`
+	Plan        *string          `json:"plan,omitempty" doc:"Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan" example:"pro"`
 	GroupKey    json.RawMessage  `json:"group_key,omitempty" doc:"Value of each property in by. Present if by has properties. {\"$other\": true}: the values are unknown"`
 	WindowStart *time.Time       `json:"window_start,omitempty" doc:"Start of the window, cut to the range. Present with granularity"`
 	Value       metering.Decimal `json:"value" doc:"Usage, including late usage"`
@@ -134,6 +134,9 @@ func (in *breakdownInput) byValue() (bool, error) {
 // readDimensions reads the query's by.
 func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
 	known := append([]string{byCustomer, byPlan}, query.Meter.Version.GroupBy...)
+	for _, name := range query.Meter.Version.GroupBy {
+		known = append(known, propertyPrefix+name)
+	}
 	for _, name := range splitNames(exchangeOf(ctx).request.URL.Query()["by"], known) {
 		property, prefixed := strings.CutPrefix(name, propertyPrefix)
 		isProperty := func(name string) bool { return slices.Contains(query.Meter.Version.GroupBy, name) }

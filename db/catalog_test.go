@@ -187,7 +187,7 @@ func TestEventsArePagedWithoutLossOrRepeat(t *testing.T) {
 			seen := make(map[string]bool)
 			var after *db.EventCursor
 			for {
-				page, err := store.Events.Page(t.Context(), tenant, acme.ID, r, after, limit)
+				page, err := store.Events.Page(t.Context(), tenant, acme.ID, r, after, nil, limit)
 				require.NoError(t, err)
 				boundary, err := store.Events.Boundary(t.Context(), tenant, acme.ID, r, after, limit)
 				require.NoError(t, err)

@@ -209,7 +209,12 @@ func (s Customers) List(ctx context.Context, tenant metering.TenantID, after met
 
 // IDs returns up to limit customers with an id above after, in order of creation.
 func (s Customers) IDs(ctx context.Context, tenant metering.TenantID, after metering.CustomerID, limit int) ([]metering.CustomerID, error) {
-	rows, err := s.pool.Query(ctx, `
+	ids, err := customerIDs[metering.CustomerID](ctx, s.pool, tenant, after, limit)
+	return ids, coded(err)
+}
+
+func customerIDs[ID ~int64](ctx context.Context, q querier, tenant metering.TenantID, after metering.CustomerID, limit int) ([]ID, error) {
+	rows, err := q.Query(ctx, `
 		select id
 		from customers
 		where tenant_id = $1
@@ -217,10 +222,9 @@ func (s Customers) IDs(ctx context.Context, tenant metering.TenantID, after mete
 		order by id
 		limit $3`, tenant, after, limit)
 	if err != nil {
-		return nil, coded(err)
+		return nil, err
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[metering.CustomerID])
-	return ids, coded(err)
+	return pgx.CollectRows(rows, pgx.RowTo[ID])
 }
 
 // caseless returns a text of SQL as it is compared without regard to case, by one

@@ -36,7 +36,7 @@ func (b *biller) digests() map[metering.MeterID]db.Digest {
 // recounted is the digest of what the API lists of a type.
 func (b *biller) recounted(eventType string, r metering.Range) (d db.Digest) {
 	b.Helper()
-	events, err := b.store.Events.Page(b.Context(), b.tenant, b.customer.ID, r, nil, 10_000)
+	events, err := b.store.Events.Page(b.Context(), b.tenant, b.customer.ID, r, nil, nil, 10_000)
 	require.NoError(b, err)
 	all, days := sha256.New(), map[string][]byte{}
 	var order []string

@@ -14,7 +14,7 @@ import (
 // Events reads raw events; Writer stores them.
 type Events struct{ pool *pool }
 
-// EventCursor is the last event of the former page.
+// EventCursor is the last event of a page.
 type EventCursor struct {
 	At time.Time
 	ID uuid.UUID
@@ -23,12 +23,24 @@ type EventCursor struct {
 }
 
 // after selects a customer's events after the cursor and orders them. The events of all
-// customers (WholeTenant) are those of one customer after the other, as the index has them.
+// customers (WholeTenant) are those of one customer after the other.
 func (c EventCursor) after(customer metering.CustomerID) (where, order string) {
 	if customer == metering.WholeTenant {
 		return "customer_id >= @after_customer and (customer_id, ts, id) > (@after_customer, @after, @after_id)", "customer_id, ts, id"
 	}
 	return "customer_id = @customer and (ts, id) > (@after, @after_id)", "ts, id"
+}
+
+// upTo selects a customer's events, or those of all customers, up to the cursor; nil: all.
+func (c *EventCursor) upTo(customer metering.CustomerID, args pgx.NamedArgs) (where string) {
+	if c == nil {
+		return "true"
+	}
+	args["last_customer"], args["last"], args["last_id"] = c.Customer, c.At, [16]byte(c.ID)
+	if customer == metering.WholeTenant {
+		return "customer_id <= @last_customer and (customer_id, ts, id) <= (@last_customer, @last, @last_id)"
+	}
+	return "(ts, id) <= (@last, @last_id)"
 }
 
 // arguments are those of after, of a range and a limit.
@@ -40,14 +52,16 @@ func (c EventCursor) arguments(tenant metering.TenantID, customer metering.Custo
 }
 
 // Page returns up to limit events of a customer, or of all customers, in their order, after the
-// cursor where one is given, and fewer where they are large: more follow until
-// none comes. It holds no connection once it has returned. It answers
+// cursor where one is given, up to and including last where one is given, and fewer where they
+// are large: more follow until none comes. It holds no connection once it has returned. It answers
 // CodeInvalid where the range begins before events are kept.
-func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after *EventCursor, limit int) ([]metering.Event, error) {
+func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after, last *EventCursor, limit int) ([]metering.Event, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}
 	}
 	where, order := after.after(customer)
+	args := after.arguments(tenant, customer, r, limit)
+	where += " and " + last.upTo(customer, args)
 	rows, err := s.pool.Query(ctx, `
 		select e.id, e.customer_id, c.external_id, e.event_type, e.ts, e.value, e.properties, coalesce(`+sentKey+`, '')
 		from (
@@ -57,7 +71,7 @@ func (s Events) Page(ctx context.Context, tenant metering.TenantID, customer met
 		  order by `+order+`
 		  limit @limit) e
 		join customers c on c.tenant_id = e.tenant_id and c.id = e.customer_id
-		order by e.`+strings.ReplaceAll(order, ", ", ", e."), after.arguments(tenant, customer, r, limit))
+		order by e.`+strings.ReplaceAll(order, ", ", ", e."), args)
 	if err != nil {
 		return nil, coded(err)
 	}

@@ -10,9 +10,8 @@ import (
 )
 
 // Boundary returns the last of the next limit events after the cursor, where
-// at least one more follows it, and nil where the page is the last one. It
-// reads the index alone, so that an export can name its next page before it
-// has written this one.
+// at least one more follows it, and nil where the page is the last one. So an export can name
+// its next page before it has written this one.
 func (s Events) Boundary(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, r metering.Range, after *EventCursor, limit int) (*EventCursor, error) {
 	if after == nil {
 		after = &EventCursor{At: r.Start.Add(-time.Microsecond)}

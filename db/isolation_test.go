@@ -226,7 +226,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 
 	t.Run("Events", func(t *testing.T) {
 		for customer, want := range map[metering.CustomerID]int{ours.customer.ID: 2, theirs.customer.ID: 0, metering.WholeTenant: 2} {
-			events, err := store.Events.Page(ctx, ours.tenant, customer, month, nil, 100)
+			events, err := store.Events.Page(ctx, ours.tenant, customer, month, nil, nil, 100)
 			require.NoError(t, err)
 			require.Len(t, events, want)
 			for _, e := range events {

@@ -85,7 +85,7 @@ func TestCompressedEventsAreEventsLikeAnyOther(t *testing.T) {
 		require.NoError(t, err)
 		acme := customer.ID
 		read := func() []metering.Event {
-			events, err := store.Events.Page(t.Context(), tenant, acme, month, nil, 1000)
+			events, err := store.Events.Page(t.Context(), tenant, acme, month, nil, nil, 1000)
 			require.NoError(t, err)
 			return events
 		}

@@ -195,9 +195,9 @@ func TestBehindTheEdgeOnlyWholeBucketsAreServed(t *testing.T) {
 			require.Contains(t, refused.Message, edge.Format(time.RFC3339))
 		}
 	}
-	_, err = store.Events.Page(t.Context(), k.tenant, acme, metering.Range{Start: edge, End: k.now}, nil, 10)
+	_, err = store.Events.Page(t.Context(), k.tenant, acme, metering.Range{Start: edge, End: k.now}, nil, nil, 10)
 	require.NoError(t, err)
-	_, err = store.Events.Page(t.Context(), k.tenant, acme, metering.Range{Start: edge.Add(-time.Microsecond), End: k.now}, nil, 10)
+	_, err = store.Events.Page(t.Context(), k.tenant, acme, metering.Range{Start: edge.Add(-time.Microsecond), End: k.now}, nil, nil, 10)
 	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
 }
 

@@ -23,9 +23,21 @@ func WithYield(ctx context.Context, others func(context.Context) error) context.
 	return context.WithValue(ctx, yieldKey{}, others)
 }
 
+// longestYield bounds the wait for others, because PostgreSQL ends a transaction that is idle for
+// idleTxTimeout.
+const longestYield = idleTxTimeout / 2
+
+var errYielded = metering.Errorf(metering.CodeOverloaded, "other requests that read all customers are in progress; try again")
+
 func yield(ctx context.Context) error {
-	if others, set := ctx.Value(yieldKey{}).(func(context.Context) error); set {
-		return others(ctx)
+	others, set := ctx.Value(yieldKey{}).(func(context.Context) error)
+	if !set {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, longestYield)
+	defer cancel()
+	if err := others(waiting); err != nil {
+		return errYielded.Because(err)
 	}
 	return nil
 }

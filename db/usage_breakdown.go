@@ -12,7 +12,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -88,13 +87,6 @@ type breakdownRead struct {
 	cut     []int64 // customers with a change of plan within a month of the range
 }
 
-// plannedSpan is a span of time in which a customer's usage is charged by a plan.
-type plannedSpan struct {
-	customer metering.CustomerID
-	plan     metering.PlanID
-	metering.Range
-}
-
 func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdownRead, error) {
 	if query.Properties == nil {
 		query.Properties = []string{}
@@ -146,66 +138,6 @@ func (r *breakdownRead) byHour() bool {
 	return r.Granularity != "" && (r.Granularity != metering.Month || !r.events.hasOwnWindows())
 }
 
-// loadPlans reads the spans of the range in which some customers have a plan; of all customers if
-// customers is nil. A plan applies to the billing periods that start while it is assigned.
-func (r *breakdownRead) loadPlans(ctx context.Context, customers []int64) error {
-	r.plans, r.cut = nil, nil
-	if !r.ByPlan {
-		return nil
-	}
-	rows, err := r.events.q.Query(ctx, `
-		select a.customer_id, coalesce(a.plan_id, 0), a.effective_from, p.first, p.next
-		from customer_plans a
-		cross join lateral (select `+streamAt("a.tenant_id", "a.customer_id", "$2", "a.effective_from")+` as stream offset 0) f
-		cross join lateral (
-		  select min(b.starts_at) as first, least(
-		    min(b.starts_at) filter (where b.starts_at >= a.effective_from),
-		    min(b.ends_at) filter (where b.ends_at >= a.effective_from)) as next
-		  from billing_periods b
-		  where b.tenant_id = a.tenant_id and b.customer_id = a.customer_id and b.stream = f.stream) p
-		where a.tenant_id = $1
-		  and a.effective_from < $3
-		  and ($4::bigint[] is null or a.customer_id = any($4))
-		order by a.customer_id, a.effective_from`, r.events.tenant, r.Meter.ID, r.Range.End, customers)
-	if err != nil {
-		return err
-	}
-	var span plannedSpan
-	var effective time.Time
-	var first, next *time.Time
-	_, err = pgx.ForEachRow(rows, []any{&span.customer, &span.plan, &effective, &first, &next}, func() error {
-		span.Range = metering.Range{Start: firstCharged(effective, first, next, r.Timezone), End: r.Range.End}
-		if last := len(r.plans) - 1; last >= 0 && r.plans[last].customer == span.customer {
-			r.plans[last].End = span.Start
-		}
-		r.plans = append(r.plans, span)
-		return nil
-	})
-	whole := metering.Range{Start: metering.WindowOf(r.Range.Start, metering.Hour, r.events.hours).Start, End: r.Range.End}
-	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Within(whole).Empty() })
-	for _, s := range r.plans {
-		if r.Range.Start.Before(s.Start) && !metering.WindowOf(s.Start, metering.Month, r.events.hours).Start.Equal(s.Start) {
-			r.cut = append(r.cut, int64(s.customer))
-		}
-	}
-	r.cut = slices.Compact(r.cut)
-	return err
-}
-
-// firstCharged returns the start of the first billing period at effective or later. first is
-// the start of the first stored period, and next the first border of a stored period at
-// effective or later. Outside the stored periods, periods are calendar months.
-func firstCharged(effective time.Time, first, next *time.Time, timezone *time.Location) time.Time {
-	month := billing.CalendarPeriod(effective, timezone)
-	if month.Start.Before(effective) {
-		month.Start = month.End
-	}
-	if first == nil || next == nil || month.Start.Before(*first) {
-		return month.Start
-	}
-	return *next
-}
-
 // total is the usage of the whole range.
 func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
 	statement := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
@@ -244,9 +176,12 @@ const (
 	mostCustomers  = 4096
 )
 
-// longestBatches bounds the time in which batches of customers are read, because their snapshot of
-// the database holds up its maintenance. Each statement has a bound of its own.
-const longestBatches = time.Minute
+// Bounds of the time in which batches of customers are read, because their snapshot of the database
+// holds up its maintenance. Each statement has a bound of its own.
+const (
+	longestBatches   = time.Minute
+	longestWithTurns = 2 * time.Minute // with the turns of other callers
+)
 
 // customerByCustomer reads some customers at a time until the page is full. Other callers come
 // before each batch except the first.
@@ -256,14 +191,18 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 		from = r.After.Customer
 	}
 	var spent time.Duration
+	opened := time.Now()
 	for most := firstCustomers; len(all) <= r.Limit; most = min(4*most, mostCustomers) {
 		if most > firstCustomers {
 			if err := yield(ctx); err != nil {
 				return nil, err
 			}
 		}
-		if spent > r.longest {
+		switch {
+		case spent > r.longest:
 			return nil, errLongRead
+		case time.Since(opened) > longestWithTurns:
+			return nil, errYielded
 		}
 		began := time.Now()
 		customers, some, err := r.batch(ctx, from, most)
@@ -278,17 +217,7 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 
 // batch reads up to so many customers, and their rows.
 func (r *breakdownRead) batch(ctx context.Context, from metering.CustomerID, most int) (customers []int64, all []BreakdownRow, err error) {
-	rows, err := r.events.q.Query(ctx, `
-		select id
-		from customers
-		where tenant_id = $1
-		  and id >= $2
-		order by id
-		limit $3`, r.events.tenant, from, most)
-	if err != nil {
-		return nil, nil, err
-	}
-	if customers, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil || len(customers) == 0 {
+	if customers, err = customerIDs[int64](ctx, r.events.q, r.events.tenant, from-1, most); err != nil || len(customers) == 0 {
 		return nil, nil, err
 	}
 	if err := r.loadPlans(ctx, customers); err != nil {
@@ -320,10 +249,11 @@ func (r *breakdownRead) ofTenant() countedUsage {
 
 // ofAll is the usage of each customer.
 func (r *breakdownRead) ofAll() countedUsage {
+	byHour := r.byHour() || len(r.cut) > mostCustomers
 	s := newUsageStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
-	s.addWhole(0, r.Range, r.byHour())
+	s.addWhole(0, r.Range, byHour)
 	all := countedUsage{table: `(select * from ` + s.rowsInOrder() + ` where customer_id <> 0) counted`, args: s.args}
-	if len(r.cut) == 0 || r.byHour() {
+	if len(r.cut) == 0 || byHour {
 		return all
 	}
 	of := newUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
@@ -441,24 +371,6 @@ func (r *breakdownRead) window(args pgx.NamedArgs) string {
 	}
 	args["windows"] = r.windows
 	return "(@windows::timestamptz[])[width_bucket(u.start, @windows::timestamptz[])]"
-}
-
-// planned joins rows u with the plans that charge them, as SQL. An hour belongs to the plan at
-// its start.
-func (r *breakdownRead) planned(counted countedUsage) string {
-	if !r.ByPlan {
-		return ""
-	}
-	args := counted.args
-	ids, plans, from, until := []int64{}, []int64{}, []time.Time{}, []time.Time{}
-	for _, s := range r.plans {
-		if counted.has(s.customer) {
-			ids, plans, from, until = append(ids, int64(s.customer)), append(plans, int64(s.plan)), append(from, s.Start), append(until, s.End)
-		}
-	}
-	args["planned_customers"], args["planned_in"], args["planned_from"], args["planned_until"] = ids, plans, from, until
-	return `left join unnest(@planned_customers::bigint[], @planned_in::bigint[], @planned_from::timestamptz[], @planned_until::timestamptz[])
-		    as a (customer_id, plan_id, from_at, until_at) on a.customer_id = u.customer_id and u.hour >= a.from_at and u.hour < a.until_at`
 }
 
 const breakdownKey = `customer_id, plan_id, group_id, start`

@@ -26,8 +26,10 @@ import (
 type brokenDown struct {
 	tenant      metering.Tenant
 	meter       metering.Meter
-	events      []metering.Event // without repeats
-	periods     map[string][]metering.Range
+	events      []metering.Event                // without repeats
+	periods     map[string][]metering.Range     // of the stream that the meter feeds first
+	moved       map[string]time.Time            // when the meter moves to another stream
+	movedTo     map[string][]metering.Range     // periods of that stream
 	assignments map[string][]billing.Assignment // in order of effective_from
 	plans       map[metering.PlanID]string
 }
@@ -135,7 +137,11 @@ func requireInvalid(t require.TestingT, err error, location string) metering.Fie
 func (u brokenDown) planOf(e metering.Event) string {
 	at := hourAt(e.At.In(u.tenant.Location()))
 	start := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, u.tenant.Location())
-	for _, p := range u.periods[e.ExternalID] {
+	periods := u.periods[e.ExternalID]
+	if moved, moves := u.moved[e.ExternalID]; moves && !at.Before(moved) {
+		periods = u.movedTo[e.ExternalID]
+	}
+	for _, p := range periods {
 		if p.Contains(at) {
 			start = p.Start
 		} else if !at.Before(p.End) && start.Before(p.End) {
@@ -260,7 +266,7 @@ func TestPropertyWindowsOfATimeZoneEqualARecountOfTheEvents(t *testing.T) {
 }
 
 func drawBrokenDown(t *testing.T, rt *rapid.T, store *db.DB, conn *pgx.Conn) brokenDown {
-	u := brokenDown{periods: map[string][]metering.Range{}, assignments: map[string][]billing.Assignment{}, plans: map[metering.PlanID]string{}}
+	u := brokenDown{periods: map[string][]metering.Range{}, moved: map[string]time.Time{}, movedTo: map[string][]metering.Range{}, assignments: map[string][]billing.Assignment{}, plans: map[metering.PlanID]string{}}
 	u.tenant = dbtest.Tenant(t, store, rapid.SampledFrom([]string{"UTC", "America/New_York", "Asia/Kolkata", "Europe/Berlin"}).Draw(rt, "zone"))
 	var err error
 	u.meter, err = store.Meters.Create(t.Context(), u.tenant.ID, metering.Operator, metering.Meter{Slug: "calls", EventType: "call", Version: metering.MeterVersion{
@@ -289,10 +295,31 @@ func drawBrokenDown(t *testing.T, rt *rapid.T, store *db.DB, conn *pgx.Conn) bro
 			}
 			closePeriods(t, conn, u.tenant.ID, customer.ID, u.periods[name]...)
 		}
+		if rapid.Bool().Draw(rt, "moves to another stream") {
+			u.move(t, rt, conn, customer)
+		}
 		u.assign(t, rt, store, customer)
 	}
 	u.add(t, rt, store)
 	return u
+}
+
+// move lets the meter feed another stream of a customer from a full hour on.
+func (u *brokenDown) move(t *testing.T, rt *rapid.T, conn *pgx.Conn, customer metering.Customer) {
+	moved := hourAt(rapid.Custom(drawInstant).Draw(rt, "moved").In(u.tenant.Location()))
+	u.moved[customer.ExternalID] = moved
+	days := rapid.IntRange(1, 20).Draw(rt, "days of a period")
+	for start := moved; len(u.movedTo[customer.ExternalID]) < 3; start = start.AddDate(0, 0, days) {
+		u.movedTo[customer.ExternalID] = append(u.movedTo[customer.ExternalID], metering.Range{Start: start, End: start.AddDate(0, 0, days)})
+	}
+	var batch pgx.Batch
+	batch.Queue(`
+		insert into billing_stream_meters (tenant_id, customer_id, meter_id, stream, effective_from, recorded_at)
+		values ($1, $2, $3, 1, $4, $4)`, u.tenant.ID, customer.ID, u.meter.ID, moved)
+	for _, p := range u.movedTo[customer.ExternalID] {
+		batch.Queue(`insert into billing_periods (tenant_id, customer_id, stream, starts_at, ends_at) values ($1, $2, 1, $3, $4)`, u.tenant.ID, customer.ID, p.Start, p.End)
+	}
+	require.NoError(rt, conn.SendBatch(t.Context(), &batch).Close())
 }
 
 // add ingests random events.

@@ -93,7 +93,7 @@ func (r *breakdownRead) addPlanned(span plannedSpan) {
 	r.plans = append(r.plans, span)
 }
 
-// cutPlanned drops spans outside the range, and notes the customers whose spans cut months.
+// cutPlanned drops spans outside the range, and notes customers with a span that cuts a month.
 func (r *breakdownRead) cutPlanned() {
 	whole := metering.Range{Start: metering.WindowOf(r.Range.Start, metering.Hour, r.events.hours).Start, End: r.Range.End}
 	r.plans = slices.DeleteFunc(r.plans, func(s plannedSpan) bool { return s.Within(whole).Empty() })

@@ -3152,7 +3152,7 @@ export interface components {
             /** @description Whether the row is the sum of all rows beyond limit. It is the last row of the last page */
             other?: boolean;
             /**
-             * @description Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan
+             * @description Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan
              * @example pro
              */
             plan?: string;
@@ -7043,7 +7043,7 @@ export interface components {
         };
         UsageGroup: {
             /**
-             * @description Filters that select this group, in addition to the filters of the request. Empty if none is needed
+             * @description Filters that select this group. They replace the request's filters of the same properties. Empty if none is needed
              * @example filter.model=large
              */
             filter: string;
@@ -12276,7 +12276,7 @@ export interface operations {
                 customer: string;
                 /** @description Length of the windows. Windows use timezone. Weeks begin on Monday */
                 granularity?: "hour" | "day" | "week" | "month";
-                /** @description IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Default: the tenant's time zone */
+                /** @description IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. With another time zone than the tenant's, at most 10,000 windows. Default: the tenant's time zone */
                 timezone?: string;
                 /** @description Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group */
                 group_by?: string[];

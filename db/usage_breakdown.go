@@ -190,19 +190,17 @@ func (r *breakdownRead) customerByCustomer(ctx context.Context) (all []Breakdown
 	if r.After != nil {
 		from = r.After.Customer
 	}
+	turns, cancel := context.WithTimeout(ctx, longestWithTurns)
+	defer cancel()
 	var spent time.Duration
-	opened := time.Now()
 	for most := firstCustomers; len(all) <= r.Limit; most = min(4*most, mostCustomers) {
 		if most > firstCustomers {
-			if err := yield(ctx); err != nil {
+			if err := yield(turns); err != nil {
 				return nil, err
 			}
 		}
-		switch {
-		case spent > r.longest:
+		if spent > r.longest {
 			return nil, errLongRead
-		case time.Since(opened) > longestWithTurns:
-			return nil, errYielded
 		}
 		began := time.Now()
 		customers, some, err := r.batch(ctx, from, most)

@@ -2655,6 +2655,27 @@ func (e GetEventCountsParamsGranularity) Valid() bool {
 	}
 }
 
+// Defines values for ExportEventsParamsFormat.
+const (
+	ExportEventsParamsFormatCsv   ExportEventsParamsFormat = "csv"
+	ExportEventsParamsFormatJson  ExportEventsParamsFormat = "json"
+	ExportEventsParamsFormatJsonl ExportEventsParamsFormat = "jsonl"
+)
+
+// Valid indicates whether the value is a known member of the ExportEventsParamsFormat enum.
+func (e ExportEventsParamsFormat) Valid() bool {
+	switch e {
+	case ExportEventsParamsFormatCsv:
+		return true
+	case ExportEventsParamsFormatJson:
+		return true
+	case ExportEventsParamsFormatJsonl:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ListUncountedEventsParamsRule.
 const (
 	ListUncountedEventsParamsRuleValueInvalid ListUncountedEventsParamsRule = "value_invalid"
@@ -2715,18 +2736,81 @@ func (e GetUsageParamsGranularity) Valid() bool {
 	}
 }
 
+// Defines values for GetUsageBreakdownParamsGranularity.
+const (
+	GetUsageBreakdownParamsGranularityDay   GetUsageBreakdownParamsGranularity = "day"
+	GetUsageBreakdownParamsGranularityHour  GetUsageBreakdownParamsGranularity = "hour"
+	GetUsageBreakdownParamsGranularityMonth GetUsageBreakdownParamsGranularity = "month"
+	GetUsageBreakdownParamsGranularityWeek  GetUsageBreakdownParamsGranularity = "week"
+)
+
+// Valid indicates whether the value is a known member of the GetUsageBreakdownParamsGranularity enum.
+func (e GetUsageBreakdownParamsGranularity) Valid() bool {
+	switch e {
+	case GetUsageBreakdownParamsGranularityDay:
+		return true
+	case GetUsageBreakdownParamsGranularityHour:
+		return true
+	case GetUsageBreakdownParamsGranularityMonth:
+		return true
+	case GetUsageBreakdownParamsGranularityWeek:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetUsageBreakdownParamsOrder.
+const (
+	Key   GetUsageBreakdownParamsOrder = "key"
+	Value GetUsageBreakdownParamsOrder = "value"
+)
+
+// Valid indicates whether the value is a known member of the GetUsageBreakdownParamsOrder enum.
+func (e GetUsageBreakdownParamsOrder) Valid() bool {
+	switch e {
+	case Key:
+		return true
+	case Value:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for GetUsageBreakdownParamsFormat.
+const (
+	GetUsageBreakdownParamsFormatCsv  GetUsageBreakdownParamsFormat = "csv"
+	GetUsageBreakdownParamsFormatJson GetUsageBreakdownParamsFormat = "json"
+)
+
+// Valid indicates whether the value is a known member of the GetUsageBreakdownParamsFormat enum.
+func (e GetUsageBreakdownParamsFormat) Valid() bool {
+	switch e {
+	case GetUsageBreakdownParamsFormatCsv:
+		return true
+	case GetUsageBreakdownParamsFormatJson:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ExportUsageParamsFormat.
 const (
-	Csv  ExportUsageParamsFormat = "csv"
-	Json ExportUsageParamsFormat = "json"
+	ExportUsageParamsFormatCsv   ExportUsageParamsFormat = "csv"
+	ExportUsageParamsFormatJson  ExportUsageParamsFormat = "json"
+	ExportUsageParamsFormatJsonl ExportUsageParamsFormat = "jsonl"
 )
 
 // Valid indicates whether the value is a known member of the ExportUsageParamsFormat enum.
 func (e ExportUsageParamsFormat) Valid() bool {
 	switch e {
-	case Csv:
+	case ExportUsageParamsFormatCsv:
 		return true
-	case Json:
+	case ExportUsageParamsFormatJson:
+		return true
+	case ExportUsageParamsFormatJsonl:
 		return true
 	default:
 		return false
@@ -3179,6 +3263,47 @@ type BillingPeriodBills string
 
 // BillingPeriodState in_grace: the period has ended and accepts late events until it is closed
 type BillingPeriodState string
+
+// BreakdownResult defines model for BreakdownResult.
+type BreakdownResult struct {
+	// Data The items of this page
+	Data []BreakdownRow `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken page_token of the next page. Null on the last page
+	NextPageToken *string     `json:"next_page_token"`
+	Period        UsagePeriod `json:"period"`
+
+	// Total Usage of all customers in the range: the sum of the rows of all pages
+	Total json.Number `json:"total"`
+}
+
+// BreakdownRow defines model for BreakdownRow.
+type BreakdownRow struct {
+	// Customer The customer's external ID. Present with by=customer
+	//
+	// Examples: acme
+	Customer *string `json:"customer,omitempty"`
+
+	// GroupKey Value of each property in by. Present if by has properties. {"$other": true}: the values are unknown
+	GroupKey *map[string]interface{} `json:"group_key,omitempty"`
+
+	// Other Whether the row is the sum of all rows beyond limit. It is the last row of the last page
+	Other *bool `json:"other,omitempty"`
+
+	// Plan Slug of the plan that charges the billing period of the usage: the plan that was assigned at the start of that period. Without a stored billing period, the calendar month counts. An hour in which the plan changes belongs to the plan at the start of the hour. Empty without a plan. Present with by=plan
+	//
+	// Examples: pro
+	Plan *string `json:"plan,omitempty"`
+
+	// Value Usage, including late usage
+	Value json.Number `json:"value"`
+
+	// WindowStart Start of the window, cut to the range. Present with granularity
+	WindowStart *time.Time `json:"window_start,omitempty"`
+}
 
 // ChangedPeriods defines model for ChangedPeriods.
 type ChangedPeriods struct {
@@ -7186,9 +7311,9 @@ type UsageDiscrepancy struct {
 
 // UsageGroup defines model for UsageGroup.
 type UsageGroup struct {
-	// Filter Filters that select this group, in addition to the filters of the request. Empty if none is needed
+	// Filter Filters that select this group. They replace the request's filters of the same properties. Empty if none is needed
 	//
-	// Examples: group.model=large
+	// Examples: filter.model=large
 	Filter string `json:"filter"`
 
 	// GroupKey Value of each property. Empty for a meter without group_by
@@ -7501,6 +7626,18 @@ type GetRevenueParams struct {
 	Months *int64 `form:"months,omitempty" json:"months,omitempty"`
 }
 
+// ExportStatementsParams defines parameters for ExportStatements.
+type ExportStatementsParams struct {
+	// Month Month in the tenant's time zone, in the form YYYY-MM
+	Month string `form:"month" json:"month"`
+
+	// PageSize Maximum number of customers per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the previous page. The Link header contains it
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
 // GetStatementParams defines parameters for GetStatement.
 type GetStatementParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
@@ -7663,6 +7800,27 @@ type GetEventCountsParams struct {
 // GetEventCountsParamsGranularity defines parameters for GetEventCounts.
 type GetEventCountsParamsGranularity string
 
+// ExportEventsParams defines parameters for ExportEvents.
+type ExportEventsParams struct {
+	// Format json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet
+	Format *ExportEventsParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// Start Start of the range, inclusive. Default: 30 days before end
+	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
+
+	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
+	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
+
+	// PageSize Maximum number of events per page
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the previous page
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// ExportEventsParamsFormat defines parameters for ExportEvents.
+type ExportEventsParamsFormat string
+
 // ListHmacSecretsParams defines parameters for ListHmacSecrets.
 type ListHmacSecretsParams struct {
 	// PageSize Maximum number of items per page. A page also ends at 1 MiB
@@ -7797,8 +7955,8 @@ type RemoveMemberParamsKeys string
 
 // GetUsageParams defines parameters for GetUsage.
 type GetUsageParams struct {
-	// Group Group filters. Send each one as a separate parameter `group.<property>=value`. The keys of this object are the names of the parameters.
-	Group *map[string]string `form:"group,omitempty" json:"group,omitempty"`
+	// Filter Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
+	Filter *map[string]string `form:"filter,omitempty" json:"filter,omitempty"`
 
 	// Meter The meter's slug
 	Meter string `form:"meter" json:"meter"`
@@ -7806,16 +7964,19 @@ type GetUsageParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Granularity Length of the windows. Days, weeks and months use the tenant's time zone. Weeks begin on Monday
+	// Granularity Length of the windows. Windows use timezone. Weeks begin on Monday
 	Granularity *GetUsageParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
+
+	// Timezone IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. With another time zone than the tenant's, at most 10,000 windows. Default: the tenant's time zone
+	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
 
 	// GroupBy Properties to group by, comma-separated or as repeated parameters. A name that contains commas needs its own parameter. Default: all properties of the meter. Empty: one group
 	GroupBy *[]string `form:"group_by,omitempty" json:"group_by,omitempty"`
 
-	// Start Start of the range, inclusive. Default: the start of the current calendar month in the tenant's time zone
+	// Start Start of the range, inclusive. Default: the start of the current calendar month in timezone
 	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
 
-	// End End of the range, exclusive. Default: the end of the current calendar month in the tenant's time zone
+	// End End of the range, exclusive. Default: the end of the current calendar month in timezone
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
 	// PageSize Maximum number of windows per page. A page also ends at 1 MiB
@@ -7827,6 +7988,51 @@ type GetUsageParams struct {
 
 // GetUsageParamsGranularity defines parameters for GetUsage.
 type GetUsageParamsGranularity string
+
+// GetUsageBreakdownParams defines parameters for GetUsageBreakdown.
+type GetUsageBreakdownParams struct {
+	// Meter The meter's slug
+	Meter string `form:"meter" json:"meter"`
+
+	// By Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix property. selects a property with the name of another dimension: property.customer. Default: none
+	By *[]string `form:"by,omitempty" json:"by,omitempty"`
+
+	// Granularity Length of the windows. Windows use timezone. Weeks begin on Monday. At most 10,000 windows. Default: the whole range is one window
+	Granularity *GetUsageBreakdownParamsGranularity `form:"granularity,omitempty" json:"granularity,omitempty"`
+
+	// Timezone IANA time zone of the windows and of the default range. Windows must start at full hours of the tenant's time zone. Without granularity, only the default range uses timezone. Default: the tenant's time zone
+	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
+
+	// Start Start of the range, inclusive. Default: the start of the current calendar month in timezone
+	Start *time.Time `form:"start,omitempty" json:"start,omitempty"`
+
+	// End End of the range, exclusive. Default: the end of the current calendar month in timezone
+	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
+
+	// Limit Returns this number of rows with the highest values, and the sum of all other rows as the last row. Default: all rows
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Order value: highest value first. key: by customer in order of creation, then by plan and property values in a fixed order, then by window. With limit, it must be value. Default: value with limit or without granularity, otherwise key
+	Order *GetUsageBreakdownParamsOrder `form:"order,omitempty" json:"order,omitempty"`
+
+	// Format The format of the answer
+	Format *GetUsageBreakdownParamsFormat `form:"format,omitempty" json:"format,omitempty"`
+
+	// PageSize Maximum number of rows per page. A page also ends at 1 MiB
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the previous page
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// GetUsageBreakdownParamsGranularity defines parameters for GetUsageBreakdown.
+type GetUsageBreakdownParamsGranularity string
+
+// GetUsageBreakdownParamsOrder defines parameters for GetUsageBreakdown.
+type GetUsageBreakdownParamsOrder string
+
+// GetUsageBreakdownParamsFormat defines parameters for GetUsageBreakdown.
+type GetUsageBreakdownParamsFormat string
 
 // GetUsageComparisonParams defines parameters for GetUsageComparison.
 type GetUsageComparisonParams struct {
@@ -7848,7 +8054,7 @@ type ExportUsageParams struct {
 	// Customer The customer's external ID
 	Customer string `form:"customer" json:"customer"`
 
-	// Format The format of the answer
+	// Format json: one page of a list. jsonl: one JSON object per line. csv: a file for a spreadsheet
 	Format *ExportUsageParamsFormat `form:"format,omitempty" json:"format,omitempty"`
 
 	// Start Start of the range, inclusive. Default: 30 days before end
@@ -8919,6 +9125,19 @@ type ClientInterface interface {
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenue(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ExportStatements Export the bills of a month for finance
+	//
+	// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+	//
+	// - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
+	// - The column `amount` adds up to the totals of the bills by currency.
+	// - Periods that are not closed show the amounts as of now: see the column `state`.
+	// - A `'` is placed before text that a spreadsheet would read as a formula.
+	// - Every export is recorded in the audit log.
+	//
+	// Corresponds with GET /v1/billing/statements/export (the `ExportStatements` operationId).
+	ExportStatements(ctx context.Context, params *ExportStatementsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetStatement Get the bill of a billing period
 	//
 	// Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
@@ -9320,6 +9539,16 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
 	GetEventCounts(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExportEvents Export the events of all customers
+	//
+	// Returns the events in pages, one customer after the other in order of creation, oldest event of each customer first. The `Link` header of a page in JSON Lines or CSV contains the next page.
+	//
+	// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+	// - Every export is recorded in the audit log.
+	//
+	// Corresponds with GET /v1/events/export (the `ExportEvents` operationId).
+	ExportEvents(ctx context.Context, params *ExportEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListHmacSecrets List HMAC secrets
 	//
@@ -9987,14 +10216,26 @@ type ClientInterface interface {
 
 	// GetUsage Get a meter's usage as a time series
 	//
-	// The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+	// The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
 	//
 	// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+	// - Several values of one property are alternatives. Filters of several properties must all match.
 	// - An event without the property counts in the group null.
 	// - `filter` of each group in the response contains the parameters that select it.
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetUsageBreakdown Get a meter's usage by customer, plan and property
+	//
+	// Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
+	//
+	// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+	// - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+	// - In CSV, the dimensions are columns. The `Link` header contains the next page.
+	//
+	// Corresponds with GET /v1/usage/breakdown (the `GetUsageBreakdown` operationId).
+	GetUsageBreakdown(ctx context.Context, params *GetUsageBreakdownParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetUsageComparison Compare usage with the previous month
 	//
@@ -10012,7 +10253,7 @@ type ClientInterface interface {
 
 	// ExportUsage Export a customer's events
 	//
-	// Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+	// Returns the events in pages, oldest event first. The `Link` header of a page in JSON Lines or CSV contains the next page.
 	//
 	// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
 	// - Every export is recorded in the audit log.
@@ -11141,6 +11382,29 @@ func (c *Client) GetRevenue(ctx context.Context, params *GetRevenueParams, reqEd
 	return c.Client.Do(req)
 }
 
+// ExportStatements Export the bills of a month for finance
+//
+// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+//
+// - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
+// - The column `amount` adds up to the totals of the bills by currency.
+// - Periods that are not closed show the amounts as of now: see the column `state`.
+// - A `'` is placed before text that a spreadsheet would read as a formula.
+// - Every export is recorded in the audit log.
+//
+// Corresponds with GET /v1/billing/statements/export (the `ExportStatements` operationId).
+func (c *Client) ExportStatements(ctx context.Context, params *ExportStatementsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExportStatementsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetStatement Get the bill of a billing period
 //
 // Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
@@ -11923,6 +12187,26 @@ func (c *Client) DismissEventConflict(ctx context.Context, id string, body Dismi
 // Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
 func (c *Client) GetEventCounts(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetEventCountsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExportEvents Export the events of all customers
+//
+// Returns the events in pages, one customer after the other in order of creation, oldest event of each customer first. The `Link` header of a page in JSON Lines or CSV contains the next page.
+//
+// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+// - Every export is recorded in the audit log.
+//
+// Corresponds with GET /v1/events/export (the `ExportEvents` operationId).
+func (c *Client) ExportEvents(ctx context.Context, params *ExportEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExportEventsRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -13279,15 +13563,37 @@ func (c *Client) SaveOidc(ctx context.Context, body SaveOidcJSONRequestBody, req
 
 // GetUsage Get a meter's usage as a time series
 //
-// The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+// The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
 //
 // - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+// - Several values of one property are alternatives. Filters of several properties must all match.
 // - An event without the property counts in the group null.
 // - `filter` of each group in the response contains the parameters that select it.
 //
 // Corresponds with GET /v1/usage (the `GetUsage` operationId).
 func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetUsageRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetUsageBreakdown Get a meter's usage by customer, plan and property
+//
+// Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
+//
+// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+// - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+// - In CSV, the dimensions are columns. The `Link` header contains the next page.
+//
+// Corresponds with GET /v1/usage/breakdown (the `GetUsageBreakdown` operationId).
+func (c *Client) GetUsageBreakdown(ctx context.Context, params *GetUsageBreakdownParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetUsageBreakdownRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -13334,7 +13640,7 @@ func (c *Client) GetDailyUsage(ctx context.Context, params *GetDailyUsageParams,
 
 // ExportUsage Export a customer's events
 //
-// Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+// Returns the events in pages, oldest event first. The `Link` header of a page in JSON Lines or CSV contains the next page.
 //
 // - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
 // - Every export is recorded in the audit log.
@@ -15582,6 +15888,80 @@ func NewGetRevenueRequest(server string, params *GetRevenueParams) (*http.Reques
 	return req, nil
 }
 
+// NewExportStatementsRequest constructs an http.Request for the ExportStatements method
+func NewExportStatementsRequest(server string, params *ExportStatementsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/billing/statements/export")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "month", params.Month, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetStatementRequest constructs an http.Request for the GetStatement method
 func NewGetStatementRequest(server string, period string, params *GetStatementParams) (*http.Request, error) {
 	var err error
@@ -17197,6 +17577,108 @@ func NewGetEventCountsRequest(server string, params *GetEventCountsParams) (*htt
 		if params.Granularity != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "granularity", *params.Granularity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewExportEventsRequest constructs an http.Request for the ExportEvents method
+func NewExportEventsRequest(server string, params *ExportEventsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/events/export")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Start != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "start", *params.Start, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.End != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "end", *params.End, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -19481,9 +19963,9 @@ func NewGetUsageRequest(server string, params *GetUsageParams) (*http.Request, e
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
-		if params.Group != nil {
+		if params.Filter != nil {
 
-			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group", *params.Group, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filter", *params.Filter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -19521,6 +20003,18 @@ func NewGetUsageRequest(server string, params *GetUsageParams) (*http.Request, e
 
 		}
 
+		if params.Timezone != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "timezone", *params.Timezone, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.GroupBy != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "group_by", *params.GroupBy, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
@@ -19548,6 +20042,176 @@ func NewGetUsageRequest(server string, params *GetUsageParams) (*http.Request, e
 		if params.End != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "end", *params.End, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetUsageBreakdownRequest constructs an http.Request for the GetUsageBreakdown method
+func NewGetUsageBreakdownRequest(server string, params *GetUsageBreakdownParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/usage/breakdown")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "meter", params.Meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.By != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "by", *params.By, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "array", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Granularity != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "granularity", *params.Granularity, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timezone != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "timezone", *params.Timezone, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Start != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "start", *params.Start, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.End != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "end", *params.End, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Order != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Format != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "format", *params.Format, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			} else {
 				for _, qp := range strings.Split(queryFrag, "&") {
@@ -21022,6 +21686,21 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /v1/billing/revenue (the `GetRevenue` operationId).
 	GetRevenueWithResponse(ctx context.Context, params *GetRevenueParams, reqEditors ...RequestEditorFn) (*GetRevenueResponse, error)
 
+	// ExportStatementsWithResponse Export the bills of a month for finance
+	//
+	// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+	//
+	// - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
+	// - The column `amount` adds up to the totals of the bills by currency.
+	// - Periods that are not closed show the amounts as of now: see the column `state`.
+	// - A `'` is placed before text that a spreadsheet would read as a formula.
+	// - Every export is recorded in the audit log.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/billing/statements/export (the `ExportStatements` operationId).
+	ExportStatementsWithResponse(ctx context.Context, params *ExportStatementsParams, reqEditors ...RequestEditorFn) (*ExportStatementsResponse, error)
+
 	// GetStatementWithResponse Get the bill of a billing period
 	//
 	// Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
@@ -21453,6 +22132,18 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/events/counts (the `GetEventCounts` operationId).
 	GetEventCountsWithResponse(ctx context.Context, params *GetEventCountsParams, reqEditors ...RequestEditorFn) (*GetEventCountsResponse, error)
+
+	// ExportEventsWithResponse Export the events of all customers
+	//
+	// Returns the events in pages, one customer after the other in order of creation, oldest event of each customer first. The `Link` header of a page in JSON Lines or CSV contains the next page.
+	//
+	// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+	// - Every export is recorded in the audit log.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/events/export (the `ExportEvents` operationId).
+	ExportEventsWithResponse(ctx context.Context, params *ExportEventsParams, reqEditors ...RequestEditorFn) (*ExportEventsResponse, error)
 
 	// ListHmacSecretsWithResponse List HMAC secrets
 	//
@@ -22168,9 +22859,10 @@ type ClientWithResponsesInterface interface {
 
 	// GetUsageWithResponse Get a meter's usage as a time series
 	//
-	// The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+	// The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
 	//
 	// - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+	// - Several values of one property are alternatives. Filters of several properties must all match.
 	// - An event without the property counts in the group null.
 	// - `filter` of each group in the response contains the parameters that select it.
 	//
@@ -22178,6 +22870,19 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /v1/usage (the `GetUsage` operationId).
 	GetUsageWithResponse(ctx context.Context, params *GetUsageParams, reqEditors ...RequestEditorFn) (*GetUsageResponse, error)
+
+	// GetUsageBreakdownWithResponse Get a meter's usage by customer, plan and property
+	//
+	// Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
+	//
+	// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+	// - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+	// - In CSV, the dimensions are columns. The `Link` header contains the next page.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/usage/breakdown (the `GetUsageBreakdown` operationId).
+	GetUsageBreakdownWithResponse(ctx context.Context, params *GetUsageBreakdownParams, reqEditors ...RequestEditorFn) (*GetUsageBreakdownResponse, error)
 
 	// GetUsageComparisonWithResponse Compare usage with the previous month
 	//
@@ -22199,7 +22904,7 @@ type ClientWithResponsesInterface interface {
 
 	// ExportUsageWithResponse Export a customer's events
 	//
-	// Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+	// Returns the events in pages, oldest event first. The `Link` header of a page in JSON Lines or CSV contains the next page.
 	//
 	// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
 	// - Every export is recorded in the audit log.
@@ -24233,6 +24938,55 @@ func (r GetRevenueResponse) ContentType() string {
 	return ""
 }
 
+// ExportStatementsResponse200Headers the declared response headers of an HTTP 200 response for ExportStatements
+type ExportStatementsResponse200Headers struct {
+	ContentDisposition *string
+	Link               *string
+}
+
+type ExportStatementsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ExportStatementsResponse200Headers
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExportStatementsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExportStatementsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExportStatementsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExportStatementsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExportStatementsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetStatementResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -25594,6 +26348,62 @@ func (r GetEventCountsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetEventCountsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExportEventsResponse200Headers the declared response headers of an HTTP 200 response for ExportEvents
+type ExportEventsResponse200Headers struct {
+	ContentDisposition *string
+	Link               *string
+}
+
+type ExportEventsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListExportedEvent
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ExportEventsResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExportEventsResponse) GetJSON200() *ListExportedEvent {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExportEventsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExportEventsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExportEventsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExportEventsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExportEventsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -27891,6 +28701,62 @@ func (r GetUsageResponse) ContentType() string {
 	return ""
 }
 
+// GetUsageBreakdownResponse200Headers the declared response headers of an HTTP 200 response for GetUsageBreakdown
+type GetUsageBreakdownResponse200Headers struct {
+	ContentDisposition *string
+	Link               *string
+}
+
+type GetUsageBreakdownResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BreakdownResult
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetUsageBreakdownResponse200Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetUsageBreakdownResponse) GetJSON200() *BreakdownResult {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetUsageBreakdownResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetUsageBreakdownResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetUsageBreakdownResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetUsageBreakdownResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetUsageBreakdownResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetUsageComparisonResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -29466,6 +30332,27 @@ func (c *ClientWithResponses) GetRevenueWithResponse(ctx context.Context, params
 	return ParseGetRevenueResponse(rsp)
 }
 
+// ExportStatementsWithResponse Export the bills of a month for finance
+//
+// Returns every line of the bills of all customers as CSV, for the billing periods that end in the month. A period that ends at the first instant of a month belongs to the month before.
+//
+// - Each page contains the bills of up to `page_size` customers, in order of creation. The `Link` header contains the next page.
+// - The column `amount` adds up to the totals of the bills by currency.
+// - Periods that are not closed show the amounts as of now: see the column `state`.
+// - A `'` is placed before text that a spreadsheet would read as a formula.
+// - Every export is recorded in the audit log.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/billing/statements/export (the `ExportStatements` operationId).
+func (c *ClientWithResponses) ExportStatementsWithResponse(ctx context.Context, params *ExportStatementsParams, reqEditors ...RequestEditorFn) (*ExportStatementsResponse, error) {
+	rsp, err := c.ExportStatements(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExportStatementsResponse(rsp)
+}
+
 // GetStatementWithResponse Get the bill of a billing period
 //
 // Returns every line with its breakdown, the adjustments that are billed in the period, and the totals by currency. `reports` is a page of the reports that bill the period.
@@ -30130,6 +31017,24 @@ func (c *ClientWithResponses) GetEventCountsWithResponse(ctx context.Context, pa
 		return nil, err
 	}
 	return ParseGetEventCountsResponse(rsp)
+}
+
+// ExportEventsWithResponse Export the events of all customers
+//
+// Returns the events in pages, one customer after the other in order of creation, oldest event of each customer first. The `Link` header of a page in JSON Lines or CSV contains the next page.
+//
+// - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
+// - Every export is recorded in the audit log.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/events/export (the `ExportEvents` operationId).
+func (c *ClientWithResponses) ExportEventsWithResponse(ctx context.Context, params *ExportEventsParams, reqEditors ...RequestEditorFn) (*ExportEventsResponse, error) {
+	rsp, err := c.ExportEvents(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExportEventsResponse(rsp)
 }
 
 // ListHmacSecretsWithResponse List HMAC secrets
@@ -31254,9 +32159,10 @@ func (c *ClientWithResponses) SaveOidcWithResponse(ctx context.Context, body Sav
 
 // GetUsageWithResponse Get a meter's usage as a time series
 //
-// The parameter `group.<property>=value`, such as `group.model=large`, selects the groups of the meter that have this value.
+// The parameter `filter.<property>=value`, such as `filter.model=large`, selects the groups of the meter that have this value.
 //
 // - A JSON number, string, true, false or null selects that value: `0` is the number, `"0"` the string. Any other text selects the string.
+// - Several values of one property are alternatives. Filters of several properties must all match.
 // - An event without the property counts in the group null.
 // - `filter` of each group in the response contains the parameters that select it.
 //
@@ -31269,6 +32175,25 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, params *
 		return nil, err
 	}
 	return ParseGetUsageResponse(rsp)
+}
+
+// GetUsageBreakdownWithResponse Get a meter's usage by customer, plan and property
+//
+// Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.
+//
+// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
+// - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+// - In CSV, the dimensions are columns. The `Link` header contains the next page.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/usage/breakdown (the `GetUsageBreakdown` operationId).
+func (c *ClientWithResponses) GetUsageBreakdownWithResponse(ctx context.Context, params *GetUsageBreakdownParams, reqEditors ...RequestEditorFn) (*GetUsageBreakdownResponse, error) {
+	rsp, err := c.GetUsageBreakdown(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetUsageBreakdownResponse(rsp)
 }
 
 // GetUsageComparisonWithResponse Compare usage with the previous month
@@ -31303,7 +32228,7 @@ func (c *ClientWithResponses) GetDailyUsageWithResponse(ctx context.Context, par
 
 // ExportUsageWithResponse Export a customer's events
 //
-// Returns JSON or CSV, oldest event first, in pages. The `Link` header of a CSV page contains the next page.
+// Returns the events in pages, oldest event first. The `Link` header of a page in JSON Lines or CSV contains the next page.
 //
 // - In CSV, a `'` is placed before text that a spreadsheet would read as a formula.
 // - Every export is recorded in the audit log.
@@ -32910,6 +33835,52 @@ func ParseGetRevenueResponse(rsp *http.Response) (*GetRevenueResponse, error) {
 	return response, nil
 }
 
+// ParseExportStatementsResponse parses an HTTP response from a ExportStatementsWithResponse call
+func ParseExportStatementsResponse(rsp *http.Response) (*ExportStatementsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExportStatementsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ExportStatementsResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseGetStatementResponse parses an HTTP response from a GetStatementWithResponse call
 func ParseGetStatementResponse(rsp *http.Response) (*GetStatementResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -33942,6 +34913,62 @@ func ParseGetEventCountsResponse(rsp *http.Response) (*GetEventCountsResponse, e
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseExportEventsResponse parses an HTTP response from a ExportEventsWithResponse call
+func ParseExportEventsResponse(rsp *http.Response) (*ExportEventsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExportEventsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListExportedEvent
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ExportEventsResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil
@@ -35540,6 +36567,62 @@ func ParseGetUsageResponse(rsp *http.Response) (*GetUsageResponse, error) {
 		}
 		response.ApplicationproblemJSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseGetUsageBreakdownResponse parses an HTTP response from a GetUsageBreakdownWithResponse call
+func ParseGetUsageBreakdownResponse(rsp *http.Response) (*GetUsageBreakdownResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetUsageBreakdownResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BreakdownResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetUsageBreakdownResponse200Headers
+		if values := rsp.Header.Values("Content-Disposition"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Disposition", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentDisposition = &value
+		}
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		response.Headers200 = &headers
 	}
 
 	return response, nil

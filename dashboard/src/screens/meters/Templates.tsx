@@ -27,12 +27,10 @@ export function Templates({ chosen, choose }: { chosen: Template | undefined; ch
   );
 }
 
-function Chosen({ template: { definition, event, price } }: { template: Template }) {
+function Chosen({ template: { event, price } }: { template: Template }) {
   return (
     <div className={styles.chosen}>
-      <p>
-        The meter <span className="mono">{definition.slug}</span> counts events such as:
-      </p>
+      <p>This template counts events such as:</p>
       <pre className="mono" tabIndex={0} aria-label="An event">
         {JSON.stringify(event, undefined, 2)}
       </pre>

@@ -1,10 +1,8 @@
 package db_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/big"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,159 +16,30 @@ import (
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/dev/histories"
+	"github.com/odometer-metering/odometer/dev/reference"
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// naive is a meter's definition as the model reads it: with encoding/json and big.Rat, and
-// without any code of the service.
-type naive struct {
-	aggregation   metering.Aggregation
-	valueProperty string
-	filters       []naiveFilter
-	groupBy       []string
-}
-
-type naiveFilter struct {
-	property string
-	operator metering.FilterOperator
-	values   []string // JSON literals
-}
-
 // selection tells definitions apart that select other events or values.
-func (d naive) selection() string { return fmt.Sprint(d.valueProperty, d.filters) }
+func selection(d reference.Definition) string {
+	return fmt.Sprintf("%s %s", d.ValueProperty, d.Filters)
+}
 
-func (d naive) change() db.MeterChange {
-	filters := make([]metering.Filter, len(d.filters))
-	for i, f := range d.filters {
-		filters[i] = metering.Filter{Property: f.property, Operator: f.operator}
-		for _, literal := range f.values {
-			filters[i].Values = append(filters[i].Values, metering.ParseFilterValue(json.RawMessage(literal)))
+// changeTo returns the change of a meter to a definition of the reference.
+func changeTo(d reference.Definition) db.MeterChange {
+	filters := make([]metering.Filter, len(d.Filters))
+	for i, f := range d.Filters {
+		filters[i] = metering.Filter{Property: f.Property, Operator: metering.FilterOperator(f.Operator)}
+		for _, literal := range f.Values {
+			filters[i].Values = append(filters[i].Values, metering.ParseFilterValue(literal))
 		}
 	}
-	return db.MeterChange{Aggregation: &d.aggregation, ValueProperty: &d.valueProperty, Filters: &filters, GroupBy: &d.groupBy}
+	return db.MeterChange{Aggregation: new(metering.Aggregation(d.Aggregation)), ValueProperty: &d.ValueProperty, Filters: &filters, GroupBy: &d.GroupBy}
 }
 
-func decoded(literal string) (value any) {
-	decoder := json.NewDecoder(strings.NewReader(literal))
-	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil {
-		panic(err)
-	}
-	return value
-}
-
-// property is nil for one that is missing, as for null.
-func property(properties, path string) any {
-	if properties == "" {
-		return nil
-	}
-	all := decoded(properties).(map[string]any)
-	if value, whole := all[path]; whole {
-		return value
-	}
-	var value any = all
-	for _, name := range strings.Split(path, ".") {
-		object, is := value.(map[string]any)
-		if !is {
-			return nil
-		}
-		value = object[name]
-	}
-	return value
-}
-
-// text is the same for values that are equal.
-func text(value any) string {
-	switch v := value.(type) {
-	case json.Number:
-		r, _ := new(big.Rat).SetString(v.String())
-		return "number " + r.RatString()
-	case string:
-		return "text " + v
-	case map[string]any, []any:
-		compact, _ := json.Marshal(v)
-		return "text " + string(compact)
-	}
-	return fmt.Sprint(value)
-}
-
-func (f naiveFilter) matches(properties string) bool {
-	value := property(properties, f.property)
-	equal := slices.ContainsFunc(f.values, func(literal string) bool { return text(decoded(literal)) == text(value) })
-	switch f.operator {
-	case metering.FilterExists:
-		return value != nil
-	case metering.FilterNotExists:
-		return value == nil
-	case metering.FilterEq, metering.FilterIn:
-		return value != nil && equal
-	case metering.FilterNe, metering.FilterNotIn:
-		return value == nil || !equal
-	}
-	number, is := value.(json.Number)
-	if !is {
-		return false
-	}
-	a, _ := new(big.Rat).SetString(number.String())
-	b, _ := new(big.Rat).SetString(f.values[0])
-	return map[metering.FilterOperator]bool{
-		metering.FilterGt: a.Cmp(b) > 0, metering.FilterGte: a.Cmp(b) >= 0, metering.FilterLt: a.Cmp(b) < 0, metering.FilterLte: a.Cmp(b) <= 0,
-	}[f.operator]
-}
-
-var numberText = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,2})?$`)
-
-// value is nil for an event that is not counted.
-func (d naive) value(value, properties string) *big.Rat {
-	for _, f := range d.filters {
-		if !f.matches(properties) {
-			return nil
-		}
-	}
-	if d.valueProperty != "" {
-		switch v := property(properties, d.valueProperty).(type) {
-		case json.Number:
-			value = v.String()
-		case string:
-			value = v
-		default:
-			return nil
-		}
-	}
-	if !numberText.MatchString(value) {
-		return nil
-	}
-	exact, _ := new(big.Rat).SetString(value)
-	rounded := toTwelveDecimals(exact)
-	if new(big.Rat).Abs(rounded).Cmp(new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(18), nil))) >= 0 {
-		return nil
-	}
-	return rounded
-}
-
-// toTwelveDecimals rounds half to even.
-func toTwelveDecimals(exact *big.Rat) *big.Rat {
-	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(12), nil)
-	scaled := new(big.Rat).Mul(exact, new(big.Rat).SetInt(scale))
-	twice := new(big.Int).Mul(scaled.Num(), big.NewInt(2))
-	whole, rest := new(big.Int).DivMod(new(big.Int).Add(twice, scaled.Denom()), new(big.Int).Mul(scaled.Denom(), big.NewInt(2)), new(big.Int))
-	if rest.Sign() == 0 && whole.Bit(0) == 1 {
-		whole.Sub(whole, big.NewInt(1))
-	}
-	return new(big.Rat).SetFrac(whole, scale)
-}
-
-func (d naive) group(properties string) string {
-	var key []string
-	for _, name := range d.groupBy {
-		key = append(key, text(property(properties, name)))
-	}
-	return strings.Join(key, "\x00")
-}
-
-// naiveEvent is an event as it was sent, and the values that the definitions in use counted when
+// sentEvent is an event as it was sent, and the values that the definitions in use counted when
 // its customer was erased.
-type naiveEvent struct {
+type sentEvent struct {
 	customer          metering.CustomerID
 	at                time.Time
 	value, properties string
@@ -178,11 +47,11 @@ type naiveEvent struct {
 	kept              map[string]*big.Rat // by selection
 }
 
-func (e naiveEvent) counted(d naive) *big.Rat {
-	if e.erased && (d.valueProperty != "" || len(d.filters) > 0) {
-		return e.kept[d.selection()]
+func (e sentEvent) counted(d reference.Definition) *big.Rat {
+	if e.erased && (d.ValueProperty != "" || len(d.Filters) > 0) {
+		return e.kept[selection(d)]
 	}
-	return d.value(e.value, e.properties)
+	return d.Value(e.value, reference.Decode(e.properties))
 }
 
 // measuring is a tenant with one meter and a model of it.
@@ -193,8 +62,8 @@ type measuring struct {
 	writer     *db.Writer
 	tenant     metering.TenantID
 	day        time.Time
-	definition naive
-	events     []naiveEvent
+	definition reference.Definition
+	events     []sentEvent
 	erased     bool // some customer is
 }
 
@@ -203,7 +72,7 @@ func newMeasuring(t *testing.T, zone string) *measuring {
 	m := &measuring{T: t, store: store, conn: dbtest.Conn(t), tenant: dbtest.Tenant(t, store, zone).ID, writer: db.NewWriter(store, dbtest.WriterOptions)}
 	t.Cleanup(m.writer.Close)
 	m.day = clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
-	m.definition = naive{aggregation: metering.Sum}
+	m.definition = reference.Definition{Aggregation: "sum"}
 	dbtest.Meter(t, store, m.tenant, "tokens", "chat")
 	return m
 }
@@ -214,12 +83,12 @@ func (m *measuring) meter() metering.Meter {
 	return meter
 }
 
-func (m *measuring) redefine(d naive) {
+func (m *measuring) redefine(d reference.Definition) {
 	m.Helper()
 	r := metering.Range{Start: m.day.Add(11 * time.Minute), End: m.day.Add(40*time.Hour + 23*time.Minute)}
 	next, current := previewedUsage(m.previewed(d, r))
 	require.Equal(m, m.totals(r), current, "by %+v, previewed %+v", m.definition, d)
-	_, backfilling, err := m.store.Meters.Update(m.Context(), m.tenant, metering.Operator, "tokens", d.change())
+	_, backfilling, err := m.store.Meters.Update(m.Context(), m.tenant, metering.Operator, "tokens", changeTo(d))
 	require.NoError(m, err)
 	if backfilling != nil {
 		require.NoError(m, backfill(m.Context(), m.store, m.tenant, backfilling.ID))
@@ -234,7 +103,7 @@ func (m *measuring) send(customer string, at time.Time, value, properties string
 	require.NoError(m, err)
 	c, err := m.store.Customers.Get(m.Context(), m.tenant, customer)
 	require.NoError(m, err)
-	m.events = append(m.events, naiveEvent{customer: c.ID, at: at, value: value, properties: properties})
+	m.events = append(m.events, sentEvent{customer: c.ID, at: at, value: value, properties: properties})
 	return outcomes[0]
 }
 
@@ -251,7 +120,7 @@ func (m *measuring) erase(customer string) {
 	eraseAll(m.T, m.store, m.tenant, c.ID)
 	for i := range m.events {
 		if e := &m.events[i]; e.customer == c.ID && !e.erased {
-			e.erased, e.kept = true, map[string]*big.Rat{m.definition.selection(): m.definition.value(e.value, e.properties)}
+			e.erased, e.kept = true, map[string]*big.Rat{selection(m.definition): m.definition.Value(e.value, reference.Decode(e.properties))}
 		}
 	}
 	m.erased = true
@@ -270,7 +139,7 @@ func (m *measuring) expected(customer metering.CustomerID, r metering.Range) (su
 			continue
 		}
 		sum, count = new(big.Rat).Add(sum, value), count+1
-		group := m.definition.group(e.properties)
+		group := m.definition.Group(reference.Decode(e.properties))
 		if by[group] == nil {
 			by[group] = new(big.Rat)
 		}
@@ -284,7 +153,7 @@ func (m *measuring) expected(customer metering.CustomerID, r metering.Range) (su
 }
 
 func (m *measuring) figure(sum *big.Rat, count int64) string {
-	if m.definition.aggregation == metering.Count {
+	if m.definition.Aggregation == "count" {
 		return fmt.Sprint(count)
 	}
 	return sum.RatString()
@@ -371,11 +240,11 @@ var (
 		`1`, `2.50`, `-3`, `1e2`, `0.30000000000000004`, `0.0000000000025`, `5e-13`, `1e-99`, `1e18`, `999999999999999999.9999999999995`, `"4"`, `"1.5e1"`, `"x"`, `" 1"`, `true`, `null`, `{"z":1}`, `[1, 2]`,
 	}
 	someGroups  = []string{`"a"`, `"b<"`, `1`, `1.0`, `null`, `true`, `{"k": 1}`}
-	someFilters = []naiveFilter{
-		{"g", metering.FilterEq, []string{`"a"`}}, {"g", metering.FilterNe, []string{`1`}}, {"g", metering.FilterIn, []string{`"b<"`, `1e0`, `true`}},
-		{"u.g", metering.FilterNotIn, []string{`"a"`, `"{\"k\":1}"`}}, {"u.v", metering.FilterExists, nil}, {"v", metering.FilterNotExists, nil},
-		{"v", metering.FilterGt, []string{`1`}}, {"v", metering.FilterGte, []string{`2.5`}}, {"u.v", metering.FilterLt, []string{`100.0`}}, {"v", metering.FilterLte, []string{`0.3`}},
-		{"v", metering.FilterEq, []string{`"x"`}},
+	someFilters = []reference.Filter{
+		reference.Where("g", "eq", `"a"`), reference.Where("g", "ne", `1`), reference.Where("g", "in", `"b<"`, `1e0`, `true`),
+		reference.Where("u.g", "not_in", `"a"`, `"{\"k\":1}"`), reference.Where("u.v", "exists"), reference.Where("v", "not_exists"),
+		reference.Where("v", "gt", `1`), reference.Where("v", "gte", `2.5`), reference.Where("u.v", "lt", `100.0`), reference.Where("v", "lte", `0.3`),
+		reference.Where("v", "eq", `"x"`),
 	}
 )
 
@@ -405,12 +274,12 @@ func drawProperties(t *rapid.T) string {
 	return object(fields...)
 }
 
-func drawDefinition(t *rapid.T) naive {
-	return naive{
-		aggregation:   rapid.SampledFrom([]metering.Aggregation{metering.Sum, metering.Sum, metering.Count}).Draw(t, "aggregation"),
-		valueProperty: rapid.SampledFrom([]string{"", "v", "u.v"}).Draw(t, "value_property"),
-		filters:       rapid.SliceOfN(rapid.SampledFrom(someFilters), 0, 2).Draw(t, "filters"),
-		groupBy:       rapid.SampledFrom([][]string{{}, {"g"}, {"u.g", "g"}, {"v"}}).Draw(t, "group_by"),
+func drawDefinition(t *rapid.T) reference.Definition {
+	return reference.Definition{
+		Aggregation:   rapid.SampledFrom([]string{"sum", "sum", "count"}).Draw(t, "aggregation"),
+		ValueProperty: rapid.SampledFrom([]string{"", "v", "u.v"}).Draw(t, "value_property"),
+		Filters:       rapid.SliceOfN(rapid.SampledFrom(someFilters), 0, 2).Draw(t, "filters"),
+		GroupBy:       rapid.SampledFrom([][]string{{}, {"g"}, {"u.g", "g"}, {"v"}}).Draw(t, "group_by"),
 	}
 }
 
@@ -433,7 +302,7 @@ func TestPropertyMetersCountWhatAModelCounts(t *testing.T) {
 			func() { m.redefine(drawDefinition(rt)) },
 			func() { require.NoError(t, m.store.Folds.Tenant(t.Context(), m.tenant)) },
 			func() {
-				if !closed && slices.ContainsFunc(m.events, func(e naiveEvent) bool { return !e.erased }) {
+				if !closed && slices.ContainsFunc(m.events, func(e sentEvent) bool { return !e.erased }) {
 					closed = true
 					m.send("late", m.day, "1", "")
 					c, err := m.store.Customers.Get(t.Context(), m.tenant, "late")
@@ -486,7 +355,7 @@ func TestAnEventOfALanguageModelFeedsThreeMeters(t *testing.T) {
 func TestAnEventWithoutAUsableValueIsStoredAndNamed(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring(t, "UTC")
-	m.redefine(naive{aggregation: metering.Sum, valueProperty: "v", filters: []naiveFilter{{"g", metering.FilterEq, []string{`"a"`}}}})
+	m.redefine(reference.Definition{Aggregation: "sum", ValueProperty: "v", Filters: []reference.Filter{reference.Where("g", "eq", `"a"`)}})
 	require.Equal(t, []db.UnusableValue{{MeterSlug: "tokens", Property: "v", Rule: metering.ValueMissing}}, m.send("acme", m.day, "1", `{"g":"a"}`).Unusable)
 	require.Equal(t, []db.UnusableValue{{MeterSlug: "tokens", Property: "v", Rule: metering.ValueInvalid}}, m.send("acme", m.day, "1", `{"g":"a","v":"x"}`).Unusable)
 	require.Empty(t, m.send("acme", m.day, "1", `{"g":"b"}`).Unusable, "the filter excludes it")
@@ -501,7 +370,7 @@ func TestAnAuditFindsAWrongTotalOfAMeterWithAPath(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"UTC", "Asia/Kathmandu"} {
 		m := newMeasuring(t, zone)
-		m.redefine(naive{aggregation: metering.Sum, valueProperty: "u.v"})
+		m.redefine(reference.Definition{Aggregation: "sum", ValueProperty: "u.v"})
 		for _, hour := range []int{0, 5, 23} {
 			m.send("acme", m.day.Add(time.Duration(hour)*time.Hour+20*time.Minute), "1", `{"u":{"v":2}}`)
 			m.send("acme", m.day.Add(time.Duration(hour)*time.Hour+20*time.Minute), "1", `{"u":{}}`)
@@ -528,9 +397,9 @@ func TestNothingPersonalIsLeftOfEventsThatCountByPathAndFilter(t *testing.T) {
 		defer m.writer.Close()
 		m.day = clock.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -3)
 		dbtest.Meter(t, store, m.tenant, "tokens", "chat")
-		selecting := naive{
-			aggregation: metering.Sum, valueProperty: "usage.tokens", groupBy: []string{"user.mail"},
-			filters: []naiveFilter{{"user.mail", metering.FilterExists, nil}, {"user.name", metering.FilterNe, []string{`"internal"`}}},
+		selecting := reference.Definition{
+			Aggregation: "sum", ValueProperty: "usage.tokens", GroupBy: []string{"user.mail"},
+			Filters: []reference.Filter{reference.Where("user.mail", "exists"), reference.Where("user.name", "ne", `"internal"`)},
 		}
 		m.redefine(selecting)
 		for i := range 6 {
@@ -549,14 +418,14 @@ func TestNothingPersonalIsLeftOfEventsThatCountByPathAndFilter(t *testing.T) {
 		for _, span := range spans {
 			m.check(span)
 		}
-		m.redefine(naive{aggregation: metering.Count, valueProperty: selecting.valueProperty, filters: selecting.filters})
+		m.redefine(reference.Definition{Aggregation: "count", ValueProperty: selecting.ValueProperty, Filters: selecting.Filters})
 		m.check(spans[1])
-		m.redefine(naive{aggregation: metering.Sum, valueProperty: "usage.tokens"})
+		m.redefine(reference.Definition{Aggregation: "sum", ValueProperty: "usage.tokens"})
 		for _, e := range m.events {
 			require.Equal(t, e.erased, e.counted(m.definition) == nil, "another definition excludes erased events")
 		}
 		m.check(spans[0])
-		m.redefine(naive{aggregation: metering.Sum})
+		m.redefine(reference.Definition{Aggregation: "sum"})
 		m.check(spans[0])
 	})
 }

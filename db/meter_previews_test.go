@@ -13,6 +13,7 @@ import (
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/dev/clock"
+	"github.com/odometer-metering/odometer/dev/reference"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -20,10 +21,10 @@ var previewSearch = db.Search{Now: clock.Now, Budget: dbtest.Deadline}
 
 // previewed returns the preview of a change of the meter in a range. The preview of the latest
 // events is the same if it reads all of the range.
-func (m *measuring) previewed(d naive, r metering.Range) db.MeterPreview {
+func (m *measuring) previewed(d reference.Definition, r metering.Range) db.MeterPreview {
 	m.Helper()
 	query := db.PreviewQuery{Range: r, Search: previewSearch}
-	require.NoError(m, m.store.Meters.PreviewChange(m.Context(), m.tenant, "tokens", d.change(), &query))
+	require.NoError(m, m.store.Meters.PreviewChange(m.Context(), m.tenant, "tokens", changeTo(d), &query))
 	p, err := m.store.Events.Preview(m.Context(), m.tenant, query)
 	require.NoError(m, err)
 
@@ -98,8 +99,8 @@ func TestAPreviewExplainsEachEvent(t *testing.T) {
 	for i, properties := range []string{`{"v":"2.5","g":"a"}`, `{"v":7,"g":"b"}`, `{"g":"a"}`, `{"v":"many","g":"a"}`} {
 		m.send("acme", m.day.Add(time.Duration(i)*time.Hour), "1", properties)
 	}
-	p := m.previewed(naive{
-		aggregation: metering.Sum, valueProperty: "v", groupBy: []string{"g"}, filters: []naiveFilter{{"g", metering.FilterExists, nil}, {"g", metering.FilterNe, []string{`"b"`}}},
+	p := m.previewed(reference.Definition{
+		Aggregation: "sum", ValueProperty: "v", GroupBy: []string{"g"}, Filters: []reference.Filter{reference.Where("g", "exists"), reference.Where("g", "ne", `"b"`)},
 	}, metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)})
 	var shown []string
 	for _, e := range p.Sample {
@@ -116,7 +117,7 @@ func TestAPreviewShowsALongGroupKeyAsOther(t *testing.T) {
 	t.Parallel()
 	m := newMeasuring(t, "UTC")
 	m.send("acme", m.day, "1", `{"g":"`+strings.Repeat("x", metering.MaxGroupKeyBytes)+`"}`)
-	p := m.previewed(naive{aggregation: metering.Count, groupBy: []string{"g"}}, metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)})
+	p := m.previewed(reference.Definition{Aggregation: "count", GroupBy: []string{"g"}}, metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)})
 	require.JSONEq(t, `{"$other":true}`, string(p.Sample[0].Group.Key))
 }
 
@@ -149,9 +150,9 @@ func TestAPreviewListsTheLargestDifferences(t *testing.T) {
 		value, property, _ := strings.Cut(values, " ")
 		m.send(fmt.Sprint("customer-", i), m.day.Add(time.Duration(i)*time.Hour), value, `{"v":`+property+`}`)
 	}
-	d := naive{aggregation: metering.Sum, valueProperty: "v"}
+	d := reference.Definition{Aggregation: "sum", ValueProperty: "v"}
 	query := db.PreviewQuery{Range: metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}, Search: previewSearch, Bounds: db.PreviewBounds{Listed: 4}}
-	require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "tokens", d.change(), &query))
+	require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "tokens", changeTo(d), &query))
 	names := func() (names []string) {
 		p, err := m.store.Events.Preview(t.Context(), m.tenant, query)
 		require.NoError(t, err)
@@ -207,8 +208,8 @@ func TestAPreviewComparesWithTheDefinitionThatReadsUse(t *testing.T) {
 	m := newMeasuring(t, "UTC")
 	day := metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 1)}
 	m.send("acme", m.day, "5", `{"v":2}`)
-	byProperty := naive{aggregation: metering.Sum, valueProperty: "v"}
-	_, backfilling, err := m.store.Meters.Update(t.Context(), m.tenant, metering.Operator, "tokens", byProperty.change())
+	byProperty := reference.Definition{Aggregation: "sum", ValueProperty: "v"}
+	_, backfilling, err := m.store.Meters.Update(t.Context(), m.tenant, metering.Operator, "tokens", changeTo(byProperty))
 	require.NoError(t, err)
 	require.NotNil(t, backfilling)
 	change := func(c db.MeterChange) string {

@@ -98,6 +98,11 @@ FAILURES = 1
 simulate: ## LIVES lives of customers through the rules of billing, from SEED on, until FAILURES of them went wrong
 	LIVES=$(LIVES) SEED=$(SEED) FAILURES=$(FAILURES) go test ./billing -run TestPropertyLives -v -count=1 -timeout 6h
 
+EVENTS = 1000000
+KILLS = 20
+recount: ## EVENTS events through meters over properties, with KILLS kills of the API and the worker, compared with a recount in SQL and a reference
+	dev/up test env EVENTS=$(EVENTS) KILLS=$(KILLS) go test ./cmd/odometer -run TestDrillMetersOverProperties -v -count=1 -timeout 6h
+
 mutate: ## faults put into the rules of billing one at a time, all or ONLY=plans.go; exit 1 where the tests notice too few; FAULTS=. puts known ones back, which lives have to find
 	go run ./dev/mutate $(if $(FAULTS),-faults '$(FAULTS)' -lives 20000,-only '$(ONLY)')
 

@@ -153,4 +153,4 @@ check: ## what CI runs: the dashboard's build, lint, compatibility, generated fi
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test test-long
 
-.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-long test-one named-test test-setup stress test-dates stripe-live simulate mutate bench bench-large generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-long test-one named-test test-setup stress test-dates stripe-live simulate recount mutate bench bench-large generate breaking lint check

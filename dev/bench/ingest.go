@@ -41,24 +41,26 @@ type shape struct {
 	bytes     bool    // are figures too
 	name      string  // of a customer, as a format of its number; customer-%d where empty
 	ordered   bool    // keys are of version 7, in the order of time, and not at random
+	calls     bool    // events are calls of a language model, with nested properties
 }
 
 var (
-	tenCustomers      = shape{"ingest-batch-vs-copy", "request", 10, 1, nil, 0.55, 0.47, false, "", false}
-	thousandCustomers = shape{"ingest-batch-1000-customers-vs-copy", "completion", 1000, 1, []string{"model"}, 0.4, 0.24, true, "", false}
-	hotCustomer       = shape{"ingest-batch-hot-customer-vs-copy", "call", 1, 1, []string{"model"}, 0.3, 0.46, false, "", false}
-	keysInOrder       = shape{"ingest-batch-1000-customers-keys-in-order-vs-copy", "answer", 1000, 1, []string{"model"}, 0.4, never, true, "", true}
-	eightMeters       = shape{"ingest-batch-eight-meters-vs-copy", "job", 10, 8, nil, 0.3, 0.44, false, "", false}
+	tenCustomers      = shape{"ingest-batch-vs-copy", "request", 10, 1, nil, 0.55, 0.47, false, "", false, false}
+	thousandCustomers = shape{"ingest-batch-1000-customers-vs-copy", "completion", 1000, 1, []string{"model"}, 0.4, 0.24, true, "", false, false}
+	hotCustomer       = shape{"ingest-batch-hot-customer-vs-copy", "call", 1, 1, []string{"model"}, 0.3, 0.46, false, "", false, false}
+	keysInOrder       = shape{"ingest-batch-1000-customers-keys-in-order-vs-copy", "answer", 1000, 1, []string{"model"}, 0.4, never, true, "", true, false}
+	eightMeters       = shape{"ingest-batch-eight-meters-vs-copy", "job", 10, 8, nil, 0.3, 0.44, false, "", false, false}
 )
 
 var models = []string{"small", "medium", "large", "vision"}
 
 // event is one event, in the forms that the two sides take it in.
 type event struct {
-	eventType, model, key string
-	customer              int
-	customerName          string
-	at                    time.Time
+	eventType, key string
+	properties     string // a JSON object
+	customer       int
+	customerName   string
+	at             time.Time
 }
 
 func (s shape) events(n int) []event {
@@ -67,9 +69,19 @@ func (s shape) events(n int) []event {
 	for i := range made {
 		at := now.Add(-time.Duration(n-i) * time.Millisecond).Truncate(time.Microsecond)
 		customer := i % s.customers
-		made[i] = event{s.eventType, models[rand.IntN(len(models))], s.key(), customer, fmt.Sprintf(cmp.Or(s.name, "customer-%d"), customer), at}
+		made[i] = event{s.eventType, s.key(), s.properties(), customer, fmt.Sprintf(cmp.Or(s.name, "customer-%d"), customer), at}
 	}
 	return made
+}
+
+func (s shape) properties() string {
+	model := models[rand.IntN(len(models))]
+	if !s.calls {
+		return fmt.Sprintf(`{"model":%q,"region":"eu"}`, model)
+	}
+	prompt := 1 + rand.IntN(4000)
+	return fmt.Sprintf(`{"model":%q,"provider":"example","stream":true,"usage":{"prompt_tokens":%d,"completion_tokens":310,"total_tokens":%d},"cost":%v}`,
+		model, prompt, prompt+310, float64(prompt)*0.0001+0.2)
 }
 
 func (s shape) key() string {
@@ -90,7 +102,7 @@ func (s shape) suffix() string {
 func (e event) fields() map[string]any {
 	return map[string]any{
 		"event_type": e.eventType, "customer_id": e.customerName, "timestamp": e.at.Format(time.RFC3339Nano), "value": 1.5,
-		"properties": map[string]string{"model": e.model, "region": "eu"}, "idempotency_key": e.key,
+		"properties": json.RawMessage(e.properties), "idempotency_key": e.key,
 	}
 }
 
@@ -206,7 +218,7 @@ func (b *bench) copyRows(batches [][]event) [][][]any {
 		for _, e := range batch {
 			id := uuid.Must(uuid.NewV7())
 			rows[i] = append(rows[i], []any{b.copyTenant, int64(e.customer + 1), e.at, e.at, int64(1), [16]byte(id), [16]byte(uuid.MustParse(e.key)), e.eventType,
-				"1.5", fmt.Sprintf(`{"model":%q,"region":"eu"}`, e.model)})
+				"1.5", e.properties})
 		}
 	}
 	return rows

@@ -1,8 +1,8 @@
 // Bench measures ingest side by side with its baselines, in alternating rounds
 // on one machine, and prints the ratios with their spread; how long single events
-// take; what 100 times as many events change; and how long the revenue of many
-// customers takes. The words batches, tenants, single, latency, growth and revenue
-// measure that alone; large, which is by hand only, is growth with LARGE_EVENTS
+// take; what 100 times as many events change; and how long breakdowns, the revenue and
+// the bills of many customers take. The words batches, properties, tenants, single,
+// latency, growth, breakdown and revenue measure that alone; large, which is by hand only, is growth with LARGE_EVENTS
 // events. It needs a database server in TEST_DATABASE_URL: make bench, make bench-large.
 package main
 
@@ -43,11 +43,13 @@ func run(ctx context.Context, only []string) error {
 		byHand  bool
 	}{
 		{"batches", batches, false},
+		{"properties", properties, false},
 		{"tenants", thousandTenants, false},
 		{"single", single, false},
 		{"latency", latency, false},
 		{"growth", growth, false},
 		{"large", large, true},
+		{"breakdown", breakdown, false},
 		{"revenue", revenue, false},
 	} {
 		if !slices.Contains(only, part.name) && (len(only) > 0 || part.byHand) {

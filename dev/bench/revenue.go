@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -21,7 +23,7 @@ const (
 )
 
 // revenue measures how long the revenue of 100,000 customers takes over HTTP,
-// beside what it may take.
+// beside what it may take, and the export of their bills.
 func revenue(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	if err := b.fillRevenue(ctx); err != nil {
 		return nil, err
@@ -36,7 +38,63 @@ func revenue(ctx context.Context, b *bench) ([]figure.Figure, error) {
 	}
 	f := figure.Compare("revenue-100k-customers-seconds", "s", ours, allowed)
 	fmt.Printf("%s, of which at most 1 is allowed\n", f)
-	return []figure.Figure{f}, nil
+	export, err := b.exportStatements(ctx)
+	return []figure.Figure{f, export}, err
+}
+
+// exportStatements measures the export of the previous month's bills, for each customer, beside
+// reading bills one by one.
+func (b *bench) exportStatements(ctx context.Context) (figure.Figure, error) {
+	const exported, read = 1000, 200
+	var periods []int64
+	if err := b.conn.QueryRow(ctx, `
+		select array_agg(id) from (
+		  select id from billing_periods where ends_at = date_trunc('month', now(), 'UTC') order by customer_id limit $1) p`, read).Scan(&periods); err != nil {
+		return figure.Figure{}, err
+	}
+	month := time.Now().UTC().AddDate(0, 0, -time.Now().UTC().Day()).Format("2006-01")
+	var ours, baseline []float64
+	for round := range rounds + 1 { // the first warms up
+		began := time.Now()
+		lines, err := b.exportedLines(fmt.Sprintf("/v1/billing/statements/export?month=%s&page_size=%d", month, exported))
+		if err != nil {
+			return figure.Figure{}, fmt.Errorf("export: %w", err)
+		}
+		took := time.Since(began)
+		if want := 1 + exported*9/10*revenueMeters; lines != want { // a tenth has other periods
+			return figure.Figure{}, fmt.Errorf("the export has %d lines, and not %d", lines, want)
+		}
+		began = time.Now()
+		for _, id := range periods {
+			if err := b.call(http.MethodGet, fmt.Sprintf("/v1/billing/statements/per_%d", id), "", http.StatusOK, nil); err != nil {
+				return figure.Figure{}, fmt.Errorf("statement: %w", err)
+			}
+		}
+		if round > 0 {
+			ours = append(ours, milliseconds(took)/exported)
+			baseline = append(baseline, milliseconds(time.Since(began))/float64(len(periods)))
+		}
+	}
+	return within("statements-export-per-customer", "ms", ours, baseline, 1, never), nil
+}
+
+// exportedLines returns the number of lines of a CSV file.
+func (b *bench) exportedLines(path string) (lines int, err error) {
+	request, err := http.NewRequest(http.MethodGet, "http://"+b.coalesced+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	request.Header.Set("Authorization", "Bearer "+b.key)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the API answered %s: %.1000s", response.Status, text)
+	}
+	return bytes.Count(text, []byte("\n")), err
 }
 
 func (b *bench) fillRevenue(ctx context.Context) error {

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/odometer-metering/odometer/dev/bench/figure"
+)
+
+//go:embed breakdown.sql
+var breakdownRows string
+
+// breakdown measures the first pages of breakdowns beside plain SQL over the same rollups.
+func breakdown(ctx context.Context, b *bench) (figures []figure.Figure, err error) {
+	if err := b.fillBreakdown(ctx); err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC()
+	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
+	today := now.Truncate(24 * time.Hour)
+	const cells = `
+		select customer_id, group_id, date_trunc('day', hour, 'UTC'), sum(sum + late_sum) as value
+		from usage_hourly u join meters m using (tenant_id, meter_version_id)
+		where m.slug = 'tokens' and customer_id <> 0 and hour >= $1 and hour < $2
+		group by 1, 2, 3`
+	for _, q := range []struct {
+		name, query, sql string
+		start, end       time.Time
+		total            string
+		most             float64 // milliseconds
+	}{
+		{"breakdown-100k-customers", "meter=calls&by=customer", `
+			select customer_id, sum(sum + late_sum) as value
+			from usage_monthly u join meters m using (tenant_id, meter_version_id)
+			where m.slug = 'calls' and customer_id <> 0 and month >= $1 and month < $2
+			group by 1
+			order by value desc, 1
+			limit 51`, month, month.AddDate(0, 1, 0), "499625000", 300},
+		{"breakdown-customers-models-days", "meter=tokens&by=customer,model&granularity=day",
+			cells + ` order by 1, 2, 3 limit 51`, today.AddDate(0, 0, -30), today, "449662500", 1000},
+		{"breakdown-customers-models-days-by-value", "meter=tokens&by=customer,model&granularity=day&order=value",
+			cells + ` order by value desc, 1, 2, 3 limit 51`, today.AddDate(0, 0, -30), today, "449662500", 1000},
+	} {
+		path := breakdownPath + "?" + q.query + "&start=" + q.start.Format(time.RFC3339) + "&end=" + q.end.Format(time.RFC3339)
+		var ours, baseline []float64
+		for round := range rounds + 1 { // the first warms up
+			took, err := b.timeBreakdown(path, q.total)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", q.name, err)
+			}
+			began := time.Now()
+			if _, err := b.conn.Exec(ctx, q.sql, q.start, q.end); err != nil {
+				return nil, fmt.Errorf("%s: %w", q.name, err)
+			}
+			if round > 0 {
+				ours, baseline = append(ours, milliseconds(took)), append(baseline, milliseconds(time.Since(began)))
+			}
+		}
+		figures = append(figures, bounded(q.name, "ms", ours, baseline, q.most, never))
+	}
+	return figures, nil
+}
+
+const breakdownPath = "/v1/usage/breakdown"
+
+// fillBreakdown creates two meters and their usage. The first events register the groups.
+func (b *bench) fillBreakdown(ctx context.Context) error {
+	if err := b.createMeter("calls", "call"); err != nil {
+		return err
+	}
+	if err := b.createMeter("tokens", "tokens", "model"); err != nil {
+		return err
+	}
+	events := []string{`{"event_type":"call","customer_id":"first","value":0}`}
+	for n := range 10 {
+		events = append(events, fmt.Sprintf(`{"event_type":"tokens","customer_id":"first","value":0,"properties":{"model":"model-%d"}}`, n))
+	}
+	for _, e := range events {
+		if err := b.call(http.MethodPost, "/v1/events", e, http.StatusOK, nil); err != nil {
+			return fmt.Errorf("send event: %w", err)
+		}
+	}
+	began := time.Now()
+	if _, err := b.conn.Exec(ctx, breakdownRows); err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	fmt.Printf("filled the usage of 100,000 customers in %.0f s\n", time.Since(began).Seconds())
+	return nil
+}
+
+// timeBreakdown measures a first page, and compares the total of all pages.
+func (b *bench) timeBreakdown(path, total string) (time.Duration, error) {
+	var page struct {
+		Data  []json.RawMessage
+		Total json.Number
+	}
+	began := time.Now()
+	if err := b.call(http.MethodGet, path, "", http.StatusOK, &page); err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	if len(page.Data) != 50 || page.Total.String() != total {
+		return 0, fmt.Errorf("%d rows of a total of %s, and not 50 of %s", len(page.Data), page.Total, total)
+	}
+	return took, nil
+}

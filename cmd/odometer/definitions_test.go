@@ -87,11 +87,12 @@ func batchesOf(usage, batch map[string]*big.Rat) (n *big.Rat, err error) {
 	return cmp.Or(n, new(big.Rat)), nil
 }
 
-// redefinition is a meter whose definition changes while events arrive and usage is read.
+// redefinition changes the definition of a meter while events arrive and usage is read.
 type redefinition struct {
 	*testing.T
 	apis               []string
 	key, span          string
+	worker             *proc.Process
 	begun, answered    atomic.Int64 // batches
 	requested, applied atomic.Int64 // changes
 	reads              [3]atomic.Int64
@@ -111,7 +112,7 @@ func TestUsageIsByOneDefinitionWhileItChanges(t *testing.T) {
 		T: t, key: key, apis: []string{system.API(t).URL, system.API(t).URL},
 		span: "&start=" + now.AddDate(0, 0, -1).Format(time.RFC3339) + "&end=" + now.AddDate(0, 0, 1).Format(time.RFC3339),
 	}
-	system.Worker(t)
+	r.worker = system.Worker(t)
 	status, body := call(t, "POST", r.apis[0]+"/v1/meters", key, `{"slug":"llm","event_type":"llm"}`)
 	require.Equal(t, http.StatusCreated, status, body)
 	for _, customer := range []string{"acme", "beta"} {
@@ -135,6 +136,7 @@ func TestUsageIsByOneDefinitionWhileItChanges(t *testing.T) {
 		r.change(n)
 		r.awaitMore(20)
 	}
+	t.Logf("%d batches, and reads of groups, totals and customers: %d, %d, %d", r.answered.Load(), r.reads[0].Load(), r.reads[1].Load(), r.reads[2].Load())
 	r.over.Store(true)
 	group.Wait()
 	require.Equal(t, r.begun.Load(), r.answered.Load())
@@ -192,14 +194,18 @@ func (r *redefinition) awaitMore(batches int64) {
 	})
 }
 
-// change applies a definition and waits until it is complete.
+// change applies a definition and waits until it is complete. Events arrive and usage is read before
+// a worker counts the past.
 func (r *redefinition) change(n int) {
 	r.Helper()
 	body, err := json.Marshal(definitions[n])
 	require.NoError(r, err)
+	r.worker.Kill(r)
 	r.requested.Store(int64(n))
 	status, answer := call(r.T, "PATCH", r.apis[n%2]+"/v1/meters/llm", r.key, string(body))
 	require.Equal(r, http.StatusOK, status, answer)
+	r.awaitMore(20)
+	r.worker.Start(r)
 	dbtest.Eventually(r, func() error {
 		var meter struct{ Status string }
 		r.get(r.apis[(n+1)%2]+"/v1/meters/llm", &meter)

@@ -102,7 +102,7 @@ type recount struct {
 	retries       atomic.Int64
 }
 
-// event returns the event with a number, which is the same in each call. Of all events, 5 % are of
+// event returns the event with a number, which is the same in each call. 5 % of all events are of
 // the previous month, and 1 % have a value that is not usable.
 func (r *recount) event(n int) recountedEvent {
 	random := rand.New(rand.NewPCG(uint64(n), 1))

@@ -1,6 +1,6 @@
 -- Usage of 100,000 customers: of the meter calls, ten hours of this month each; of the meter
 -- tokens, for the first 1,000 of them, three hours of each of 30 days and ten models.
-set session_replication_role = replica; -- what the rows refer to is there: nothing is looked up
+set session_replication_role = replica; -- the rows refer to existing rows: no check is needed
 
 insert into customers (tenant_id, external_id, created_at)
 select t.id, 'filled-' || i, now() - interval '60 days'

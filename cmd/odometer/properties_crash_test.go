@@ -25,10 +25,10 @@ import (
 
 // The size of the drill, unless EVENTS and KILLS are set: make recount runs a larger one.
 const (
-	fewEvents    = 20_000
-	fewKills     = 3
-	recountBatch = 500
-	recountUsers = 50
+	fewEvents        = 20_000
+	fewKills         = 3
+	recountBatch     = 500
+	recountCustomers = 50
 )
 
 // recountedMeter is a meter, with its definition for the reference and in SQL.
@@ -90,7 +90,7 @@ type recountedEvent struct {
 	properties string
 }
 
-// recount is the drill.
+// recount is one run of the drill.
 type recount struct {
 	*testing.T
 	events, kills int
@@ -107,7 +107,7 @@ type recount struct {
 func (r *recount) event(n int) recountedEvent {
 	random := rand.New(rand.NewPCG(uint64(n), 1))
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
-	e := recountedEvent{customer: random.IntN(recountUsers), at: r.start.Add(-time.Duration(random.Int64N(int64(3 * time.Hour)))), value: 1 + random.IntN(5)}
+	e := recountedEvent{customer: random.IntN(recountCustomers), at: r.start.Add(-time.Duration(random.Int64N(int64(3 * time.Hour)))), value: 1 + random.IntN(5)}
 	if random.IntN(20) == 0 {
 		closed, open := r.closed()
 		e.at = closed.Add(time.Duration(random.Int64N(int64(open.Sub(closed)))))
@@ -241,7 +241,7 @@ func TestDrillMetersOverPropertiesEqualARecount(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), database)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	for n := range recountUsers {
+	for n := range recountCustomers {
 		r.set("POST", "/v1/customers", map[string]any{"external_id": customerName(n)}, http.StatusCreated)
 	}
 	r.closePreviousMonth(conn)
@@ -398,7 +398,7 @@ func (r *recount) requireReference(conn *pgx.Conn, meters []recountedMeter) int 
 		require.NoError(r, json.Unmarshal([]byte(body), &answer))
 		require.Equal(r, total.RatString(), rational(answer.Total).RatString(), "total of %v", of)
 	}
-	require.Len(r, totals, len(meters)*recountUsers)
+	require.Len(r, totals, len(meters)*recountCustomers)
 	return len(want)
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -95,7 +96,6 @@ type recount struct {
 	*testing.T
 	events, kills int
 	start         time.Time // the drill's, from which all timestamps follow
-	system        *proc.System
 	key, service  string
 	next          atomic.Int64 // batch
 	stored        atomic.Int64 // events in answered batches, without repeats
@@ -275,7 +275,7 @@ func TestDrillMetersOverPropertiesEqualARecount(t *testing.T) {
 	var stored int
 	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from events`).Scan(&stored))
 	require.Equal(t, r.events, stored)
-	meters := append(earlyMeters[:len(earlyMeters)-1:len(earlyMeters)-1], lateMeters...)
+	meters := slices.Concat(earlyMeters[:len(earlyMeters)-1], lateMeters)
 	for _, m := range meters {
 		requireRecounted(t, conn, m.slug, m.inSQL)
 	}

@@ -34,7 +34,7 @@ func requireRecounted(t testing.TB, conn *pgx.Conn, slug string, c countedInSQL)
 			  select g.tenant_id, g.id as meter_version_id, g.event_type
 			  from meters m join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
 			  where m.slug = $1
-			), counted as (
+			), counted as materialized (
 			  select customer_id, date_trunc('{unit}', ts, 'UTC') as start, {group} as group_key, {value} as value,
 			    exists (select from billing_periods p
 			      where p.tenant_id = e.tenant_id and p.customer_id = e.customer_id and p.closed_epoch <= e.epoch and e.ts >= p.starts_at and e.ts < p.ends_at) as late

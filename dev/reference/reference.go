@@ -43,7 +43,11 @@ func Decode(object string) Properties {
 	if object == "" {
 		return nil
 	}
-	return decode(object).(map[string]any)
+	properties, is := decode(object).(map[string]any)
+	if !is {
+		panic(object + " is not a JSON object")
+	}
+	return properties
 }
 
 func decode(literal string) (value any) {
@@ -61,7 +65,7 @@ func (p Properties) at(path string) any {
 		return value
 	}
 	var value any = map[string]any(p)
-	for _, name := range strings.Split(path, ".") {
+	for name := range strings.SplitSeq(path, ".") {
 		object, is := value.(map[string]any)
 		if !is {
 			return nil

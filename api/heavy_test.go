@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -17,13 +19,10 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// TestHeavyOperationsTakeTurns blocks heavy operations in the database and counts them there.
-func TestHeavyOperationsTakeTurns(t *testing.T) {
-	t.Parallel()
-	store, address := dbtest.Fresh(t)
-	b := setupAt(t, store)
-	b.meter(t, "calls", "call")
-	b.ingest(t, "/v1/events", hello)
+// lockCharges keeps reads of all charges from ending, in a database of its own. awaitBlocked waits
+// until a number of them is blocked.
+func lockCharges(t *testing.T, address string) (awaitBlocked func(int), unlock func()) {
+	t.Helper()
 	owner, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { owner.Close(context.Background()) })
@@ -34,7 +33,7 @@ func TestHeavyOperationsTakeTurns(t *testing.T) {
 	watching, err := pgx.Connect(t.Context(), address)
 	require.NoError(t, err)
 	t.Cleanup(func() { watching.Close(context.Background()) })
-	awaitBlocked := func(want int) {
+	awaitBlocked = func(want int) {
 		t.Helper()
 		dbtest.Eventually(t, func() error {
 			var n int
@@ -45,7 +44,17 @@ func TestHeavyOperationsTakeTurns(t *testing.T) {
 			return err
 		})
 	}
+	return awaitBlocked, func() { require.NoError(t, lock.Rollback(t.Context())) }
+}
 
+// TestHeavyOperationsTakeTurns blocks heavy operations in the database and counts them there.
+func TestHeavyOperationsTakeTurns(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := setupAt(t, store)
+	b.meter(t, "calls", "call")
+	b.ingest(t, "/v1/events", hello)
+	awaitBlocked, unlock := lockCharges(t, address)
 	var reads sync.WaitGroup
 	read := func(as credential) {
 		reads.Go(func() {
@@ -62,8 +71,33 @@ func TestHeavyOperationsTakeTurns(t *testing.T) {
 	b.ingest(t, "/v1/events", hello)
 	require.Equal(t, http.StatusOK, b.send(t, "GET", "/v1/usage/total?customer=acme", "").status)
 	awaitBlocked(2)
-	require.NoError(t, lock.Rollback(t.Context()))
+	unlock()
 	reads.Wait()
+}
+
+// TestOnlyAPreviewWithAStartTakesATurn, and waits while another heavy operation of its tenant reads.
+func TestOnlyAPreviewWithAStartTakesATurn(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	b := setupAt(t, store)
+	b.ingest(t, "/v1/events", hello)
+	awaitBlocked, unlock := lockCharges(t, address)
+	var reads sync.WaitGroup
+	reads.Go(func() { require.Equal(t, http.StatusOK, b.send(t, "GET", "/v1/billing/revenue", "").status) })
+	awaitBlocked(1)
+	var answered atomic.Bool
+	reads.Go(func() {
+		start := b.now().Add(-time.Hour).UTC().Format(time.RFC3339)
+		require.EqualValues(t, 1, b.previewed(t, "/v1/meters/preview", `{"event_type":"call","start":"`+start+`"}`).EventsRead)
+		answered.Store(true)
+	})
+	for range 5 {
+		require.EqualValues(t, 1, b.previewed(t, "/v1/meters/preview", `{"event_type":"call"}`).EventsRead)
+	}
+	require.False(t, answered.Load())
+	unlock()
+	reads.Wait()
+	require.True(t, answered.Load())
 }
 
 // TestOperationsThatCompareAllChargesAreHeavy: of those that may need a confirmation, only the

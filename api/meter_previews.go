@@ -80,6 +80,7 @@ func (s *server) meterPreviews() {
 		"- With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.\n" +
 		"- The usage includes late usage. A preview does not distinguish closed periods.\n" +
 		"- The response has no properties of events, except for the values of `group_by`.\n" +
+		"- Only a request with `start` waits for its turn as a heavy operation.\n" +
 		"- A preview is recorded in the audit log like a list of events."
 	huma.Register(s.api, heavyInRange(post("preview-meter", "/v1/meters/preview", EventsRead, "Preview the usage of a new meter", about)), s.previewMeter)
 	huma.Register(s.api, heavyInRange(post("preview-meter-change", "/v1/meters/{slug}/preview", EventsRead, "Preview the usage of a changed meter",

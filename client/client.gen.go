@@ -9697,6 +9697,7 @@ type ClientInterface interface {
 	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
+	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
 	//
 	// Takes any type of body and a specified content type.
@@ -9712,6 +9713,7 @@ type ClientInterface interface {
 	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
+	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
 	//
 	// Takes a body of the `application/json` content type.
@@ -9784,6 +9786,7 @@ type ClientInterface interface {
 	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
+	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
 	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
 	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
@@ -9801,6 +9804,7 @@ type ClientInterface interface {
 	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
+	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
 	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
 	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
@@ -12514,6 +12518,7 @@ func (c *Client) CreateMeter(ctx context.Context, params *CreateMeterParams, bod
 // - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
+// - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
 //
 // Takes any type of body and a specified content type.
@@ -12539,6 +12544,7 @@ func (c *Client) PreviewMeterWithBody(ctx context.Context, contentType string, b
 // - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
+// - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
 //
 // Takes a body of the `application/json` content type.
@@ -12671,6 +12677,7 @@ func (c *Client) ArchiveMeter(ctx context.Context, slug string, body ArchiveMete
 // - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
+// - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
 // - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
 // - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
@@ -12698,6 +12705,7 @@ func (c *Client) PreviewMeterChangeWithBody(ctx context.Context, slug string, co
 // - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
+// - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
 // - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
 // - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
@@ -22298,6 +22306,7 @@ type ClientWithResponsesInterface interface {
 	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
+	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -22313,6 +22322,7 @@ type ClientWithResponsesInterface interface {
 	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
+	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -22387,6 +22397,7 @@ type ClientWithResponsesInterface interface {
 	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
+	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
 	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
 	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
@@ -22404,6 +22415,7 @@ type ClientWithResponsesInterface interface {
 	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
+	// - Only a request with `start` waits for its turn as a heavy operation.
 	// - A preview is recorded in the audit log like a list of events.
 	// - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
 	// - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
@@ -31280,6 +31292,7 @@ func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, param
 // - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
+// - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -31301,6 +31314,7 @@ func (c *ClientWithResponses) PreviewMeterWithBodyWithResponse(ctx context.Conte
 // - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
+// - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -31411,6 +31425,7 @@ func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug
 // - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
+// - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
 // - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
 // - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.
@@ -31434,6 +31449,7 @@ func (c *ClientWithResponses) PreviewMeterChangeWithBodyWithResponse(ctx context
 // - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
+// - Only a request with `start` waits for its turn as a heavy operation.
 // - A preview is recorded in the audit log like a list of events.
 // - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
 // - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.

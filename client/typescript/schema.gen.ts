@@ -1537,6 +1537,7 @@ export interface paths {
          *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
          *     - The usage includes late usage. A preview does not distinguish closed periods.
          *     - The response has no properties of events, except for the values of `group_by`.
+         *     - Only a request with `start` waits for its turn as a heavy operation.
          *     - A preview is recorded in the audit log like a list of events.
          */
         post: operations["preview-meter"];
@@ -1614,6 +1615,7 @@ export interface paths {
          *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
          *     - The usage includes late usage. A preview does not distinguish closed periods.
          *     - The response has no properties of events, except for the values of `group_by`.
+         *     - Only a request with `start` waits for its turn as a heavy operation.
          *     - A preview is recorded in the audit log like a list of events.
          *     - Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.
          *     - An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.

@@ -87,13 +87,13 @@ func (m *measuring) redefine(d reference.Definition) {
 	m.Helper()
 	r := metering.Range{Start: m.day.Add(11 * time.Minute), End: m.day.Add(40*time.Hour + 23*time.Minute)}
 	next, current := previewedUsage(m.previewed(d, r))
-	require.Equal(m, m.totals(r), current, "by %+v, previewed %+v", m.definition, d)
+	require.Equal(m, m.totals("tokens", r), current, "by %+v, previewed %+v", m.definition, d)
 	_, backfilling, err := m.store.Meters.Update(m.Context(), m.tenant, metering.Operator, "tokens", changeTo(d))
 	require.NoError(m, err)
 	if backfilling != nil {
 		require.NoError(m, backfill(m.Context(), m.store, m.tenant, backfilling.ID))
 	}
-	require.Equal(m, m.totals(r), next, "previewed %+v", d)
+	require.Equal(m, m.totals("tokens", r), next, "previewed %+v", d)
 	m.definition = d
 }
 
@@ -325,7 +325,9 @@ func TestPropertyMetersCountWhatAModelCounts(t *testing.T) {
 		}
 		m.check(metering.Range{Start: m.day, End: m.day.AddDate(0, 0, 2)})
 		m.redefine(drawDefinition(rt))
-		m.check(metering.Range{Start: m.day.Add(17 * time.Minute), End: m.day.Add(30*time.Hour + 7*time.Minute)})
+		r := metering.Range{Start: m.day.Add(17 * time.Minute), End: m.day.Add(30*time.Hour + 7*time.Minute)}
+		m.check(r)
+		m.create(drawDefinition(rt), r)
 	})
 }
 

@@ -41,16 +41,20 @@ func (m *measuring) previewed(d reference.Definition, r metering.Range) db.Meter
 	return p
 }
 
-// totals returns the usage of each customer with events in a range, and of all, by the reads of
-// the API.
-func (m *measuring) totals(r metering.Range) map[metering.CustomerID]string {
+// totals returns the usage of a meter in a range, of each customer with events and of all, by the
+// reads of the API.
+func (m *measuring) totals(slug string, r metering.Range) map[metering.CustomerID]string {
 	m.Helper()
 	totals := make(map[metering.CustomerID]string)
 	read := func(customer metering.CustomerID) {
 		usage, err := m.store.Usage.MeterTotals(m.Context(), m.tenant, customer, r)
 		require.NoError(m, err)
-		require.False(m, usage[0].Backfilling)
-		totals[customer] = usage[0].Usage.String()
+		for _, u := range usage {
+			if u.Meter.Slug == slug {
+				require.False(m, u.Backfilling)
+				totals[customer] = u.Usage.String()
+			}
+		}
 	}
 	read(metering.WholeTenant)
 	for _, e := range m.events {
@@ -70,6 +74,24 @@ func previewedUsage(p db.MeterPreview) (next, current map[metering.CustomerID]st
 		next[c.Customer], current[c.Customer] = c.Usage.String(), c.Current.String()
 	}
 	return next, current
+}
+
+// create previews a new meter, creates it, and compares its usage in a range.
+func (m *measuring) create(d reference.Definition, r metering.Range) {
+	m.Helper()
+	change := changeTo(d)
+	definition := metering.MeterVersion{
+		EventType: "chat", Aggregation: *change.Aggregation, ValueProperty: *change.ValueProperty, Filters: *change.Filters, GroupBy: *change.GroupBy,
+	}
+	p, err := m.store.Events.Preview(m.Context(), m.tenant, db.PreviewQuery{Definition: definition, Range: r, Search: previewSearch})
+	require.NoError(m, err)
+	created, err := m.store.Meters.Create(m.Context(), m.tenant, metering.Operator, metering.Meter{Slug: "created", EventType: "chat", Version: definition})
+	require.NoError(m, err)
+	if created.Version.Status == metering.Backfilling {
+		require.NoError(m, backfill(m.Context(), m.store, m.tenant, created.Version.ID))
+	}
+	next, _ := previewedUsage(p)
+	require.Equal(m, m.totals("created", r), next, "previewed %+v", d)
 }
 
 // checkSums compares the parts of a preview with its totals.

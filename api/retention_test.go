@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"testing"
 	"time"
@@ -81,6 +82,9 @@ func TestWhatIsReadOfEventsThatAreNotKept(t *testing.T) {
 	} {
 		require.Equal(t, place, b.send(t, "GET", path, "").problem(t, 422, "invalid").Errors[0].Location, path)
 	}
+	preview := fmt.Sprintf(`{"event_type":"call","start":%q,"end":%q}`, noon(100).Format(time.RFC3339), noon(90).Format(time.RFC3339))
+	require.Equal(t, "body.start", b.send(t, "POST", "/v1/meters/preview", preview).problem(t, 422, "invalid").Errors[0].Location)
+	require.EqualValues(t, 1, b.previewed(t, "/v1/meters/preview", `{"event_type":"call"}`).EventsRead)
 	var page client.EventPage
 	for token, pages := "", 1; pages == 1 || page.HasMore; pages++ {
 		require.LessOrEqual(t, pages, 2, "a key is searched for in all that are kept")

@@ -256,6 +256,18 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		}
 	})
 
+	t.Run("Previews", func(t *testing.T) {
+		for _, latest := range []bool{false, true} {
+			query := db.PreviewQuery{Range: month, Latest: latest, Search: unhurried}
+			require.NoError(t, store.Meters.PreviewChange(ctx, ours.tenant, "calls", db.MeterChange{}, &query))
+			require.Equal(t, ours.meter.ID, query.Current.ID)
+			p, err := store.Events.Preview(ctx, ours.tenant, query)
+			require.NoError(t, err)
+			require.Equal(t, []any{2, "2", "2"}, []any{p.Events, p.Usage.String(), p.Current.String()})
+			require.Equal(t, ours.customer.ID, p.Customers[0].Customer)
+		}
+	})
+
 	t.Run("Backfills", func(t *testing.T) {
 		progress, err := store.Backfills.Progress(ctx, ours.tenant)
 		require.NoError(t, err)

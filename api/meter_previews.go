@@ -82,16 +82,17 @@ func (s *server) meterPreviews() {
 		"- The response has no properties of events, except for the values of `group_by`.\n" +
 		"- Only a request with `start` waits for its turn as a heavy operation.\n" +
 		"- A preview is recorded in the audit log like a list of events."
-	huma.Register(s.api, heavyInRange(post("preview-meter", "/v1/meters/preview", EventsRead, "Preview the usage of a new meter", about)), s.previewMeter)
-	huma.Register(s.api, heavyInRange(post("preview-meter-change", "/v1/meters/{slug}/preview", EventsRead, "Preview the usage of a changed meter",
+	huma.Register(s.api, previewing(post("preview-meter", "/v1/meters/preview", EventsRead, "Preview the usage of a new meter", about)), s.previewMeter)
+	huma.Register(s.api, previewing(post("preview-meter-change", "/v1/meters/{slug}/preview", EventsRead, "Preview the usage of a changed meter",
 		about+"\n"+
 			"- Fields that the body omits keep the meter's values. `current_value` is the usage by the definition that reads use now.\n"+
 			"- An archived meter is previewed as if it were unarchived. `current_value` excludes the events that it did not count.")), s.previewMeterChange)
 }
 
-// heavyInRange marks an operation that is heavy if its body has a start. It waits for its turn
-// then.
-func heavyInRange(op huma.Operation) huma.Operation {
+// previewing marks an operation that changes nothing, and is heavy if its body has a start: preview
+// waits for the turn.
+func previewing(op huma.Operation) huma.Operation {
+	op.Metadata["reads"] = true
 	op.Extensions["x-heavy"] = true
 	return op
 }

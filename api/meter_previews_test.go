@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/odometer-metering/odometer/api"
 	"github.com/odometer-metering/odometer/client"
 	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
@@ -134,4 +135,19 @@ func TestTheRangeOfAPreviewIsBounded(t *testing.T) {
 		require.Contains(t, p.Errors[0].Location+" "+p.Errors[0].Message, want)
 	}
 	b.previewed(t, "/v1/meters/preview", `{"event_type":"call","start":"2026-01-01T00:00:00Z","end":"2026-04-03T00:00:00Z"}`)
+}
+
+// TestALargePreviewHoldsAShareOfTheAnswers, as a GET does.
+func TestALargePreviewHoldsAShareOfTheAnswers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var events []string
+	for i := range 300 {
+		events = append(events, fmt.Sprintf(`{"event_type":"call","customer_id":"%s-%d"}`, strings.Repeat("x", 240), i))
+	}
+	b.ingest(t, "/v1/events/batch", `{"events":[`+strings.Join(events, ",")+`]}`)
+	body := `{"event_type":"call","start":"` + b.now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
+	require.Len(t, b.previewed(t, "/v1/meters/preview", body).Customers, 300)
+	full := b.replica(t, func(d *api.Deps) { d.AnswersBytes = 64 << 10 })
+	full.send(t, "POST", "/v1/meters/preview", body).problem(t, 503, "overloaded")
 }

@@ -32,6 +32,7 @@ type exchange struct {
 	ends      []func()
 	hold      func(bytes int64) bool      // takes room of the tenant's for the answer; nil: it is no tenant's
 	held      int64                       // bytes of room
+	reads     bool                        // changes nothing that its answer has to show
 	yield     func(context.Context) error // lets other heavy requests read; nil: it is not heavy
 	endTurn   func()                      // ends the turn of a heavy request; nil: it is not heavy
 	err       error                       // for the log

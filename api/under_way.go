@@ -67,6 +67,7 @@ func (s *server) begin(ctx huma.Context) error {
 		x.held += bytes
 		return true
 	}
+	x.reads = ctx.Method() == http.MethodGet || ctx.Operation().Metadata["reads"] == true
 	if ctx.Operation().Metadata["heavy"] != true {
 		return nil
 	}
@@ -127,7 +128,7 @@ func (x *exchange) holdPage(bytes int64) bool {
 // admits reports whether an answer of so many bytes may be held in memory until the client
 // has taken it. A page has room already; what a request has changed is always answered.
 func (x *exchange) admits(bytes int) bool {
-	if bytes <= smallAnswer || x.hold == nil || x.held > 0 || x.request.Method != http.MethodGet {
+	if bytes <= smallAnswer || x.hold == nil || x.held > 0 || !x.reads {
 		return true
 	}
 	return x.hold(answerCopies * int64(bytes))

@@ -13,6 +13,7 @@ import { settingsRoutes } from "./screens/settings/routes";
 import { start } from "./screens/start/routes";
 import { NotFound } from "./states/NotFound";
 import { signInRoutes } from "./screens/sign-in/routes";
+import { usage } from "./screens/usage/routes";
 
 export const queries = new QueryClient({
   defaultOptions: {
@@ -35,7 +36,7 @@ const home = createRoute({
 const unknown = createRoute({ getParentRoute: () => frame, path: "$", component: NotFound });
 
 export const router = createRouter({
-  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes, unknown])]),
+  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, usage, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes, unknown])]),
   context: { queries },
   defaultPreload: "intent",
   // A screen of another customer or sync is another one: nothing typed or asked for on the first goes over to it.

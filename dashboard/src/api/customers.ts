@@ -11,6 +11,13 @@ export const customer = (id: string) =>
 /** Names a customer in the path of an operation, whatever the characters of the external ID. */
 export const at = (external_id: string) => ({ path: { external_id: "by-external-id" }, query: { external_id } });
 
+/** A customer by its external ID. */
+export const customerOf = (external_id: string) =>
+  queryOptions({
+    queryKey: ["customer", "external", external_id],
+    queryFn: ({ signal }) => answer(api.GET("/v1/customers/by-external-id", { params: { query: { external_id } }, signal })),
+  });
+
 /** Whose something is, as lists of billing say it. */
 export type Named = Pick<Schema<"SyncRun">, "customer_name" | "external_id">;
 

@@ -1,6 +1,7 @@
-import { queryOptions } from "@tanstack/react-query";
+import { queryOptions, useQuery } from "@tanstack/react-query";
 import { LosslessNumber, parse } from "lossless-json";
 import { answer, api, type Schema } from "./client";
+import { useSession } from "./session";
 
 type Meter = Schema<"Meter">;
 
@@ -20,6 +21,20 @@ export const meters = (page: string | undefined, archived: boolean) =>
     },
     refetchInterval: ({ state }) => (state.data?.data.some(backfilling) ? 2_000 : false),
   });
+
+/** All meters, including archived ones: a tenant has at most 1,000. */
+export const allMeters = queryOptions({
+  queryKey: ["meters", "all"],
+  queryFn: async ({ signal }) => (await answer(api.GET("/v1/meters", { params: { query: { page_size: 1_000, archived: true } }, signal }))).data,
+  staleTime: 60_000,
+});
+
+/** Returns the unit of a meter, or "" if it has none or is unknown. */
+export function useUnit(slug: string): string {
+  const { permissions } = useSession();
+  const { data } = useQuery({ ...allMeters, enabled: permissions.includes("meters:read") });
+  return data?.find((meter) => meter.slug === slug)?.unit ?? "";
+}
 
 /** A meter; read again while it is being counted. */
 export const meter = (slug: string) =>

@@ -11,6 +11,8 @@ import { tick } from "./ticks";
 interface Props {
   label: string;
   points: Points;
+  /** Of the values. */
+  unit: string;
   /** Of the last window; until then it is drawn as incomplete. */
   end: string;
   /** When a window is, in words. */
@@ -23,7 +25,7 @@ const token = (name: string) => getComputedStyle(document.documentElement).getPr
 const seconds = (instant: string) => Date.parse(instant) / 1000;
 
 /** Lines over time, drawn from rounded numbers and read from exact ones. The arrow keys move along it. */
-export function Chart({ label, points, end, when, timezone }: Props) {
+export function Chart({ label, points, unit, end, when, timezone }: Props) {
   const scheme = useComputedColorScheme("light");
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(null);
@@ -52,7 +54,7 @@ export function Chart({ label, points, end, when, timezone }: Props) {
     plot.current.setCursor({ left: plot.current.valToPos(seconds(points.starts[next]!), "x"), top: 0 });
   };
 
-  const read = at === null ? "" : `${when(points.starts[at]!)}: ${linesOf(points).map(({ name, values }) => `${name} ${values[at] ?? "nothing"}`).join(", ")}`;
+  const read = at === null ? "" : `${when(points.starts[at]!)}: ${linesOf(points).map(({ name, values }) => `${[name, values[at] ?? "nothing", unit].join(" ").trim()}`).join(", ")}`;
   return (
     <figure className={styles.figure}>
       <div
@@ -76,7 +78,7 @@ export function Chart({ label, points, end, when, timezone }: Props) {
               {before ? <path d="M0 4h4v2H0zM6 4h4v2H6z" /> : <rect width="10" height="10" rx="2" />}
             </svg>
             {name}
-            {at !== null && values[at] != null && <Quantity value={values[at]} />}
+            {at !== null && values[at] != null && <Quantity value={values[at]} unit={unit} />}
           </span>
         ))}
       </figcaption>

@@ -1,5 +1,6 @@
 import type { Schema } from "../api/client";
 import { sum } from "../values/decimal";
+import { groupText } from "../values/groups";
 import { day, nextDay, startOfDay } from "../values/instants";
 
 /** A line of a chart: a value for each of its points, as the API has written it. */
@@ -55,20 +56,35 @@ export function windowEnd(start: string, by: Granularity, timezone: string): str
   return startOfDay(next, timezone);
 }
 
-/**
- * The usage of each window, those without any too, with a line for each group: where
- * they are more than six, the five largest and all others as one. What came late is
- * a window's usage too.
- */
+/** The usage of a group in each window that has some, and its total, which orders the lines of a chart. */
+export interface Line {
+  name: string;
+  total: string;
+  windows: { start: string; value: string }[];
+}
+
+/** The usage of each window, with a line for each group. Late usage belongs to its window. */
 export function points(groups: Schema<"UsageGroup">[], starts: string[]): Points {
+  return drawn(
+    groups.map((group) => ({
+      name: groupText(group.group_key),
+      total: group.subtotal,
+      windows: group.windows.map((window) => ({ start: window.window_start, value: sum([window.value, window.late_value]) })),
+    })),
+    starts,
+  );
+}
+
+/** Draws each line in each window, also those without usage. Of more than six lines, the five largest stay and the others are added up. */
+export function drawn(of: Line[], starts: string[]): Points {
   // The API writes an instant as it likes; the same instant is the same window.
   const at = (instant: string) => new Date(instant).toISOString();
-  const all = [...new Set([...starts, ...groups.flatMap((group) => group.windows.map((window) => at(window.window_start)))])].sort();
+  const all = [...new Set([...starts, ...of.flatMap(({ windows }) => windows.map(({ start }) => at(start)))])].sort();
   const place = new Map(all.map((start, index) => [start, index]));
-  const lines = groups.map((group) => {
+  const lines = of.map(({ name, total, windows }) => {
     const values = all.map(() => "0");
-    for (const window of group.windows) values[place.get(at(window.window_start))!] = sum([window.value, window.late_value]);
-    return { name: nameOf(group.group_key), values, size: Math.abs(Number(group.subtotal)) };
+    for (const { start, value } of windows) values[place.get(at(start))!] = value;
+    return { name, values, size: Math.abs(Number(total)) };
   });
   lines.sort((a, b) => b.size - a.size);
   const shown = lines.length > mostSeries ? lines.slice(0, mostSeries - 1) : lines;
@@ -76,12 +92,4 @@ export function points(groups: Schema<"UsageGroup">[], starts: string[]): Points
   const series = shown.map(({ name, values }) => ({ name, values }));
   if (others.length > 0) series.push({ name: `${others.length} others`, values: all.map((_, index) => sum(others.map(({ values }) => values[index]!))) });
   return { starts: all, series };
-}
-
-/** The values of a group's properties, in the order of their names. */
-export function nameOf(key: object): string {
-  const values = Object.entries(key)
-    .sort(([a], [b]) => a.localeCompare(b))
-    .map(([, value]) => String(value) || "none");
-  return values.join(" · ") || "all usage";
 }

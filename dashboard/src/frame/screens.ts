@@ -1,6 +1,7 @@
 /** The subjects, in the order in which they are shown. */
 export const screens = [
   ["/overview", "Overview"],
+  ["/usage", "Usage"],
   ["/customers", "Customers"],
   ["/meters", "Meters"],
   ["/events", "Events"],

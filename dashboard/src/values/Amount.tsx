@@ -1,7 +1,7 @@
 import { grouped, minorDigits } from "./decimal";
 
 /** A number as the API has sent it, with its unit in muted. */
-export function Quantity({ value, unit }: { value: string; unit?: string }) {
+export function Quantity({ value, unit }: { value: string; unit?: string | undefined }) {
   return (
     <span className="number">
       {grouped(value)}

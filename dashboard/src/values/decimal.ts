@@ -52,12 +52,17 @@ export function sum(decimals: string[]): string {
   return written({ units: parts.reduce((all, part) => all + atScale(part, scale), 0n), scale });
 }
 
+/** Returns the exact difference. */
+export function difference(decimal: string, subtracted: string): string {
+  const [a, b] = [scaled(decimal), scaled(subtracted)];
+  const scale = Math.max(a.scale, b.scale);
+  return shortest(written({ units: atScale(a, scale) - atScale(b, scale), scale }));
+}
+
 /** The exact difference, no less than nothing. */
 export function excess(decimal: string, over: string): string {
-  const [a, b] = [scaled(decimal), scaled(over)];
-  const scale = Math.max(a.scale, b.scale);
-  const units = atScale(a, scale) - atScale(b, scale);
-  return shortest(written({ units: units < 0n ? 0n : units, scale }));
+  const more = difference(decimal, over);
+  return more.startsWith("-") ? "0" : more;
 }
 
 /** The exact product. */

@@ -8,6 +8,7 @@ import { Quantity } from "../../values/Amount";
 import { Identifier } from "../../values/Identifier";
 import { List } from "../../values/List";
 import { cell } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 
 const columns = [
   { title: "Meter" },
@@ -38,10 +39,10 @@ function Row({ found }: { found: Schema<"UsageDiscrepancy"> }) {
       <td>{found.customer_external_id === null ? "all customers" : found.customer_name || found.customer_external_id}</td>
       <td className="number">{found.day}</td>
       <td className={cell.number} data-title="totals">
-        <Quantity value={found.total} />
+        <Usage meter={found.meter_slug} value={found.total} />
       </td>
       <td className={cell.number} data-title="events">
-        <Quantity value={found.events} />
+        <Usage meter={found.meter_slug} value={found.events} />
       </td>
       <td className={cell.number} data-title="events counted">
         <Quantity value={String(found.total_count)} /> <span className="muted">of</span> <Quantity value={String(found.event_count)} />

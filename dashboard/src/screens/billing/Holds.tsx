@@ -9,13 +9,13 @@ import { Opener } from "../../frame/Opener";
 import { Empty } from "../../states/Empty";
 import { Actor } from "../../values/Actor";
 import { Ago } from "../../values/Ago";
-import { Quantity } from "../../values/Amount";
 import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { range } from "../../values/instants";
 import { List } from "../../values/List";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import { Workflows } from "../../values/Workflows";
 import styles from "./billing.module.css";
 import { holdStates } from "./states";
@@ -108,10 +108,10 @@ function Opened({ hold }: { hold: Hold }) {
               <tr key={index}>
                 <td className={styles.text}>{reason.message}</td>
                 <td className={cell.number} data-title={reason.ours && "ours"}>
-                  {reason.ours !== undefined && <Quantity value={reason.ours} />}
+                  {reason.ours !== undefined && <Usage meter={meterOf(reason, "charge_differs")} value={reason.ours} />}
                 </td>
                 <td className={cell.number} data-title={reason.theirs && "theirs"}>
-                  {reason.theirs !== undefined && <Quantity value={reason.theirs} />}
+                  {reason.theirs !== undefined && <Usage meter={meterOf(reason, "charge_differs", "price_differs")} value={reason.theirs} />}
                 </td>
               </tr>
             ))}
@@ -152,6 +152,11 @@ function Opened({ hold }: { hold: Hold }) {
       )}
     </div>
   );
+}
+
+/** Returns the meter whose units a reason compares. With some codes, its numbers are amounts of money. */
+function meterOf({ code, meter_slug = "" }: Schema<"HoldReason">, ...amounts: Schema<"HoldReason">["code"][]): string {
+  return amounts.includes(code) ? "" : meter_slug;
 }
 
 function NoHolds({ filtered }: { filtered: boolean }) {

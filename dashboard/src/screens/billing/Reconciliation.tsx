@@ -9,7 +9,7 @@ import { Filter } from "../../frame/Filter";
 import { Opener } from "../../frame/Opener";
 import { Empty } from "../../states/Empty";
 import { Actor } from "../../values/Actor";
-import { Amount, Quantity } from "../../values/Amount";
+import { Amount } from "../../values/Amount";
 import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
@@ -17,6 +17,7 @@ import { range } from "../../values/instants";
 import { List } from "../../values/List";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import { Workflows } from "../../values/Workflows";
 import styles from "./billing.module.css";
 import { reconciliationStates } from "./states";
@@ -110,7 +111,7 @@ function Row({ line, open }: { line: Line; open: boolean }) {
 
 /** Of a period that is billed in amounts, what counts is money. */
 function Units({ line, value }: { line: Line; value: string }) {
-  return line.bills === "amounts" ? <Amount value={value} currency={line.ours.currency} /> : <Quantity value={value} />;
+  return line.bills === "amounts" ? <Amount value={value} currency={line.ours.currency} /> : <Usage meter={line.meter_slug} value={value} />;
 }
 
 const invoiceColumns = [{ title: "Invoice" }, { title: "State" }, { title: "Final" }, { title: "Quantity", number: true }, { title: "Amount", number: true }];
@@ -136,7 +137,7 @@ function Opened({ line }: { line: Line }) {
                 <td>{invoice.void ? "void" : invoice.status}</td>
                 <td>{invoice.finalized_at ? <Instant at={invoice.finalized_at} /> : <span className="muted">not yet</span>}</td>
                 <td className={cell.number} data-title="quantity">
-                  <Quantity value={invoice.quantity} />
+                  <Usage meter={line.bills === "amounts" ? "" : line.meter_slug} value={invoice.quantity} />
                 </td>
                 <td className={cell.number}>
                   <Amount value={invoice.amount} currency={invoice.currency} />

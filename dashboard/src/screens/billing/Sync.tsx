@@ -15,12 +15,13 @@ import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Actor } from "../../values/Actor";
 import { Ago } from "../../values/Ago";
-import { Amount, Quantity } from "../../values/Amount";
+import { Amount } from "../../values/Amount";
 import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { range } from "../../values/instants";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import { Workflows } from "../../values/Workflows";
 import styles from "./billing.module.css";
 import { reportStates, syncState, triggers } from "./states";
@@ -195,7 +196,7 @@ function Lines({ lines }: { lines: Schema<"SyncLine">[] }) {
                   {line.response && <p className="muted small">{line.response}</p>}
                 </td>
                 <td className={cell.number} data-title="usage">
-                  <Quantity value={line.usage} />
+                  <Usage meter={line.meter_slug} value={line.usage} />
                 </td>
                 <td className={cell.number}>
                   <Amount value={line.amount} currency={line.currency} />

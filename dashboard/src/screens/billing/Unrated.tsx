@@ -4,12 +4,13 @@ import type { Schema } from "../../api/client";
 import { useSession } from "../../api/session";
 import { unrated, unratedTotals } from "../../api/unrated";
 import { Empty } from "../../states/Empty";
-import { Amount, Quantity } from "../../values/Amount";
+import { Amount } from "../../values/Amount";
 import { CustomerName } from "../../values/CustomerName";
 import { Identifier } from "../../values/Identifier";
 import { written } from "../../values/instants";
 import { List } from "../../values/List";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 
 const columns = [{ title: "Customer" }, { title: "Meter" }, { title: "Period" }, { title: "Reason" }, { title: "Usage", number: true }, { title: "Estimate", number: true }];
 const byReason = [{ title: "Reason" }, { title: "Customers", number: true }, { title: "Lines", number: true }, { title: "Estimate", number: true }];
@@ -87,7 +88,7 @@ function Row({ line }: { line: Schema<"UnratedUsage"> }) {
         {line.detail && <span className="muted small"> {line.detail}</span>}
       </td>
       <td className={cell.number} data-title="usage">
-        <Quantity value={line.usage} />
+        <Usage meter={line.meter_slug} value={line.usage} />
       </td>
       <td className={cell.number} data-title="estimate">
         <Estimate value={line.estimate} currency={line.currency} />

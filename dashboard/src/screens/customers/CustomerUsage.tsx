@@ -1,6 +1,5 @@
-import { TextInput } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { answer, api } from "../../api/client";
 import { customer as readCustomer } from "../../api/customers";
 import { useSession } from "../../api/session";
@@ -11,12 +10,12 @@ import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { FirstEvent } from "../../states/FirstEvent";
 import { LoadingRows } from "../../states/Loading";
-import { Quantity } from "../../values/Amount";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import styles from "./CustomerUsage.module.css";
 import { MeterUsage } from "./MeterUsage";
-import { lastDay } from "../../values/instants";
-import { chosenDays, instantsOf, ranges } from "./ranges";
+import { RangeFilter } from "./RangeFilter";
+import { instantsOf } from "./ranges";
 
 const here = "/frame/customers/$customer/usage";
 
@@ -37,16 +36,9 @@ export function CustomerUsage() {
 }
 
 function Ranges() {
-  const { range } = useSearch({ from: here });
   return (
     <div className={styles.ranges}>
-      <Filter name="range" label="Range" options={ranges} />
-      {range === "days" && (
-        <>
-          <Day name="from" label="From" />
-          <Day name="to" label="To, inclusive" />
-        </>
-      )}
+      <RangeFilter first="This billing period" />
       <Filter
         name="by"
         label="Windows"
@@ -58,23 +50,6 @@ function Ranges() {
         ]}
       />
     </div>
-  );
-}
-
-function Day({ name, label }: { name: "from" | "to"; label: string }) {
-  const { tenant } = useSession();
-  const search = useSearch({ from: here });
-  const days = chosenDays(search, tenant.timezone, new Date());
-  const navigate = useNavigate({ from: "/customers/$customer/usage" });
-  return (
-    <TextInput
-      type="date"
-      max={lastDay}
-      aria-label={label}
-      title={label}
-      value={days[name]}
-      onChange={({ currentTarget: { value } }) => void navigate({ search: (was) => ({ ...was, ...days, [name]: value }), replace: true })}
-    />
   );
 }
 
@@ -113,7 +88,7 @@ function Meters({ customer }: { customer: string }) {
                       {item.meter_slug}
                     </Link>
                   </td>
-                  <td className={cell.number}>{item.backfilling ? <span className="muted">being counted</span> : <Quantity value={item.total_usage} />}</td>
+                  <td className={cell.number}>{item.backfilling ? <span className="muted">being counted</span> : <Usage meter={item.meter_slug} value={item.total_usage} />}</td>
                 </tr>
               ))}
             </tbody>

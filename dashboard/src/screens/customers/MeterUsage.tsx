@@ -2,17 +2,18 @@ import { Button } from "@mantine/core";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import type { Schema } from "../../api/client";
+import { useUnit } from "../../api/meters";
 import { useSession } from "../../api/session";
 import { usage, type Range } from "../../api/usage";
 import { Chart } from "../../charts/Chart";
 import { points, windowEnd, windows, type Former, type Granularity, type Points } from "../../charts/points";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
-import { Quantity } from "../../values/Amount";
 import { csv, save } from "../../values/csv";
 import { sum } from "../../values/decimal";
 import { range as days, written } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import styles from "./CustomerUsage.module.css";
 import { formerLine, formerRange } from "./former";
 
@@ -39,7 +40,7 @@ export function MeterUsage({ customer, meter, by, range }: Props) {
       <div className={styles.head}>
         <h2>{meter}</h2>
         <span className="muted">{data && days(data.period.start, data.period.end, tenant.timezone)}</span>
-        <span className={styles.total}>{data && <Quantity value={data.total} />}</span>
+        <span className={styles.total}>{data && <Usage meter={meter} value={data.total} />}</span>
         {data && data.groups.length > 0 && (
           <Button variant="default" size="xs" onClick={() => save(`usage-${customer}-${meter}.csv`, csv(rowsOf(data)), "text/csv;charset=utf-8")}>
             Download CSV
@@ -73,6 +74,7 @@ interface Shown {
 function Windows({ data, drawn, former, meter }: Shown) {
   const { tenant } = useSession();
   const [all, setAll] = useState(false);
+  const unit = useUnit(meter);
   const charted = useMemo(() => drawn && { ...drawn, former }, [drawn, former]);
   if (!data || !drawn || !charted) {
     return (
@@ -88,7 +90,7 @@ function Windows({ data, drawn, former, meter }: Shown) {
   const shown = all ? newest : newest.slice(0, rowsAtFirst);
   return (
     <>
-      <Chart label={`Usage of ${meter} over time`} points={charted} end={windowEnd(drawn.starts.at(-1)!, data.granularity, tenant.timezone)} when={when} timezone={tenant.timezone} />
+      <Chart label={`Usage of ${meter} over time`} points={charted} unit={unit} end={windowEnd(drawn.starts.at(-1)!, data.granularity, tenant.timezone)} when={when} timezone={tenant.timezone} />
       <Table caption={`Usage of ${meter}, the latest first`} columns={columns}>
         <tbody>
           {shown.map((index) => (
@@ -96,12 +98,12 @@ function Windows({ data, drawn, former, meter }: Shown) {
               <td className="number">{when(drawn.starts[index]!)}</td>
               {drawn.series.map(({ name, values }) => (
                 <td key={name} className={cell.number} data-title={many ? name : undefined}>
-                  <Quantity value={values[index]!} />
+                  <Usage meter={meter} value={values[index]!} />
                 </td>
               ))}
               {many && (
                 <td className={cell.number} data-title="all">
-                  <Quantity value={sum(drawn.series.map(({ values }) => values[index]!))} />
+                  <Usage meter={meter} value={sum(drawn.series.map(({ values }) => values[index]!))} />
                 </td>
               )}
             </tr>

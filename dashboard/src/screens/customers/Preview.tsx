@@ -6,10 +6,11 @@ import { Opener } from "../../frame/Opener";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
-import { Amount, Quantity } from "../../values/Amount";
+import { Amount } from "../../values/Amount";
 import { decimals, minorDigits } from "../../values/decimal";
 import { range } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import styles from "./CustomerBill.module.css";
 import { totals } from "./totals";
 import { Explained } from "./Working";
@@ -80,7 +81,7 @@ function Line({ customer, line, open }: { customer: string; line: Schema<"Previe
           {line.excluded && <p className={styles.excluded}>Not reported: {line.excluded}</p>}
         </td>
         <td className={cell.number} data-title="usage">
-          {line.backfilling ? <span className="muted">being counted</span> : <Quantity value={line.usage} />}
+          {line.backfilling ? <span className="muted">being counted</span> : <Usage meter={line.meter_slug} value={line.usage} />}
         </td>
         <td className={cell.number} data-title="rate">
           <Amount value={line.unit_price} currency={line.currency} />

@@ -6,11 +6,11 @@ import { answer, api, type Schema } from "../../api/client";
 import { statement } from "../../api/periods";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
-import { Quantity } from "../../values/Amount";
 import { Instant } from "../../values/Instant";
 import { Pages } from "../../values/Pages";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import { reportStates } from "../billing/states";
 import styles from "./CustomerBill.module.css";
 
@@ -73,7 +73,7 @@ function Row({ report }: { report: Report }) {
       </td>
       <td className="muted">{meters.join(", ")}</td>
       <td className={cell.number} data-title={report.quantity_sent === undefined ? undefined : "sent"}>
-        {report.quantity_sent !== undefined && <Quantity value={report.quantity_sent} />}
+        {report.quantity_sent !== undefined && <Usage meter={report.kind === "quantity" && meters.length === 1 ? meters[0]! : ""} value={report.quantity_sent} />}
       </td>
       <td className={cell.number}>
         <Instant at={report.recorded_at} />

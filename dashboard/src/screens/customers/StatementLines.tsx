@@ -6,9 +6,10 @@ import { useSession } from "../../api/session";
 import { Opener } from "../../frame/Opener";
 import { Failed } from "../../states/Failed";
 import { LoadingRows } from "../../states/Loading";
-import { Amount, Quantity } from "../../values/Amount";
+import { Amount } from "../../values/Amount";
 import { range } from "../../values/instants";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import styles from "./CustomerBill.module.css";
 import { Working } from "./Working";
 
@@ -82,10 +83,10 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
           )}
         </td>
         <td className={cell.number} data-title="usage">
-          <Quantity value={line.usage} />
+          <Usage meter={line.meter_slug} value={line.usage} />
         </td>
         <td className={cell.number} data-title="late">
-          <Quantity value={line.late_usage} />
+          <Usage meter={line.meter_slug} value={line.late_usage} />
         </td>
         <td className={cell.number}>
           <Amount value={line.amount} currency={line.currency} />
@@ -94,11 +95,11 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
       {opened !== "shut" && (
         <tr className={styles.opened}>
           <td colSpan={columns.length}>
-            <Working steps={line.steps} />
+            <Working meter={line.meter_slug} steps={line.steps} />
             {line.late_usage !== "0" && line.late_steps.length > 0 && (
               <>
                 <p className={`muted small ${styles.later}`}>Usage that arrived after the period was closed and is billed with a later period</p>
-                <Working steps={line.late_steps} />
+                <Working meter={line.meter_slug} steps={line.late_steps} />
               </>
             )}
           </td>
@@ -122,7 +123,7 @@ function Adjustments({ of: { period, lines } }: { of: Schema<"ClosedPeriod"> }) 
             </span>
           </td>
           <td className={cell.number} data-title="units">
-            <Quantity value={line.quantity} />
+            <Usage meter={line.meter_slug} value={line.quantity} />
           </td>
           <td />
           <td className={cell.number}>

@@ -1,9 +1,11 @@
 import { useQuery } from "@tanstack/react-query";
 import { Fragment } from "react";
 import { answer, api, type Schema } from "../../api/client";
+import { useUnit } from "../../api/meters";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
-import { Amount, Quantity } from "../../values/Amount";
+import { Amount } from "../../values/Amount";
+import { Usage } from "../../values/Usage";
 import { arithmetic } from "./arithmetic";
 import styles from "./Working.module.css";
 
@@ -16,7 +18,7 @@ export function Explained({ customer, meter }: { customer: string; meter: string
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/explain", { params: { query: { customer, meter } }, signal })),
   });
   if (error) return <Failed what="The calculation" error={error} retry={() => void refetch()} />;
-  if (data) return <Working steps={data.steps} />;
+  if (data) return <Working meter={meter} steps={data.steps} />;
   return (
     <div className={styles.working} aria-busy>
       <LoadingText />
@@ -25,8 +27,8 @@ export function Explained({ customer, meter }: { customer: string; meter: string
 }
 
 /** How an amount is worked out: a line as on paper, and every step with its reason. */
-export function Working({ steps }: { steps: Step[] }) {
-  const line = arithmetic(steps);
+export function Working({ meter, steps }: { meter: string; steps: Step[] }) {
+  const line = arithmetic(steps, useUnit(meter));
   return (
     <div className={styles.working}>
       {line.length > 0 && (
@@ -39,21 +41,21 @@ export function Working({ steps }: { steps: Step[] }) {
           ))}
         </p>
       )}
-      <Steps steps={steps} />
+      <Steps meter={meter} steps={steps} />
     </div>
   );
 }
 
-function Steps({ steps }: { steps: Step[] }) {
+function Steps({ meter, steps }: { meter: string; steps: Step[] }) {
   return (
     <ol className={styles.steps}>
       {steps.map((step, index) => (
         <li key={index}>
           <div className={styles.step}>
             <span className="muted">{step.description}</span>
-            <span>{step.unit === "units" ? <Quantity value={step.amount} unit="units" /> : <Amount value={step.amount} currency={step.unit} />}</span>
+            <span>{step.unit === "units" ? <Usage meter={meter} value={step.amount} unitless="units" /> : <Amount value={step.amount} currency={step.unit} />}</span>
           </div>
-          {step.steps && step.steps.length > 0 && <Steps steps={step.steps} />}
+          {step.steps && step.steps.length > 0 && <Steps meter={meter} steps={step.steps} />}
         </li>
       ))}
     </ol>

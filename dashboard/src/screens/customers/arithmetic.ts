@@ -5,11 +5,11 @@ type Step = Schema<"Step">;
 
 /**
  * The working of a charge as one would write it on paper, part by part:
- * "1,250 used", "1,000 included, 250 overage", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00".
+ * "1,250 tokens used", "1,000 tokens included, 250 tokens overage", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00".
  * Nothing for a working of another kind, such as a provider's own price; its
  * steps say all of it.
  */
-export function arithmetic(steps: Step[]): string[] {
+export function arithmetic(steps: Step[], unit = ""): string[] {
   const of = (name: Step["name"]) => steps.find((step) => step.name === name);
   const [usage, included, overage, rate, overageCharge, base, exact, charge] = [
     of("usage"),
@@ -23,10 +23,11 @@ export function arithmetic(steps: Step[]): string[] {
   ];
   if (!usage || !included || !overage || !rate || !overageCharge || !base || !exact || !charge) return [];
   const money = (step: Step) => grouped(step.amount, minorDigits(step.unit));
-  const units = (step: Step) => grouped(step.amount);
+  const number = (step: Step) => grouped(step.amount);
+  const units = (step: Step) => [number(step), unit].join(" ").trim();
   const parts = [`${units(usage)} used`];
   if (included.amount !== "0") parts.push(`${units(included)} included, ${units(overage)} overage`);
-  parts.push(`${units(overage)} × ${units(rate)} = ${money(overageCharge)}`);
+  parts.push(`${number(overage)} × ${number(rate)} = ${money(overageCharge)}`);
   if (base.amount !== "0") parts.push(`+ base ${money(base)} = ${money(exact)}`);
   if (charge.amount !== exact.amount) parts.push(`rounded ${money(charge)}`);
   return parts;

@@ -9,7 +9,6 @@ export interface Asked {
 }
 
 export const ranges = [
-  ["", "This billing period"],
   ["7", "Last 7 days"],
   ["30", "Last 30 days"],
   ["90", "Last 90 days"],
@@ -31,6 +30,6 @@ export function instantsOf(asked: Asked, timezone: string, now: Date): { start?:
     const { from, to } = chosenDays(asked, timezone, now);
     return whole(from, to);
   }
-  const days = ranges.find(([value]) => value !== "" && value === asked.range);
+  const days = ranges.find(([value]) => value === asked.range);
   return days ? whole(nextDay(today, 1 - Number(days[0])), today) : {};
 }

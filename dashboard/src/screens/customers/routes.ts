@@ -1,4 +1,7 @@
+import type { QueryClient } from "@tanstack/react-query";
 import { createRoute, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import { Failure } from "../../api/client";
+import { customerOf } from "../../api/customers";
 import { asks, frame } from "../../routes";
 
 const customers = createRoute({
@@ -6,6 +9,20 @@ const customers = createRoute({
   path: "/customers",
   validateSearch: asks("search", "page"),
   component: lazyRouteComponent(() => import("./Customers"), "Customers"),
+});
+
+/** Leads from a customer's external ID to its usage. */
+const byExternalID = createRoute({
+  getParentRoute: () => frame,
+  path: "/customers/-/by-external-id",
+  validateSearch: asks("id", "meter", "range", "from", "to"),
+  async beforeLoad({ context, search: { id = "", ...search } }: { context: { queries: QueryClient }; search: Record<string, string> }) {
+    const customer = await context.queries.ensureQueryData(customerOf(id)).catch((error: unknown) => {
+      if (error instanceof Failure && error.status === 404) throw redirect({ to: "/customers", search: { search: id }, replace: true });
+      throw error;
+    });
+    throw redirect({ to: "/customers/$customer/usage", params: { customer: customer.id }, search, replace: true });
+  },
 });
 
 const customer = createRoute({
@@ -62,4 +79,4 @@ const statement = createRoute({
   component: lazyRouteComponent(() => import("./Statement"), "Statement"),
 });
 
-export const customerRoutes = [customers, customer.addChildren([home, usage, bill, invoices, syncs, details]), statement] as const;
+export const customerRoutes = [customers, byExternalID, customer.addChildren([home, usage, bill, invoices, syncs, details]), statement] as const;

@@ -79,7 +79,7 @@ function Price({ meter }: { meter: string }) {
   if (!permissions.includes("pricing:read")) return <span className="muted">needs pricing:read</span>;
   if (!data) return <LoadingText />;
   const current = data.find(({ meter_slug }) => meter_slug === meter)?.current;
-  return current ? <PriceText price={current} /> : <span className="muted">not charged</span>;
+  return current ? <PriceText price={current} meter={meter} /> : <span className="muted">not charged</span>;
 }
 
 function None() {

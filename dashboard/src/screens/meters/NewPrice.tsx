@@ -96,7 +96,7 @@ export function NewPrice({ of, former, first }: Props) {
             onChange={(event) => change({ day: event.currentTarget.value })}
           />
         )}
-        <WorkedCharge terms={typed} />
+        <WorkedCharge terms={typed} meter={of.meter} />
         <Verb needs="pricing:write" not={dayless ? "Choose a day first" : unreadable ? "A field is not a number" : undefined} onClick={() => preview(true)}>
           Preview the running bills
         </Verb>

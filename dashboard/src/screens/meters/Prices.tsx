@@ -6,10 +6,11 @@ import { pricing, withdrawPrice, type Priced } from "../../api/prices";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingRows, LoadingText } from "../../states/Loading";
-import { Amount, Quantity } from "../../values/Amount";
+import { Amount } from "../../values/Amount";
 import { Instant } from "../../values/Instant";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
+import { Usage } from "../../values/Usage";
 import { NewPrice } from "./NewPrice";
 import styles from "./Prices.module.css";
 
@@ -20,7 +21,7 @@ export function Prices({ of }: { of: Priced }) {
   return (
     <div className={styles.split}>
       <section aria-labelledby="versions">
-        <p className={styles.current}>{data ? <Current price={data.current} plan={of.plan} /> : <LoadingText />}</p>
+        <p className={styles.current}>{data ? <Current price={data.current} of={of} /> : <LoadingText />}</p>
         <h2 id="versions">Versions</h2>
         {data?.versions.length === 0 ? (
           <Empty title="No price yet">
@@ -35,13 +36,13 @@ export function Prices({ of }: { of: Priced }) {
   );
 }
 
-function Current({ price, plan }: { price: Schema<"Price"> | undefined; plan: string | undefined }) {
+function Current({ price, of: { meter, plan } }: { price: Schema<"Price"> | undefined; of: Priced }) {
   if (!price) return <span className="muted">{plan === undefined ? "Its usage is not charged." : "The meter's own price is charged."}</span>;
-  return <PriceText price={price} />;
+  return <PriceText price={price} meter={meter} />;
 }
 
-/** A price in a line: 25.00 USD per period, 1,000 units included, then 0.02 USD a unit. */
-export function PriceText({ price: { base_price, included_units, overage_rate, currency } }: { price: Schema<"Price"> }) {
+/** A price in a line: 25.00 USD per period, 1,000 tokens included, then 0.02 USD a unit. */
+export function PriceText({ price: { base_price, included_units, overage_rate, currency }, meter }: { price: Schema<"Price">; meter: string }) {
   return (
     <>
       {base_price !== "0" && (
@@ -51,7 +52,7 @@ export function PriceText({ price: { base_price, included_units, overage_rate, c
       )}
       {included_units !== "0" && (
         <>
-          <Quantity value={included_units} /> units included, then{" "}
+          <Usage meter={meter} value={included_units} unitless="units" /> included, then{" "}
         </>
       )}
       <Amount value={overage_rate} currency={currency} /> a unit
@@ -88,7 +89,7 @@ function Versions({ of, pricing }: { of: Priced; pricing: Schema<"Pricing"> | un
               <Amount value={price.base_price} currency={price.currency} />
             </td>
             <td className={cell.number} data-title="included">
-              <Quantity value={price.included_units} />
+              <Usage meter={of.meter} value={price.included_units} />
             </td>
             <td className={cell.number} data-title="beyond">
               <Amount value={price.overage_rate} currency={price.currency} />

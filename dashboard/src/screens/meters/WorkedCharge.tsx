@@ -1,13 +1,15 @@
 import { TextInput } from "@mantine/core";
 import { Fragment, useState } from "react";
+import { useUnit } from "../../api/meters";
 import { isAmount, wrongAmount } from "../../values/decimal";
 import { arithmetic } from "../customers/arithmetic";
 import { charge, type Terms } from "./charge";
 import styles from "./Prices.module.css";
 
 /** What some usage would be charged, worked out while it is typed. */
-export function WorkedCharge({ terms }: { terms: Terms }) {
+export function WorkedCharge({ terms, meter }: { terms: Terms; meter: string }) {
   const [usage, setUsage] = useState("1250");
+  const unit = useUnit(meter);
   const { base, included, rate } = { base: terms.base || "0", included: terms.included || "0", rate: terms.rate || "0" };
   const complete = [base, included, rate, usage].every(isAmount) && /^[A-Z]{3}$/.test(terms.currency);
   return (
@@ -16,7 +18,7 @@ export function WorkedCharge({ terms }: { terms: Terms }) {
       <p role="status" className={styles.paper}>
         {complete ? (
           <>
-            {arithmetic(charge({ base, included, rate, currency: terms.currency }, usage)).map((part, index) => (
+            {arithmetic(charge({ base, included, rate, currency: terms.currency }, usage), unit).map((part, index) => (
               <Fragment key={part}>
                 {index > 0 && <span className="muted"> → </span>}
                 <span className="number">{part}</span>

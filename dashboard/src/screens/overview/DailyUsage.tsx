@@ -1,56 +1,59 @@
 import { useQuery } from "@tanstack/react-query";
 import { useSearch } from "@tanstack/react-router";
-import { lazy, Suspense, useMemo } from "react";
+import { useMemo } from "react";
 import { answer, api, type Schema } from "../../api/client";
+import { allMeters } from "../../api/meters";
 import { useSession } from "../../api/session";
 import type { Points } from "../../charts/points";
 import { Filter } from "../../frame/Filter";
 import { Failed } from "../../states/Failed";
-import { Quantity } from "../../values/Amount";
 import { sum } from "../../values/decimal";
-import { day, nextDay, startOfDay, written } from "../../values/instants";
+import { day, nextDay, startOfDay } from "../../values/instants";
+import { Usage } from "../../values/Usage";
+import { dimensionsOf } from "../usage/dimensions";
+import { DailyChart } from "./DailyChart";
 import styles from "./Overview.module.css";
+import { UsageBy } from "./UsageBy";
+import { days } from "./byDimension";
 
-const Chart = lazy(() => import("../../charts/Chart").then(({ Chart }) => ({ default: Chart })));
-
-const days = 30;
-
-/** What all customers together have used of a meter, day by day, and in as many days before. */
+/** The usage of a meter by all customers, day by day: together, beside as many days before, or by a dimension. */
 export function DailyUsage() {
-  const { tenant } = useSession();
-  const { meter } = useSearch({ from: "/frame/overview" });
+  const { tenant, permissions } = useSession();
+  const { meter, by } = useSearch({ from: "/frame/overview" });
   const { data, error, refetch } = useQuery({
     queryKey: ["daily"],
     queryFn: ({ signal }) => answer(api.GET("/v1/usage/daily", { params: { query: { days: 2 * days } }, signal })),
     staleTime: 60_000,
   });
+  const { data: known } = useQuery({ ...allMeters, enabled: permissions.includes("meters:read") });
   const meters = data?.meters.filter((one) => !one.backfilling) ?? [];
   const chosen = meters.find((one) => one.meter_slug === meter) ?? meters[0];
   const points = useMemo(() => chosen && compared(chosen, data!.period.start, tenant.timezone), [chosen, data, tenant.timezone]);
   if (error) return <Failed what="The usage" error={error} retry={() => void refetch()} />;
   if (data && !chosen) return null;
+  const dimensions = dimensionsOf(known?.find(({ slug }) => slug === chosen?.meter_slug)?.group_by ?? []);
+  const dimension = dimensions.find(({ sent }) => sent === by);
   return (
     <section aria-label="Usage">
       <div className={styles.usage}>
         <h2>Usage of all customers</h2>
         {meters.length > 1 && <Filter name="meter" label="Meter" options={meters.map(({ meter_slug: slug }, index) => [index === 0 ? "" : slug, slug] as const)} />}
         {meters.length === 1 && <span className="muted">{chosen?.meter_slug}</span>}
-        {points && <span className={styles.total}>{<Quantity value={sum(points.series[0]!.values)} />}</span>}
-      </div>
-      <div className={styles.chart}>
-        {!data && <span data-loading />}
-        {chosen && points && (
-          <Suspense fallback={<span data-loading />}>
-            <Chart
-              label={`Usage of ${chosen.meter_slug} by all customers over time`}
-              points={points}
-              end={data!.period.end}
-              when={(start) => written(start, tenant.timezone, "day")}
-              timezone={tenant.timezone}
-            />
-          </Suspense>
+        {chosen && <Filter name="by" label="Break down by" options={[["", "All together"], ...dimensions.map(({ sent, title, property }) => [sent, `By ${property ?? title.toLowerCase()}`] as const)]} />}
+        {chosen && points && !dimension && (
+          <span className={styles.total}>
+            <Usage meter={chosen.meter_slug} value={sum(points.series[0]!.values)} />
+          </span>
         )}
       </div>
+      {chosen && dimension ? (
+        <UsageBy key={`${chosen.meter_slug} ${dimension.sent}`} meter={chosen.meter_slug} dimension={dimension} end={data!.period.end} />
+      ) : (
+        <div className={styles.chart}>
+          {!data && <span data-loading />}
+          {chosen && points && <DailyChart meter={chosen.meter_slug} points={points} end={data!.period.end} />}
+        </div>
+      )}
     </section>
   );
 }

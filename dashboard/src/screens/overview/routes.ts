@@ -4,6 +4,6 @@ import { asks, frame } from "../../routes";
 export const overview = createRoute({
   getParentRoute: () => frame,
   path: "/overview",
-  validateSearch: asks("meter"),
+  validateSearch: asks("meter", "by"),
   component: lazyRouteComponent(() => import("./Overview"), "Overview"),
 });

@@ -37,7 +37,7 @@ function Price({ plan, meter }: { plan: string; meter: string }) {
   const { data } = useQuery(pricings(plan));
   if (!data) return <LoadingText />;
   const found = data.find(({ meter_slug }) => meter_slug === meter);
-  if (found?.current) return <PriceText price={found.current} />;
+  if (found?.current) return <PriceText price={found.current} meter={meter} />;
   return <span className="muted">{found ? "the meter's own price until the plan's price takes effect" : "the meter's own"}</span>;
 }
 

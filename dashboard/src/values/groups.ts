@@ -1,0 +1,30 @@
+/** The properties of a group, by name. Those of the group $other are unknown. */
+export type GroupKey = { [property: string]: unknown };
+
+/** Returns the value of a property as text. A string that reads like another value is quoted, as in the API's filters. */
+export function valueText(value: unknown): string {
+  if (value === null || value === undefined) return "none";
+  if (typeof value !== "string") return JSON.stringify(value);
+  return value === "" || value === "none" || isJSON(value) ? JSON.stringify(value) : value;
+}
+
+function isJSON(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Reports whether a group is $other: the usage whose property values are unknown. */
+export const isOther = (key: GroupKey) => "$other" in key;
+
+/** Returns the values of a group, in order of their properties. */
+export function groupText(key: GroupKey): string {
+  if (isOther(key)) return "unknown values";
+  const values = Object.entries(key)
+    .sort(([a], [b]) => a.localeCompare(b))
+    .map(([, value]) => valueText(value));
+  return values.join(" · ") || "all usage";
+}

@@ -10,7 +10,7 @@ import { queries, router } from "./router";
 configure({ asyncUtilTimeout: 15_000 }); // a busy machine takes ten times as long as an idle one
 
 /** What the API answers, by method and path, and what it was asked. */
-export let answers: Record<string, (body: string) => [status: number, body: object]>;
+export let answers: Record<string, (body: string) => [status: number, body: object | string, headers?: Record<string, string>]>;
 export let asked: { name: string; url: string; body: string; csrf: string | null }[];
 
 export const tenant = { id: "ten_1", name: "Acme", timezone: "Europe/Zurich", currency: "CHF" };
@@ -30,7 +30,8 @@ beforeEach(() => {
     const name = `${request.method} ${new URL(request.url).pathname}`;
     const body = await request.text();
     asked.push({ name, url: request.url, body, csrf: request.headers.get("X-CSRF-Token") });
-    const [status, answer] = answers[name]?.(body) ?? problem(404, `the test has no ${name}`);
+    const [status, answer, headers] = answers[name]?.(body) ?? problem(404, `the test has no ${name}`);
+    if (typeof answer === "string") return new Response(answer, { status, ...(headers && { headers }) });
     return new Response(stringify(answer) ?? null, { status, headers: { "Content-Type": "application/json" } });
   });
   vi.stubGlobal("matchMedia", () => ({ matches: false, addEventListener() {}, removeEventListener() {} }));

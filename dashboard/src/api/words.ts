@@ -29,6 +29,7 @@ const fieldNames: Record<string, string> = {
   effective_from: "From",
   end: "Until",
   external_id: "External ID",
+  granularity: "Windows",
   grace_hours: "Grace, in hours",
   requests_per_minute: "Requests a minute",
   start: "From",

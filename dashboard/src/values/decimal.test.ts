@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { decimals, excess, grouped, isAmount, minorDigits, product, rounded, shares, shortest, sum, wrongAmount, wrongWhole } from "./decimal";
+import { decimals, difference, excess, grouped, isAmount, minorDigits, product, rounded, shares, shortest, sum, wrongAmount, wrongWhole } from "./decimal";
 
 test("every digit is shown", () => {
   expect(grouped("1284402.75")).toBe("1,284,402.75");
@@ -42,6 +42,7 @@ test("products are exact, and an excess is no less than nothing", () => {
   expect(product("9007199254740993.1", "-0.000000000001")).toBe("-9007.1992547409931");
   expect(excess("1250", "1000.5")).toBe("249.5");
   expect(excess("1000", "1250")).toBe("0");
+  expect([difference("0.3", "0.1"), difference("1", "2.50")]).toEqual(["0.2", "-1.5"]);
 });
 
 test("half a unit is rounded to the even one", () => {

@@ -19,6 +19,7 @@ const working = (amounts: { included?: string; base?: string; exact?: string; ch
 
 test("a charge reads like arithmetic on paper", () => {
   expect(arithmetic(working())).toEqual(["1,250 used", "1,000 included, 250 overage", "250 × 0.02 = 5.00", "+ base 25.00 = 30.00"]);
+  expect(arithmetic(working(), "tokens").slice(0, 3)).toEqual(["1,250 tokens used", "1,000 tokens included, 250 tokens overage", "250 × 0.02 = 5.00"]);
 });
 
 test("what is nothing is left out", () => {

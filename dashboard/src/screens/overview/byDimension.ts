@@ -46,7 +46,11 @@ async function ofCustomer(meter: string, customer: string, total: string, range:
 async function ofValues(meter: string, dimension: string, range: Required<Range>, signal: AbortSignal): Promise<Daily | null> {
   const rows = await breakdownRows({ meter, by: [dimension], granularity: "day", ...range }, signal);
   if (!rows) return null;
-  const byName = Map.groupBy(rows, ({ plan, group_key }) => (group_key ? groupText(group_key) : plan || "no plan"));
+  const byName = new Map<string, BreakdownRow[]>();
+  for (const row of rows) {
+    const name = row.group_key ? groupText(row.group_key) : row.plan || "no plan";
+    byName.set(name, [...(byName.get(name) ?? []), row]);
+  }
   return { lines: [...byName].map(([name, rows]) => lineOf(name, rows)) };
 }
 

@@ -110,7 +110,8 @@ const ordersOfWindows = [["", byKey], ["value", byValue]] as const;
 function Dimensions({ all, chosen }: { all: Dimension[]; chosen: Dimension[] }) {
   const { page: _, ...search } = useSearch({ from: here });
   const navigate = useNavigate();
-  const choose = (sent: string[]) => void navigate({ to: "/usage", search: { ...search, by: listed(sent) || none }, replace: true });
+  const inOrder = (chosen: string[]) => all.map(({ sent }) => sent).filter((sent) => chosen.includes(sent));
+  const choose = (sent: string[]) => void navigate({ to: "/usage", search: { ...search, by: listed(inOrder(sent)) || none }, replace: true });
   return (
     <Checkbox.Group label="Break down by" value={chosen.map(({ sent }) => sent)} onChange={choose}>
       <div className={styles.dimensions}>

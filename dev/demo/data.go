@@ -48,7 +48,7 @@ var meters = []meter{
 		client.SetPricing{BasePrice: number("25"), IncludedUnits: number("1000"), OverageRate: number("0.02")},
 	},
 	{
-		client.CreateMeter{Slug: "tokens", EventType: completion, Name: new("Tokens"), GroupBy: &[]string{"model"}},
+		client.CreateMeter{Slug: "tokens", EventType: completion, Name: new("Tokens"), Unit: new("tokens"), GroupBy: &[]string{"model"}},
 		client.SetPricing{IncludedUnits: number("50000"), OverageRate: number("0.0000125")},
 	},
 	{

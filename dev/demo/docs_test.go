@@ -15,7 +15,7 @@ import (
 )
 
 func TestDocsPicturesAreThereAndSmall(t *testing.T) {
-	pages := read(t, "README.md") + read(t, "docs/operators.md") + read(t, "docs/guides/start-from-a-template.md")
+	pages := read(t, "README.md") + read(t, "docs/operators.md") + read(t, "docs/guides/start-from-a-template.md") + read(t, "docs/guides/break-usage-down.md")
 	shown := regexp.MustCompile(`!\[[^\]]+\]\((?:docs/|\.\./)?(pictures/\S+?\.png)\)`).FindAllStringSubmatch(pages, -1)
 	kept, err := filepath.Glob(filepath.Join(root, "docs/pictures/*"))
 	require.NoError(t, err)

@@ -34,6 +34,7 @@ func (s system) takeDashboard(ctx context.Context) error {
 	err = takeIn(ctx, []picture{
 		{"overview", s.BaseURL + "/overview", "Needs attention", 760},
 		{"usage", of + "/usage?meter=tokens&range=30", "Point at the chart", 760},
+		{"breakdown", s.BaseURL + "/usage?meter=tokens&by=customer,model&range=30", "Highest usage first", 760},
 		{"bill", of + "/bill?meter=tokens", "→", 760},
 	})
 	if err != nil {

@@ -279,11 +279,12 @@ func (s *server) routes() {
 			"A meter that is still backfilling is excluded from the sum and listed in `backfilling`."), s.usageTotal)
 	huma.Register(s.api, heavy(get("get-daily-usage", "/v1/usage/daily", UsageRead, "Get the daily usage of every meter for all customers",
 		"Returns the last days up to today, in the tenant's time zone. Days without usage are omitted.")), s.usageDaily)
-	huma.Register(s.api, heavy(get("get-usage-breakdown", breakdownPath, UsageRead, "Get a meter's usage by customer, plan and property",
+	huma.Register(s.api, heavy(filtering(get("get-usage-breakdown", breakdownPath, UsageRead, "Get a meter's usage by customer, plan and property",
 		"Returns one row for each combination of the dimensions in `by` and each window. Combinations without usage are omitted.\n\n"+
 			"- The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.\n"+
 			"- Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.\n"+
-			"- In CSV, the dimensions are columns. The `Link` header contains the next page.")), s.usageBreakdown)
+			"- `filter.<property>=value` selects groups, as in a time series.\n"+
+			"- In CSV, the dimensions are columns. The `Link` header contains the next page."))), s.usageBreakdown)
 	s.describeFile(breakdownPath, "One page of rows", map[string]*huma.Schema{
 		"application/json": s.api.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[breakdownResult](), true, ""),
 		"text/csv":         {Type: huma.TypeString},

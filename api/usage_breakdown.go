@@ -59,7 +59,9 @@ type breakdownResult struct {
 	List[breakdownRow]
 
 	Period usagePeriod      `json:"period"`
-	Total  metering.Decimal `json:"total" doc:"Usage of all customers in the range: the sum of the rows of all pages"`
+	Total  metering.Decimal `json:"total" doc:"Usage of all customers in the range that matches the filters: the sum of the rows of all pages"`
+
+	filterGaps
 }
 
 // breakdownCursor is where a page begins. It carries the range, as usageCursor does.
@@ -84,6 +86,9 @@ func (s *server) usageBreakdown(ctx context.Context, in *breakdownInput) (*huma.
 	}
 	query := db.BreakdownQuery{Meter: m, Granularity: in.Granularity, Zone: zone, Timezone: principalOf(ctx).Tenant.Location(), Limit: in.PageSize}
 	if err := readDimensions(ctx, &query); err != nil {
+		return nil, err
+	}
+	if query.Groups, err = groupFilters(ctx, m); err != nil {
 		return nil, err
 	}
 	if query.ByValue, err = in.byValue(); err != nil {
@@ -164,7 +169,7 @@ func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
 func (s *server) showBreakdown(ctx context.Context, in *breakdownInput, query db.BreakdownQuery, at breakdownCursor, page db.Breakdown) breakdownResult {
 	result := breakdownResult{
 		List:   List[breakdownRow]{Data: []breakdownRow{}, HasMore: page.More},
-		Period: usagePeriod{at.Range.Start, at.Range.End}, Total: page.Total,
+		Period: usagePeriod{at.Range.Start, at.Range.End}, Total: page.Total, filterGaps: showGaps(page.FilterGaps),
 	}
 	for _, row := range page.Items {
 		result.Data = append(result.Data, showBreakdownRow(query, row))

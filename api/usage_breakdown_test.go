@@ -90,6 +90,25 @@ func TestABreakdownWithALimitSumsUpTheOtherRows(t *testing.T) {
 	require.Equal(t, "query.order", refused.Errors[0].Location)
 }
 
+func TestABreakdownOfFilteredGroups(t *testing.T) {
+	t.Parallel()
+	b := brokenDown(t)
+	page, lines := b.breakdown(t, "&by=customer&filter.model=large&filter.model=7&limit=1")
+	require.Equal(t, []string{`{"customer":"beta","value":4}`, `{"value":1,"other":true}`}, lines)
+	require.Equal(t, "5", page.Total.String())
+	require.Nil(t, page.OtherTotal)
+	page, lines = b.breakdown(t, "&by=model&filter.model=small&filter.plan=free")
+	require.Equal(t, []string{`{"group_key":{"model":"small"},"value":2.5}`}, lines)
+	require.Empty(t, page.Warnings)
+	page, lines = b.breakdown(t, `&filter.model="large"&filter.plan=pro`)
+	require.Empty(t, lines)
+	require.Equal(t, "0", page.Total.String())
+	first := b.send(t, "GET", "/v1/usage/breakdown?meter=calls&by=customer&filter.model=large&format=csv&"+january, "")
+	require.Equal(t, [][]string{{"customer", "value"}, {"acme", "1"}}, readCSV(t, first.body))
+	refused := b.send(t, "GET", "/v1/usage/breakdown?meter=calls&filter.region=eu", "").problem(t, 422, "invalid")
+	require.Equal(t, "query.filter.region", refused.Errors[0].Location)
+}
+
 func TestPagesOfABreakdownHaveEachRowOnce(t *testing.T) {
 	t.Parallel()
 	b := brokenDown(t)

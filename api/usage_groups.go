@@ -71,12 +71,16 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawM
 	return filters, nil
 }
 
+func showGaps(gaps db.FilterGaps) filterGaps {
+	return filterGaps{gaps.Other, filterWarnings(gaps)}
+}
+
 // filterWarnings names usage that the group filters of a query may have missed.
-func filterWarnings(page db.WindowPage) (warnings []string) {
-	if page.Other != nil {
+func filterWarnings(gaps db.FilterGaps) (warnings []string) {
+	if gaps.Other != nil {
 		warnings = append(warnings, "total excludes usage of the group $other (other_total), some of which can match the group filters")
 	}
-	if page.Alike {
+	if gaps.Alike {
 		warnings = append(warnings, "no group matches, but a group has the same text as another JSON type. A number, true, false or null selects that value. A text in double quotes selects the string")
 	}
 	return warnings

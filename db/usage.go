@@ -179,8 +179,13 @@ type WindowPage struct {
 	Groups  []GroupTotal
 	Total   metering.Decimal
 	More    bool
-	Other   *metering.Decimal // usage in OtherGroup, which may hold values of Groups; nil: there is none, or no Groups
-	Alike   bool              // no group has the values of Groups, and one has values of other JSON types with the same text
+	FilterGaps
+}
+
+// FilterGaps is usage that a query's Groups may have missed.
+type FilterGaps struct {
+	Other *metering.Decimal // usage in OtherGroup, which may hold values of Groups; nil: there is none, or no Groups
+	Alike bool              // no group has the values of Groups, and one has values of other JSON types with the same text
 }
 
 var errLongRead = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request")

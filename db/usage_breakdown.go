@@ -23,9 +23,10 @@ type BreakdownQuery struct {
 	Zone        *time.Location       // of the windows; nil: the meter's
 	ByCustomer  bool
 	ByPlan      bool
-	Properties  []string       // of the meter's group_by, that separate rows
-	Timezone    *time.Location // the tenant's: its calendar months are billing periods unless others are stored
-	ByValue     bool           // highest value first; false: in order of customer, plan, group and window
+	Properties  []string                     // of the meter's group_by, that separate rows
+	Groups      map[string][]json.RawMessage // as in WindowQuery
+	Timezone    *time.Location               // the tenant's: its calendar months are billing periods unless others are stored
+	ByValue     bool                         // highest value first; false: in order of customer, plan, group and window
 	After       *BreakdownPlace
 	Limit       int
 }
@@ -51,6 +52,7 @@ type BreakdownRow struct {
 type Breakdown struct {
 	Page[BreakdownRow]
 	Total metering.Decimal
+	FilterGaps
 }
 
 // Breakdown returns a page of rows and their total, all of one instant.
@@ -95,7 +97,7 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 		query.Zone = nil // the only window is the range
 	}
 	events, err := newWindowRead(tenant, WindowQuery{
-		Customer: metering.WholeTenant, Meter: query.Meter, Range: query.Range, Granularity: query.Granularity, Zone: query.Zone, GroupBy: query.Properties,
+		Customer: metering.WholeTenant, Meter: query.Meter, Range: query.Range, Granularity: query.Granularity, Zone: query.Zone, GroupBy: query.Properties, Groups: query.Groups,
 	})
 	if err != nil {
 		return nil, err
@@ -111,7 +113,7 @@ func newBreakdownRead(tenant metering.TenantID, query BreakdownQuery) (*breakdow
 
 func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 	r.Limit = min(r.Limit, pageBytes/rowBytes)
-	if len(r.Properties) > 0 || len(r.events.ragged) > 0 {
+	if r.byGroup() || len(r.events.ragged) > 0 {
 		if err := r.events.loadGroups(ctx); err != nil {
 			return b, fmt.Errorf("groups: %w", err)
 		}
@@ -129,17 +131,27 @@ func (r *breakdownRead) page(ctx context.Context) (b Breakdown, err error) {
 	if err := r.addKeys(ctx, rows); err != nil {
 		return b, fmt.Errorf("group keys: %w", err)
 	}
+	if b.FilterGaps, err = r.events.filterGaps(ctx); err != nil {
+		return b, fmt.Errorf("read the other groups: %w", err)
+	}
 	b.Page = pageOf(ctx, rows, r.Limit, func(row BreakdownRow) int { return len(row.ExternalID) + len(row.PlanSlug) + len(row.GroupKey) })
 	return b, nil
 }
+
+// byGroup reports whether rows depend on the groups of the usage.
+func (r *breakdownRead) byGroup() bool { return len(r.Properties) > 0 || len(r.Groups) > 0 }
 
 // byHour reports whether the windows need the rollups of hours.
 func (r *breakdownRead) byHour() bool {
 	return r.Granularity != "" && (r.Granularity != metering.Month || !r.events.hasOwnWindows())
 }
 
-// total is the usage of the whole range.
+// total is the usage of the whole range in the query's groups.
 func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
+	if len(r.Groups) > 0 {
+		_, total, err := r.events.totals(ctx)
+		return total, err
+	}
 	statement := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
 	statement.addWhole(0, r.Range, false)
 	rows, err := r.events.q.Query(ctx, `select `+mergedTally+` from `+statement.wholeRows()+` having count(*) > 0`, statement.args)
@@ -338,7 +350,7 @@ func (r *breakdownRead) grouping() string {
 func (r *breakdownRead) asShown(counted countedUsage) string {
 	args := counted.args
 	group, join := "@no_group::uuid", ""
-	if len(r.Properties) > 0 {
+	if r.byGroup() {
 		group, join = "shown_in", " join unnest(@counted_in::uuid[], @shown_in::uuid[]) as g (counted_in, shown_in) on counted_in = group_id"
 		args["counted_in"], args["shown_in"] = r.events.shownGroups()
 	}

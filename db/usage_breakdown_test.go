@@ -3,6 +3,7 @@ package db_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -41,6 +42,9 @@ func (u brokenDown) recount(t require.TestingT, q db.BreakdownQuery) (rows map[s
 		if !q.Range.Contains(e.At) {
 			continue
 		}
+		if !matches(t, e, q.Groups) {
+			continue
+		}
 		value := metering.Whole(1)
 		if u.meter.Version.Aggregation == metering.Sum {
 			value = e.Value
@@ -61,6 +65,20 @@ func (u brokenDown) recount(t require.TestingT, q db.BreakdownQuery) (rows map[s
 		rows[name], total = rows[name].Add(value), total.Add(value)
 	}
 	return rows, total
+}
+
+// matches reports whether an event has one of the values of each filter.
+func matches(t require.TestingT, e metering.Event, filters map[string][]json.RawMessage) bool {
+	for property, values := range filters {
+		group, err := metering.MeterVersion{GroupBy: []string{property}}.GroupOf(e.Properties)
+		require.NoError(t, err)
+		var key map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(group.Key, &key))
+		if !slices.ContainsFunc(values, func(value json.RawMessage) bool { return string(value) == string(key[property]) }) {
+			return false
+		}
+	}
+	return true
 }
 
 func rowName(customer, plan, key string, start time.Time) string {
@@ -205,6 +223,15 @@ func subsets(names ...string) (all [][]string) {
 	return all
 }
 
+// filters are some filters of a query.
+var filters = []map[string][]json.RawMessage{
+	nil,
+	nil,
+	{"model": {json.RawMessage(`"a"`), json.RawMessage(`1`)}},
+	{"model": {json.RawMessage(`"b"`), json.RawMessage(`null`)}, "region": {json.RawMessage(`"eu"`), json.RawMessage(`null`)}},
+	{"region": {json.RawMessage(`"nowhere"`)}},
+}
+
 // Rows of every breakdown add up to the total and equal a recount of the events, with repeats,
 // late events, changes of plan, folds and ranges that cut hours, in several time zones, one of
 // which changes its clocks by half an hour. Windows that cut hours are refused.
@@ -230,6 +257,7 @@ func TestPropertyBreakdownsEqualARecountOfTheEvents(t *testing.T) {
 					if zone := rapid.SampledFrom([]string{"", "", "Europe/Berlin", "Asia/Kolkata", "America/New_York", "Australia/Lord_Howe"}).Draw(rt, "zone of the windows"); zone != "" {
 						q.Zone = metering.Location(zone)
 					}
+					q.Groups = rapid.SampledFrom(filters).Draw(rt, "filters")
 					q.Properties = slices.DeleteFunc(slices.Clone(by), func(name string) bool { return name == "customer" || name == "plan" })
 					u.requireBreakdown(rt, store, q)
 				}
@@ -436,4 +464,12 @@ func TestABreakdownShowsUsageOfUnknownProperties(t *testing.T) {
 		rows = append(rows, row.Value.String()+" "+strings.ReplaceAll(string(row.GroupKey), " ", ""))
 	}
 	require.Equal(t, []string{`4 {"model":"large"}`, `3 {"$other":true}`}, rows)
+	require.Nil(t, b.Other, "nothing is filtered")
+	b, err = store.Usage.Breakdown(t.Context(), tenant.ID, db.BreakdownQuery{
+		Meter: meter, Range: metering.Range{Start: planStart.Add(time.Minute), End: planStart.Add(24 * time.Hour)}, Timezone: time.UTC,
+		Groups: map[string][]json.RawMessage{"model": {json.RawMessage(`"large"`)}}, ByCustomer: true, Limit: 10,
+	})
+	require.NoError(t, err)
+	require.Equal(t, "4", b.Total.String())
+	require.Equal(t, "3", b.Other.String(), "it may have the value")
 }

@@ -113,11 +113,15 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 	if page.Groups, page.Total, err = r.totals(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read subtotals: %w", err)
 	}
-	page.Alike = len(r.groups) == 0 && r.alike
-	if page.Other, err = r.otherTotal(ctx); err != nil {
+	if page.FilterGaps, err = r.filterGaps(ctx); err != nil {
 		return WindowPage{}, fmt.Errorf("read the other groups: %w", err)
 	}
 	return page, nil
+}
+
+func (r *windowRead) filterGaps(ctx context.Context) (FilterGaps, error) {
+	other, err := r.otherTotal(ctx)
+	return FilterGaps{Other: other, Alike: len(r.groups) == 0 && r.alike}, err
 }
 
 // otherTotal sums the usage in OtherGroup, some of which may have the values that the

@@ -80,11 +80,11 @@ type usageResult struct {
 	HasMore       bool                 `json:"has_more"`
 	NextPageToken *string              `json:"next_page_token"`
 
-	filterGaps
+	FilterGaps
 }
 
-// filterGaps shows usage that group filters may have missed.
-type filterGaps struct {
+// FilterGaps shows usage that group filters may have missed.
+type FilterGaps struct {
 	OtherTotal *metering.Decimal `json:"other_total,omitempty" doc:"Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage"`
 	Warnings   []string          `json:"warnings,omitempty" doc:"Warnings about group filters that may miss usage"`
 }
@@ -151,7 +151,7 @@ func (s *server) usage(ctx context.Context, in *usageInput) (*usageOutput, error
 	result := usageResult{
 		Meter: usageMeter{m.ID.String(), m.Slug, m.EventType}, CustomerID: c.ExternalID,
 		Period: usagePeriod{at.Range.Start, at.Range.End}, Granularity: in.Granularity,
-		Groups: shown, Total: page.Total, HasMore: page.More, filterGaps: showGaps(page.FilterGaps),
+		Groups: shown, Total: page.Total, HasMore: page.More, FilterGaps: showGaps(page.FilterGaps),
 	}
 	if page.More {
 		last := page.Windows[len(page.Windows)-1]

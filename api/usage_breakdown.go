@@ -61,7 +61,7 @@ type breakdownResult struct {
 	Period usagePeriod      `json:"period"`
 	Total  metering.Decimal `json:"total" doc:"Usage of all customers in the range that matches the filters: the sum of the rows of all pages"`
 
-	filterGaps
+	FilterGaps
 }
 
 // breakdownCursor is where a page begins. It carries the range, as usageCursor does.
@@ -169,7 +169,7 @@ func readDimensions(ctx context.Context, query *db.BreakdownQuery) error {
 func (s *server) showBreakdown(ctx context.Context, in *breakdownInput, query db.BreakdownQuery, at breakdownCursor, page db.Breakdown) breakdownResult {
 	result := breakdownResult{
 		List:   List[breakdownRow]{Data: []breakdownRow{}, HasMore: page.More},
-		Period: usagePeriod{at.Range.Start, at.Range.End}, Total: page.Total, filterGaps: showGaps(page.FilterGaps),
+		Period: usagePeriod{at.Range.Start, at.Range.End}, Total: page.Total, FilterGaps: showGaps(page.FilterGaps),
 	}
 	for _, row := range page.Items {
 		result.Data = append(result.Data, showBreakdownRow(query, row))

@@ -71,8 +71,8 @@ func groupFilters(ctx context.Context, m metering.Meter) (map[string][]json.RawM
 	return filters, nil
 }
 
-func showGaps(gaps db.FilterGaps) filterGaps {
-	return filterGaps{gaps.Other, filterWarnings(gaps)}
+func showGaps(gaps db.FilterGaps) FilterGaps {
+	return FilterGaps{gaps.Other, filterWarnings(gaps)}
 }
 
 // filterWarnings names usage that the group filters of a query may have missed.

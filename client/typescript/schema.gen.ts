@@ -2206,6 +2206,7 @@ export interface paths {
          *
          *     - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
          *     - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+         *     - `filter.<property>=value` selects groups, as in a time series.
          *     - In CSV, the dimensions are columns. The `Link` header contains the next page.
          */
         get: operations["get-usage-breakdown"];
@@ -3134,12 +3135,19 @@ export interface components {
             has_more: boolean;
             /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
+            /**
+             * Format: decimal
+             * @description Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
+             */
+            other_total?: string;
             period: components["schemas"]["UsagePeriod"];
             /**
              * Format: decimal
-             * @description Usage of all customers in the range: the sum of the rows of all pages
+             * @description Usage of all customers in the range that matches the filters: the sum of the rows of all pages
              */
             total: string;
+            /** @description Warnings about group filters that may miss usage */
+            warnings?: string[];
         };
         BreakdownRow: {
             /**
@@ -12329,6 +12337,15 @@ export interface operations {
     "get-usage-breakdown": {
         parameters: {
             query: {
+                /**
+                 * @description Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
+                 * @example {
+                 *       "filter.model": "large"
+                 *     }
+                 */
+                filter?: {
+                    [key: string]: string;
+                };
                 /** @description The meter's slug */
                 meter: string;
                 /** @description Dimensions of the rows: customer, plan, or a property that the meter groups by. Comma-separated or as repeated parameters. A name that contains commas needs its own parameter. The prefix property. selects a property with the name of another dimension: property.customer. Default: none */

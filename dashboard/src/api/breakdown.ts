@@ -10,6 +10,8 @@ export interface BreakdownQuery {
   end?: string;
   limit?: number;
   order?: "value" | "key";
+  /** Values of properties, as the API's filters write them. */
+  filters?: { [property: string]: string[] };
 }
 
 export type BreakdownRow = Schema<"BreakdownRow">;
@@ -26,10 +28,20 @@ export const breakdown = (query: BreakdownQuery, page?: string) =>
     staleTime: 60_000,
   });
 
-type PageOf = BreakdownQuery & { page_size: number; page_token?: string };
+type PageOf = BreakdownQuery & { page_size: number; page_token?: string; format?: "csv" };
 
 function readPage(query: PageOf, signal: AbortSignal): Promise<Schema<"BreakdownResult">> {
-  return answer(api.GET("/v1/usage/breakdown", { params: { query }, signal }) as never);
+  return answer(api.GET("/v1/usage/breakdown", { params: { query: query as never }, querySerializer, signal }) as never);
+}
+
+/** Writes a query as parameters. A parameter is repeated for each of its values. */
+function querySerializer(sent: object): string {
+  const { filters = {}, ...query } = sent as BreakdownQuery;
+  const parameters = new URLSearchParams();
+  const add = (name: string, values: unknown) => [values].flat().forEach((value) => parameters.append(name, String(value)));
+  for (const [name, values] of Object.entries(query)) add(name, values);
+  for (const [property, values] of Object.entries(filters)) add(`filter.${property}`, values);
+  return String(parameters);
 }
 
 /** Returns the rows of a query, or null if they do not fit on one page of 10,000 rows and 1 MiB. */
@@ -48,10 +60,8 @@ export interface BreakdownFile {
 export async function breakdownFile(query: BreakdownQuery): Promise<BreakdownFile> {
   let [text, token] = ["", ""];
   for (let pages = 0; pages < mostPages; pages++) {
-    const exchange = api.GET("/v1/usage/breakdown", {
-      params: { query: { ...query, format: "csv", page_size: mostPerPage, ...(token && { page_token: token }) } },
-      parseAs: "text",
-    });
+    const part: PageOf = { ...query, format: "csv", page_size: mostPerPage, ...(token && { page_token: token }) };
+    const exchange = api.GET("/v1/usage/breakdown", { params: { query: part as never }, querySerializer, parseAs: "text" });
     const page = await answer<string>(exchange as never);
     text += pages === 0 ? page : page.replace(header, "");
     token = nextToken((await exchange).response);

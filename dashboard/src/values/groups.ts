@@ -1,11 +1,16 @@
 /** The properties of a group, by name. Those of the group $other are unknown. */
 export type GroupKey = { [property: string]: unknown };
 
-/** Returns the value of a property as text. A string that reads like another value is quoted, as in the API's filters. */
+/** Returns the value of a property as the API's filters write it: a string that reads like another JSON value is quoted. */
+export function filterText(value: unknown): string {
+  if (typeof value !== "string") return JSON.stringify(value ?? null);
+  return isJSON(value) ? JSON.stringify(value) : value;
+}
+
+/** Returns the value of a property for screens. Null is none: events without the property have it. */
 export function valueText(value: unknown): string {
   if (value === null || value === undefined) return "none";
-  if (typeof value !== "string") return JSON.stringify(value);
-  return value === "" || value === "none" || isJSON(value) ? JSON.stringify(value) : value;
+  return value === "" || value === "none" ? JSON.stringify(value) : filterText(value);
 }
 
 function isJSON(text: string): boolean {

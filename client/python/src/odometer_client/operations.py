@@ -853,6 +853,7 @@ class Operations:
         self,
         *,
         meter: str,
+        filter: Mapping[str, str] | None = None,
         by: list[str] | None = None,
         granularity: Literal["hour", "day", "week", "month"] | None = None,
         timezone: str | None = None,
@@ -869,6 +870,7 @@ class Operations:
             "GET",
             "/v1/usage/breakdown",
             query={
+                **(filter or {}),
                 "meter": meter,
                 "by": by,
                 "granularity": granularity,

@@ -1419,8 +1419,10 @@ class BreakdownResult(TypedDict):
     data: list[BreakdownRow]
     has_more: bool
     next_page_token: str | None
+    other_total: NotRequired[Decimal]
     period: UsagePeriod
     total: Decimal
+    warnings: NotRequired[list[str]]
 
 
 class Confirmation(TypedDict):

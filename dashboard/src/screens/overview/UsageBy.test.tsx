@@ -32,14 +32,16 @@ test("the largest customers are lines, and all others are one", async () => {
   expect(screen.getByRole("link", { name: "Usage of each day" }).getAttribute("href")).toBe("/usage?meter=tokens&range=30&by=customer&granularity=day");
 });
 
-test("each value of a property is a line", async () => {
-  overview("/overview?by=model", () => [
-    { group_key: { model: "small" }, window_start: today, value: 1 },
-    { group_key: { model: null }, window_start: today, value: 5 },
-    { group_key: { $other: true }, window_start: today, value: 2 },
-  ]);
-  await screen.findByText("chart of none, unknown values, small in tokens");
-  expect(cells()).toEqual([["none", "5 tokens"], ["unknown values", "2 tokens"], ["small", "1 tokens"]]);
+test("the largest values of a property are lines, and unknown ones are among the others", async () => {
+  const largest = [{ group_key: { model: null }, value: 5 }, { group_key: { $other: true }, value: 2 }, { group_key: { model: "7" }, value: 1 }];
+  overview("/overview?by=model", (query) => {
+    if (query.has("limit")) return largest;
+    if (!query.has("by")) return [{ window_start: today, value: 8.5 }];
+    expect(query.getAll("filter.model")).toEqual(["null", '"7"']);
+    return [{ group_key: { model: "7" }, window_start: today, value: 1 }, { group_key: { model: null }, window_start: today, value: 5 }];
+  });
+  await screen.findByText('chart of none, "7", all others in tokens');
+  expect(cells()).toEqual([["none", "5 tokens"], ['"7"', "1 tokens"], ["all others", "2.5 tokens"]]);
 });
 
 test("too many values have no chart, and a link to their rows", async () => {

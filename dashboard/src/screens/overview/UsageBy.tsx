@@ -22,13 +22,13 @@ interface Props {
 }
 
 /** The daily usage of a meter by a dimension: a chart of the largest values, and their totals as a table. */
-export function UsageBy({ meter, dimension: { sent, title }, end }: Props) {
+export function UsageBy({ meter, dimension, end }: Props) {
   const { timezone } = useSession().tenant;
   const { start = "", end: until = "" } = instantsOf({ range: String(days) }, timezone, new Date());
-  const { data, error, refetch } = useQuery(usageBy(meter, sent, { start, end: until }));
+  const { data, error, refetch } = useQuery(usageBy(meter, dimension, { start, end: until }));
   const points = useMemo(() => data && daily(data, windows(start, until, "day", timezone, new Date())), [data, start, until, timezone]);
   if (error) return <Failed what="The usage" error={error} retry={() => void refetch()} />;
-  const columns = [{ title }, { title: `Last ${days} days`, number: true }];
+  const columns = [{ title: dimension.title }, { title: `Last ${days} days`, number: true }];
   return (
     <>
       {data === null && <p className="muted">There are too many values for a chart by day.</p>}
@@ -55,7 +55,7 @@ export function UsageBy({ meter, dimension: { sent, title }, end }: Props) {
         </>
       )}
       <p className="small">
-        <Link to="/usage" search={{ meter, range: String(days), by: listed([sent]), granularity: "day" }}>
+        <Link to="/usage" search={{ meter, range: String(days), by: listed([dimension.sent]), granularity: "day" }}>
           Usage of each day
         </Link>
       </p>

@@ -1,15 +1,16 @@
 import { queryOptions } from "@tanstack/react-query";
-import { breakdownRows, type BreakdownRow } from "../../api/breakdown";
+import { breakdownRows, type BreakdownQuery, type BreakdownRow } from "../../api/breakdown";
 import { answer, api } from "../../api/client";
 import type { Range } from "../../api/usage";
 import { drawn, type Line, type Points } from "../../charts/points";
 import { difference, sum } from "../../values/decimal";
-import { groupText } from "../../values/groups";
+import { filterText, groupText, isOther } from "../../values/groups";
+import type { Dimension } from "../usage/dimensions";
 
 /** Days of the overview's charts, today included. */
 export const days = 30;
 
-const mostCustomers = 5;
+const most = 5;
 
 /** Daily usage by a dimension. */
 export interface Daily {
@@ -18,40 +19,60 @@ export interface Daily {
   all?: Line;
 }
 
-/** The daily usage of a meter by a dimension: of the five largest customers, or of each plan or property value. Null if there are too many values. */
-export const usageBy = (meter: string, dimension: string, range: Required<Range>) =>
+/** The daily usage of a meter by a dimension: of the five largest customers or property values, or of each plan. Null if there are too many plans. */
+export const usageBy = (meter: string, { sent, property }: Dimension, range: Required<Range>) =>
   queryOptions({
-    queryKey: ["breakdown", "daily", meter, dimension, range],
-    queryFn: ({ signal }) => (dimension === "customer" ? ofCustomers(meter, range, signal) : ofValues(meter, dimension, range, signal)),
+    queryKey: ["breakdown", "daily", meter, sent, range],
+    queryFn: ({ signal }) => {
+      if (property !== undefined) return ofProperty({ meter, ...range }, sent, property, signal);
+      return sent === "customer" ? ofCustomers({ meter, ...range }, signal) : ofPlans({ meter, ...range }, signal);
+    },
     staleTime: 60_000,
   });
 
-/** Reads all customers together last, so that new usage makes no customer larger than all of them. */
-async function ofCustomers(meter: string, range: Required<Range>, signal: AbortSignal): Promise<Daily | null> {
-  const largest = await breakdownRows({ meter, by: ["customer"], limit: mostCustomers, ...range }, signal);
-  if (!largest) return null;
-  const lines = await Promise.all(largest.filter(({ other }) => !other).map(({ customer = "", value }) => ofCustomer(meter, customer, value, range, signal)));
-  if (!largest.some(({ other }) => other)) return { lines };
-  const days = await breakdownRows({ meter, granularity: "day", ...range }, signal);
+type InRange = Required<Pick<BreakdownQuery, "meter" | "start" | "end">>;
+
+async function ofCustomers(query: InRange, signal: AbortSignal): Promise<Daily | null> {
+  const rows = await breakdownRows({ ...query, by: ["customer"], limit: most }, signal);
+  const largest = rows?.filter(({ other }) => !other) ?? [];
+  const lines = await Promise.all(largest.map(({ customer = "", value }) => ofCustomer(query, customer, value, signal)));
+  return largest.length === rows?.length ? { lines } : withOthers(query, lines, signal);
+}
+
+async function ofProperty(query: InRange, sent: string, property: string, signal: AbortSignal): Promise<Daily | null> {
+  const rows = await breakdownRows({ ...query, by: [sent], limit: most }, signal);
+  const values = rows?.flatMap(({ other, group_key }) => (other || !group_key || isOther(group_key) ? [] : [filterText(group_key[property])])) ?? [];
+  const largest = values.length > 0 ? await breakdownRows({ ...query, by: [sent], granularity: "day", filters: { [property]: values } }, signal) : [];
+  const lines = linesOf(largest ?? []);
+  return values.length === rows?.length ? { lines } : withOthers(query, lines, signal);
+}
+
+async function ofPlans(query: InRange, signal: AbortSignal): Promise<Daily | null> {
+  const rows = await breakdownRows({ ...query, by: ["plan"], granularity: "day" }, signal);
+  return rows && { lines: linesOf(rows) };
+}
+
+/** Reads all customers together last, so that new usage makes no line larger than all of them. */
+async function withOthers(query: InRange, lines: Line[], signal: AbortSignal): Promise<Daily | null> {
+  const days = await breakdownRows({ ...query, granularity: "day" }, signal);
   return days && { lines, all: lineOf("all others", days) };
 }
 
-async function ofCustomer(meter: string, customer: string, total: string, range: Required<Range>, signal: AbortSignal): Promise<Line> {
-  const query = { meter, customer, granularity: "day" as const, group_by: [""], page_size: 10_000, ...range };
-  const { groups } = await answer(api.GET("/v1/usage", { params: { query }, signal }));
+async function ofCustomer(query: InRange, customer: string, total: string, signal: AbortSignal): Promise<Line> {
+  const daily = { ...query, customer, granularity: "day" as const, group_by: [""], page_size: 100 };
+  const { groups } = await answer(api.GET("/v1/usage", { params: { query: daily }, signal }));
   const windows = groups.flatMap((group) => group.windows.map(({ window_start, value, late_value }) => ({ start: window_start, value: sum([value, late_value]) })));
   return { name: customer, total, windows };
 }
 
-async function ofValues(meter: string, dimension: string, range: Required<Range>, signal: AbortSignal): Promise<Daily | null> {
-  const rows = await breakdownRows({ meter, by: [dimension], granularity: "day", ...range }, signal);
-  if (!rows) return null;
+/** Returns a line for each plan or property value of some rows. */
+function linesOf(rows: BreakdownRow[]): Line[] {
   const byName = new Map<string, BreakdownRow[]>();
   for (const row of rows) {
     const name = row.group_key ? groupText(row.group_key) : row.plan || "no plan";
     byName.set(name, [...(byName.get(name) ?? []), row]);
   }
-  return { lines: [...byName].map(([name, rows]) => lineOf(name, rows)) };
+  return [...byName].map(([name, rows]) => lineOf(name, rows));
 }
 
 const lineOf = (name: string, rows: BreakdownRow[]): Line => ({

@@ -50,6 +50,19 @@ test("dimensions, windows and the order are in the address and in the query", as
   expect(router.state.location.search).not.toHaveProperty("page");
 });
 
+test("values of properties limit the usage, which leaves unknown values out", async () => {
+  usage("/usage?by=none&filter=model%3Dlarge%26user%3Dx", { data: [{ value: 5 }], total: 5, other_total: 2, warnings: ["total excludes"] });
+  await screen.findByText(/with unknown values are excluded/);
+  fireEvent.change(screen.getByLabelText("Value"), { target: { value: "7" } });
+  press("Filter");
+  await vi.waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["large", "7"]));
+  expect(router.state.location.search).toMatchObject({ by: "none", filter: "model=large&model=7" });
+  press("Remove the filter model: large");
+  await vi.waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["7"]));
+  press("Remove the filter model: 7");
+  await vi.waitFor(() => expect(router.state.location.search).toEqual({ by: "none" }));
+});
+
 test("without dimensions, all customers are one row, and a limit adds up the others", async () => {
   usage("/usage?by=none", { data: [{ value: 5 }], total: 5 });
   await screen.findByText("All customers");

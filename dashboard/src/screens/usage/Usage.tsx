@@ -8,6 +8,7 @@ import { breakdown, breakdownFile, type BreakdownQuery } from "../../api/breakdo
 import type { Schema } from "../../api/client";
 import { allMeters } from "../../api/meters";
 import { useSession } from "../../api/session";
+import { inWords } from "../../api/words";
 import { Filter } from "../../frame/Filter";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
@@ -20,6 +21,8 @@ import { Usage as MeterUsage } from "../../values/Usage";
 import { RangeFilter } from "../customers/RangeFilter";
 import { instantsOf } from "../customers/ranges";
 import { dimensionsOf, listed, none, unlisted, type Dimension } from "./dimensions";
+import { Filters } from "./Filters";
+import { filtersOf } from "./filters";
 import { Rows } from "./Rows";
 import styles from "./Usage.module.css";
 
@@ -64,8 +67,10 @@ function OfMeter({ meter, meters }: { meter: Schema<"Meter">; meters: Schema<"Me
   const dimensions = all.filter((dimension) => sent.includes(dimension.sent));
   const granularity = granularities.find((one) => one === search.granularity);
   const limit = limits.find((one) => one === search.limit);
+  const filters = filtersOf(search.filter, meter.group_by);
   const query: BreakdownQuery = {
     meter: meter.slug,
+    filters,
     by: dimensions.map((dimension) => dimension.sent),
     ...(granularity && { granularity }),
     ...(limit && { limit: Number(limit) }),
@@ -92,6 +97,7 @@ function OfMeter({ meter, meters }: { meter: Schema<"Meter">; meters: Schema<"Me
         {!limit && <Filter name="order" label="Order" options={granularity ? ordersOfWindows : orders} />}
       </div>
       <Dimensions all={all} chosen={dimensions} />
+      {meter.group_by.length > 0 && <Filters properties={meter.group_by} filters={filters} />}
       <Broken key={JSON.stringify(query)} query={query} dimensions={dimensions} />
     </>
   );
@@ -139,7 +145,24 @@ function Broken({ query, dimensions }: { query: BreakdownQuery; dimensions: Dime
       </div>
       <Refused error={file.error} />
       {file.data?.complete === false && <p className="muted small">The file contains only the first 20 pages of at most 10,000 rows. Choose a shorter range or fewer dimensions for a complete file.</p>}
+      {read.data && <Gaps of={read.data} meter={query.meter} />}
       <Rows query={query} dimensions={dimensions} read={read} page={page} />
     </section>
   );
+}
+
+/** The usage that filters may have missed. */
+function Gaps({ of: { other_total, warnings = [] }, meter }: { of: Schema<"BreakdownResult">; meter: string }) {
+  if (other_total !== undefined) {
+    return (
+      <p className="muted small">
+        <MeterUsage meter={meter} value={other_total} /> with unknown values are excluded, some of which can match the filters.
+      </p>
+    );
+  }
+  return warnings.map((warning) => (
+    <p key={warning} className="muted small">
+      {inWords(warning)}
+    </p>
+  ));
 }

@@ -52,7 +52,7 @@ test("dimensions, windows and the order are in the address and in the query", as
 
 test("values of properties limit the usage, which leaves unknown values out", async () => {
   usage("/usage?by=none&filter=model%3Dlarge%26user%3Dx", { data: [{ value: 5 }], total: 5, other_total: 2, warnings: ["total excludes"] });
-  await screen.findByText(/with unknown values are excluded/);
+  await screen.findByText(/with unknown property values/);
   fireEvent.change(screen.getByLabelText("Value"), { target: { value: "7" } });
   press("Filter");
   await vi.waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["large", "7"]));

@@ -98,7 +98,7 @@ function OfMeter({ meter, meters }: { meter: Schema<"Meter">; meters: Schema<"Me
       </div>
       <Dimensions all={all} chosen={dimensions} />
       {meter.group_by.length > 0 && <Filters properties={meter.group_by} filters={filters} />}
-      <Broken key={JSON.stringify(query)} query={query} dimensions={dimensions} />
+      <Breakdown key={JSON.stringify(query)} query={query} dimensions={dimensions} />
     </>
   );
 }
@@ -129,7 +129,7 @@ function Dimensions({ all, chosen }: { all: Dimension[]; chosen: Dimension[] }) 
   );
 }
 
-function Broken({ query, dimensions }: { query: BreakdownQuery; dimensions: Dimension[] }) {
+function Breakdown({ query, dimensions }: { query: BreakdownQuery; dimensions: Dimension[] }) {
   const { tenant } = useSession();
   const { page } = useSearch({ from: here });
   const read = useQuery(breakdown(query, page));
@@ -156,7 +156,7 @@ function Gaps({ of: { other_total, warnings = [] }, meter }: { of: Schema<"Break
   if (other_total !== undefined) {
     return (
       <p className="muted small">
-        <MeterUsage meter={meter} value={other_total} /> with unknown values are excluded, some of which can match the filters.
+        The total excludes <MeterUsage meter={meter} value={other_total} unitless="units" /> with unknown property values. Some of them can match the filters.
       </p>
     );
   }

@@ -119,6 +119,7 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 	return page, nil
 }
 
+// filterGaps returns the usage that the query may have missed.
 func (r *windowRead) filterGaps(ctx context.Context) (FilterGaps, error) {
 	other, err := r.otherTotal(ctx)
 	return FilterGaps{Other: other, Alike: len(r.groups) == 0 && r.alike}, err

@@ -21,7 +21,7 @@ export function Filters({ properties, filters }: { properties: readonly string[]
     setValue("");
   };
   return (
-    <form className={styles.filters} onSubmit={add} data-scratch>
+    <form className={styles.values} onSubmit={add} data-scratch>
       <NativeSelect aria-label="Property" value={property} onChange={(event) => setProperty(event.currentTarget.value)} data={[...properties]} />
       <TextInput
         aria-label="Value"

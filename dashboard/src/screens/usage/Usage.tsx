@@ -93,7 +93,7 @@ function OfMeter({ meter, meters }: { meter: Schema<"Meter">; meters: Schema<"Me
             ["month", "By month"],
           ]}
         />
-        <Filter name="limit" label="Rows" options={[["", "All rows"], ...limits.map((limit) => [limit, `The ${limit} highest, and the others`] as const)]} />
+        <Filter name="limit" label="Rows" options={[["", "All rows"], ...limits.map((limit) => [limit, `Top ${limit} and all others`] as const)]} />
         {!limit && <Filter name="order" label="Order" options={granularity ? ordersOfWindows : orders} />}
       </div>
       <Dimensions all={all} chosen={dimensions} />

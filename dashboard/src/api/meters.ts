@@ -29,11 +29,11 @@ export const allMeters = queryOptions({
   staleTime: 60_000,
 });
 
-/** Returns the unit of a meter, or "" if it has none or is unknown. */
-export function useUnit(slug: string): string {
+/** Returns the unit of a meter, "" if it has none or cannot be read, and undefined while it is read. */
+export function useUnit(slug: string): string | undefined {
   const { permissions } = useSession();
-  const { data } = useQuery({ ...allMeters, enabled: permissions.includes("meters:read") });
-  return data?.find((meter) => meter.slug === slug)?.unit ?? "";
+  const { data, isLoading } = useQuery({ ...allMeters, enabled: permissions.includes("meters:read") });
+  return isLoading ? undefined : (data?.find((meter) => meter.slug === slug)?.unit ?? "");
 }
 
 /** A meter; read again while it is being counted. */

@@ -12,7 +12,7 @@ interface Props {
   label: string;
   points: Points;
   /** Of the values. */
-  unit: string;
+  unit: string | undefined;
   /** Of the last window; until then it is drawn as incomplete. */
   end: string;
   /** When a window is, in words. */
@@ -54,7 +54,7 @@ export function Chart({ label, points, unit, end, when, timezone }: Props) {
     plot.current.setCursor({ left: plot.current.valToPos(seconds(points.starts[next]!), "x"), top: 0 });
   };
 
-  const read = at === null ? "" : `${when(points.starts[at]!)}: ${linesOf(points).map(({ name, values }) => `${[name, values[at] ?? "nothing", unit].join(" ").trim()}`).join(", ")}`;
+  const read = at === null ? "" : `${when(points.starts[at]!)}: ${linesOf(points).map(({ name, values }) => `${[name, values[at] ?? "nothing", unit ?? ""].join(" ").trim()}`).join(", ")}`;
   return (
     <figure className={styles.figure}>
       <div
@@ -78,7 +78,7 @@ export function Chart({ label, points, unit, end, when, timezone }: Props) {
               {before ? <path d="M0 4h4v2H0zM6 4h4v2H6z" /> : <rect width="10" height="10" rx="2" />}
             </svg>
             {name}
-            {at !== null && values[at] != null && <Quantity value={values[at]} unit={unit} />}
+            {at !== null && values[at] != null && <Quantity value={values[at]} unit={unit ?? ""} />}
           </span>
         ))}
       </figcaption>

@@ -1,11 +1,16 @@
 import { grouped, minorDigits } from "./decimal";
 
 /** A number as the API has sent it, with its unit in muted. */
-export function Quantity({ value, unit }: { value: string; unit?: string | undefined }) {
+export function Quantity({ value, unit }: { value: string; unit?: string }) {
   return (
     <span className="number">
       {grouped(value)}
-      {unit && <span className="muted"> {unit}</span>}
+      {unit && (
+        <span className="muted unit">
+          {"\u00a0"}
+          {unit}
+        </span>
+      )}
     </span>
   );
 }

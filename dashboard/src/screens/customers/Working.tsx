@@ -18,17 +18,20 @@ export function Explained({ customer, meter }: { customer: string; meter: string
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/explain", { params: { query: { customer, meter } }, signal })),
   });
   if (error) return <Failed what="The calculation" error={error} retry={() => void refetch()} />;
-  if (data) return <Working meter={meter} steps={data.steps} />;
-  return (
-    <div className={styles.working} aria-busy>
-      <LoadingText />
-    </div>
-  );
+  return data ? <Working meter={meter} steps={data.steps} /> : <LoadingWorking />;
 }
+
+const LoadingWorking = () => (
+  <div className={styles.working} aria-busy>
+    <LoadingText />
+  </div>
+);
 
 /** How an amount is worked out: a line as on paper, and every step with its reason. */
 export function Working({ meter, steps }: { meter: string; steps: Step[] }) {
-  const line = arithmetic(steps, useUnit(meter));
+  const unit = useUnit(meter);
+  if (unit === undefined) return <LoadingWorking />;
+  const line = arithmetic(steps, unit);
   return (
     <div className={styles.working}>
       {line.length > 0 && (

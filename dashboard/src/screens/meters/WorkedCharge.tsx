@@ -1,6 +1,7 @@
 import { TextInput } from "@mantine/core";
 import { Fragment, useState } from "react";
 import { useUnit } from "../../api/meters";
+import { LoadingText } from "../../states/Loading";
 import { isAmount, wrongAmount } from "../../values/decimal";
 import { arithmetic } from "../customers/arithmetic";
 import { charge, type Terms } from "./charge";
@@ -16,7 +17,9 @@ export function WorkedCharge({ terms, meter }: { terms: Terms; meter: string }) 
     <div className={styles.worked} data-scratch>
       <TextInput label="Usage to try" inputMode="decimal" autoComplete="off" value={usage} error={wrongAmount(usage)} onChange={(event) => setUsage(event.currentTarget.value.trim())} />
       <p role="status" className={styles.paper}>
-        {complete ? (
+        {unit === undefined ? (
+          <LoadingText />
+        ) : complete ? (
           <>
             {arithmetic(charge({ base, included, rate, currency: terms.currency }, usage), unit).map((part, index) => (
               <Fragment key={part}>

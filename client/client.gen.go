@@ -3273,11 +3273,17 @@ type BreakdownResult struct {
 	HasMore bool `json:"has_more"`
 
 	// NextPageToken page_token of the next page. Null on the last page
-	NextPageToken *string     `json:"next_page_token"`
-	Period        UsagePeriod `json:"period"`
+	NextPageToken *string `json:"next_page_token"`
 
-	// Total Usage of all customers in the range: the sum of the rows of all pages
+	// OtherTotal Usage in the group $other. total excludes it, although it can match the filters. $other contains the groups beyond the first 10,000 and group keys above 1 KB. Absent without a filter or without such usage
+	OtherTotal *json.Number `json:"other_total,omitempty"`
+	Period     UsagePeriod  `json:"period"`
+
+	// Total Usage of all customers in the range that matches the filters: the sum of the rows of all pages
 	Total json.Number `json:"total"`
+
+	// Warnings Warnings about group filters that may miss usage
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // BreakdownRow defines model for BreakdownRow.
@@ -7991,6 +7997,9 @@ type GetUsageParamsGranularity string
 
 // GetUsageBreakdownParams defines parameters for GetUsageBreakdown.
 type GetUsageBreakdownParams struct {
+	// Filter Filters by property. Send each one as a separate parameter `filter.<property>=value`. The keys of this object are the names of the parameters. Several values of one property are alternatives: repeat the parameter.
+	Filter *map[string]string `form:"filter,omitempty" json:"filter,omitempty"`
+
 	// Meter The meter's slug
 	Meter string `form:"meter" json:"meter"`
 
@@ -10236,6 +10245,7 @@ type ClientInterface interface {
 	//
 	// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
 	// - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+	// - `filter.<property>=value` selects groups, as in a time series.
 	// - In CSV, the dimensions are columns. The `Link` header contains the next page.
 	//
 	// Corresponds with GET /v1/usage/breakdown (the `GetUsageBreakdown` operationId).
@@ -13597,6 +13607,7 @@ func (c *Client) GetUsage(ctx context.Context, params *GetUsageParams, reqEditor
 //
 // - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
 // - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+// - `filter.<property>=value` selects groups, as in a time series.
 // - In CSV, the dimensions are columns. The `Link` header contains the next page.
 //
 // Corresponds with GET /v1/usage/breakdown (the `GetUsageBreakdown` operationId).
@@ -20125,6 +20136,18 @@ func NewGetUsageBreakdownRequest(server string, params *GetUsageBreakdownParams)
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
+		if params.Filter != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filter", *params.Filter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if queryFrag, err := runtime.StyleParamWithOptions("form", false, "meter", params.Meter, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
 			return nil, err
 		} else {
@@ -22889,6 +22912,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
 	// - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+	// - `filter.<property>=value` selects groups, as in a time series.
 	// - In CSV, the dimensions are columns. The `Link` header contains the next page.
 	//
 	// Returns a wrapper object for the known response body format(s).
@@ -32199,6 +32223,7 @@ func (c *ClientWithResponses) GetUsageWithResponse(ctx context.Context, params *
 //
 // - The rows of all pages add up to `total`. With `limit`, the last row contains the sum of all other rows.
 // - Each page shows the usage at the time of its request. Request a range that has ended if the pages must add up.
+// - `filter.<property>=value` selects groups, as in a time series.
 // - In CSV, the dimensions are columns. The `Link` header contains the next page.
 //
 // Returns a wrapper object for the known response body format(s).

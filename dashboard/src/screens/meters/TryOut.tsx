@@ -6,11 +6,11 @@ import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import type { Schema } from "../../api/client";
-import { nameOf } from "../../charts/points";
 import { Quantity } from "../../values/Amount";
 import { Instant } from "../../values/Instant";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
+import { groupText } from "../../values/groups";
 import { rules } from "./rules";
 import styles from "./TryOut.module.css";
 
@@ -111,7 +111,7 @@ function Sample({ preview: { sample }, outdated }: { preview: Preview; outdated:
 }
 
 function Row({ event: { id, customer_id: customer, timestamp, rule, property, value, group_key: group } }: { event: Preview["sample"][number] }) {
-  const under = property ?? (group && Object.keys(group).length > 0 ? nameOf(group) : "");
+  const under = property ?? (group && Object.keys(group).length > 0 ? groupText(group) : "");
   return (
     <tr>
       <td>

@@ -5,12 +5,8 @@ export function Quantity({ value, unit }: { value: string; unit?: string }) {
   return (
     <span className="number">
       {grouped(value)}
-      {unit && (
-        <span className="muted unit">
-          {"\u00a0"}
-          {unit}
-        </span>
-      )}
+      {unit && " "}
+      {unit && <span className="muted unit">{unit}</span>}
     </span>
   );
 }

@@ -77,7 +77,7 @@ type previewedEvent struct {
 func (s *server) meterPreviews() {
 	about := "Measures stored events by the definition, and saves nothing.\n\n" +
 		"- Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.\n" +
-		"- With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.\n" +
+		"- With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.\n" +
 		"- The usage includes late usage. A preview does not distinguish closed periods.\n" +
 		"- The response has no properties of events, except for the values of `group_by`.\n" +
 		"- Only a request with `start` waits for its turn as a heavy operation.\n" +
@@ -161,9 +161,9 @@ func (s *server) rangeOf(span PreviewSpan) (metering.Range, error) {
 	return r, nil
 }
 
-func showPreview(p db.MeterPreview, compares bool) meterPreview {
+func showPreview(p db.MeterPreview, hasCurrent bool) meterPreview {
 	shown := meterPreview{
-		Period: usagePeriod{p.Range.Start.UTC(), p.Range.End.UTC()}, PreviewedUsage: showPreviewed(p.PreviewedUsage, compares),
+		Period: usagePeriod{p.Range.Start.UTC(), p.Range.End.UTC()}, PreviewedUsage: showPreviewed(p.PreviewedUsage, hasCurrent),
 		Uncounted: []eventRejections{}, Customers: make([]previewedCustomer, 0, len(p.Customers)), OtherCustomers: p.Others,
 		Sample: make([]previewedEvent, 0, len(p.Sample)),
 	}
@@ -172,7 +172,7 @@ func showPreview(p db.MeterPreview, compares bool) meterPreview {
 	}
 	sortRules(shown.Uncounted)
 	for _, c := range p.Customers {
-		shown.Customers = append(shown.Customers, previewedCustomer{c.ExternalID, showPreviewed(c.PreviewedUsage, compares)})
+		shown.Customers = append(shown.Customers, previewedCustomer{c.ExternalID, showPreviewed(c.PreviewedUsage, hasCurrent)})
 	}
 	for _, e := range p.Sample {
 		event := previewedEvent{
@@ -186,9 +186,9 @@ func showPreview(p db.MeterPreview, compares bool) meterPreview {
 	return shown
 }
 
-func showPreviewed(u db.PreviewedUsage, compares bool) PreviewedUsage {
+func showPreviewed(u db.PreviewedUsage, hasCurrent bool) PreviewedUsage {
 	shown := PreviewedUsage{EventsRead: u.Events, Counted: u.Counted, Value: u.Usage}
-	if compares {
+	if hasCurrent {
 		shown.CurrentValue = &u.Current
 	}
 	return shown

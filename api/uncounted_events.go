@@ -19,7 +19,7 @@ func (s *server) uncountedEvents() {
 		"Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. "+
 			"`GET /v1/events/counts` counts all of them.\n\n"+
 			"- A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.\n"+
-			"- Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.\n"+
+			"- Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.\n"+
 			"- Events that a backfill could not count are not listed.\n"+
 			"- An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.\n"+
 			"- A strict tenant rejects such events, so none is listed.\n"+

@@ -291,16 +291,16 @@ func refuseBackfilling(ctx context.Context, tx pgx.Tx, tenant metering.TenantID)
 // refuseErasing returns CodeOverloaded while the events of one of the tenant's customers are
 // being erased. The caller counts a meter version that was published after Groups.
 func refuseErasing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
-	tag, err := tx.Exec(ctx, `
-		select
+	var customer metering.CustomerID
+	err := tx.QueryRow(ctx, `
+		select coalesce(min(id), 0)
 		from customers
 		where tenant_id = $1
 		  and erased_at is not null
 		  and erasure_done_at is null
-		  and groups_erased_at is not null
-		limit 1`, tenant)
-	if err == nil && tag.RowsAffected() > 0 {
-		err = metering.Errorf(metering.CodeOverloaded, "a customer is being erased: the backfill continues after the erasure")
+		  and groups_erased_at is not null`, tenant).Scan(&customer)
+	if err == nil && customer != 0 {
+		err = metering.Errorf(metering.CodeOverloaded, "%s is being erased: the backfill continues after the erasure", customer)
 	}
 	return err
 }

@@ -510,14 +510,18 @@ func (a *attempt) settle(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 
 // noteCrowded notes the events in groups without an entry, because a meter has
 // metering.MaxGroupsPerMeter groups already.
-func (a *attempt) noteCrowded(beyond groupsMet) error {
+func (a *attempt) noteCrowded(unregistered groupsMet) error {
+	versions := versionsOf(inInsertOrder(unregistered))
 	for i, e := range a.fresh {
 		for _, g := range a.meters.byType[e.EventType] {
+			if !slices.Contains(versions, int64(g.ID)) {
+				continue
+			}
 			m, err := g.Measure(e)
 			if err != nil {
 				return err
 			}
-			if _, is := beyond[groupName{g.ID, m.Group.ID}]; is && len(m.Group.Key) <= metering.MaxGroupKeyBytes {
+			if _, found := unregistered[groupName{g.ID, m.Group.ID}]; found && len(m.Group.Key) <= metering.MaxGroupKeyBytes {
 				outcome := &a.outcomes[a.places[i]]
 				outcome.Crowded = append(outcome.Crowded, a.meters.slugs[g.MeterID])
 			}

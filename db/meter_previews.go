@@ -33,7 +33,7 @@ type PreviewBounds struct {
 }
 
 func (b PreviewBounds) orDefault() PreviewBounds {
-	return PreviewBounds{cmp.Or(b.Events, 1_000_000), cmp.Or(b.Customers, 50_000), cmp.Or(b.Listed, 1_000), cmp.Or(b.Sample, 100)}
+	return PreviewBounds{cmp.Or(b.Events, 1_000_000), cmp.Or(b.Customers, 20_000), cmp.Or(b.Listed, 1_000), cmp.Or(b.Sample, 100)}
 }
 
 // MeterPreview is the usage that a definition counts of stored events, late usage included.
@@ -48,7 +48,7 @@ type MeterPreview struct {
 
 // PreviewedUsage is the usage of some events.
 type PreviewedUsage struct {
-	Events  int // that were read
+	Events  int // number of events that were read
 	Counted int // by the definition
 	Usage   metering.Decimal
 	Current metering.Decimal // by the current definition
@@ -121,8 +121,8 @@ type previewRead struct {
 
 // previewTally sums up the events of a customer, or of all.
 type previewTally struct {
-	events          int
-	counted, before tally // by the definition, and by the current one
+	events           int
+	counted, current tally // by the definition, and by the current one
 }
 
 // readLatest reads the latest events with the bounds of a list of events. Range becomes the range
@@ -145,25 +145,46 @@ func (r *previewRead) readLatest(ctx context.Context, s Events) error {
 	if err != nil {
 		return err
 	}
+	isCurrent := func(c Counting) bool { return r.Current != nil && c.MeterSlug == r.Current.Slug }
 	for _, e := range page.Events {
-		isCurrent := func(c Counting) bool { return r.Current != nil && c.MeterSlug == r.Current.Slug }
 		if err := r.add(&e.Event, slices.ContainsFunc(e.CountedBy, isCurrent)); err != nil {
 			return err
 		}
 		r.Range.Start = e.At
 	}
-	return nil
+	return r.requireCurrent(ctx, s.pool)
+}
+
+// requireCurrent returns CodeOverloaded if reads do not use the current definition any more.
+func (r *previewRead) requireCurrent(ctx context.Context, q querier) error {
+	if r.Current == nil {
+		return nil
+	}
+	var version metering.MeterVersionID
+	err := q.QueryRow(ctx, `select meter_version_id from meters where tenant_id = $1 and id = $2`, r.tenant, r.Current.ID).Scan(&version)
+	if err == nil && version != r.Current.Version.ID {
+		err = metering.Errorf(metering.CodeOverloaded, "the definition of the meter changed during the preview; try again")
+	}
+	return coded(err)
 }
 
 var errLongPreview = metering.Invalid("body.start", "must be closer to end, because reading the events of the range takes too long")
 
-// readRange reads all events of the range at one instant. Other callers read between its batches.
+// longestTurn is the time of reading after which other callers read.
+const longestTurn = 250 * time.Millisecond
+
+// readRange reads all events of the range at one instant, in turns with other callers.
 func (r *previewRead) readRange(ctx context.Context, s Events) error {
 	err := Usage{s.pool}.consistent(ctx, func(q querier) error {
+		if err := r.requireCurrent(ctx, q); err != nil {
+			return err
+		}
 		if err := r.open(ctx, q); err != nil {
 			return err
 		}
-		var spent time.Duration
+		turns, cancel := context.WithTimeout(ctx, longestWithTurns)
+		defer cancel()
+		var spent, turn time.Duration
 		for more := true; more; {
 			if spent > r.Search.Budget {
 				return errLongPreview
@@ -173,10 +194,14 @@ func (r *previewRead) readRange(ctx context.Context, s Events) error {
 			if more, err = fetchPast(ctx, q, r.add); err != nil {
 				return err
 			}
-			spent += r.Search.Now().Sub(began)
-			if err := yield(ctx); err != nil {
+			took := r.Search.Now().Sub(began)
+			if spent, turn = spent+took, turn+took; turn < longestTurn {
+				continue
+			}
+			if err := yield(turns); err != nil {
 				return err
 			}
+			turn = 0
 		}
 		return nil
 	})
@@ -189,8 +214,8 @@ func (r *previewRead) readRange(ctx context.Context, s Events) error {
 	return requireKept(ctx, s.pool, r.Range, "body.start")
 }
 
-// open opens the cursor of fetchPast. Its bool is whether the current definition counts events
-// that arrived when the event did.
+// open opens the cursor of fetchPast. The last column reports whether the current definition counts
+// events that arrived when the event did.
 func (r *previewRead) open(ctx context.Context, q querier) error {
 	var current metering.MeterVersionID
 	if r.Current != nil {
@@ -208,7 +233,7 @@ func (r *previewRead) open(ctx context.Context, q querier) error {
 
 // add measures an event by the definition, and by the current one if that counts the event's time
 // of arrival.
-func (r *previewRead) add(e *metering.Event, current bool) error {
+func (r *previewRead) add(e *metering.Event, isCurrent bool) error {
 	t, known := r.customers[e.CustomerID]
 	switch {
 	case r.whole.events == r.Bounds.Events:
@@ -223,9 +248,9 @@ func (r *previewRead) add(e *metering.Event, current bool) error {
 	if err != nil {
 		return err
 	}
-	before := metering.Measurement{Verdict: metering.FilteredOut}
-	if current {
-		if before, err = r.Current.Version.Measure(e); err != nil {
+	current := metering.Measurement{Verdict: metering.FilteredOut}
+	if isCurrent {
+		if current, err = r.Current.Version.Measure(e); err != nil {
 			return err
 		}
 	}
@@ -234,8 +259,8 @@ func (r *previewRead) add(e *metering.Event, current bool) error {
 		if m.Verdict == metering.Counted {
 			t.counted.add(m.Value, false)
 		}
-		if before.Verdict == metering.Counted {
-			t.before.add(before.Value, false)
+		if current.Verdict == metering.Counted {
+			t.current.add(current.Value, false)
 		}
 	}
 	if m.Verdict != metering.Counted {
@@ -265,7 +290,9 @@ func (r *previewRead) cutSample() {
 func (r *previewRead) preview(ctx context.Context, q querier) (MeterPreview, error) {
 	r.cutSample()
 	p := MeterPreview{PreviewedUsage: r.usage(&r.whole), Range: r.Range, Uncounted: r.uncounted, Sample: r.sample}
+	p.Customers = make([]CustomerPreview, 0, len(r.customers))
 	for id, t := range r.customers {
+		delete(r.customers, id)
 		p.Customers = append(p.Customers, CustomerPreview{PreviewedUsage: r.usage(t), Customer: id})
 	}
 	slices.SortFunc(p.Customers, func(a, b CustomerPreview) int {
@@ -281,7 +308,7 @@ func (r *previewRead) preview(ctx context.Context, q querier) (MeterPreview, err
 func (r *previewRead) usage(t *previewTally) PreviewedUsage {
 	u := PreviewedUsage{Events: t.events, Counted: int(t.counted.count), Usage: t.counted.usage(r.Definition.Aggregation)}
 	if r.Current != nil {
-		u.Current = t.before.usage(r.Current.Version.Aggregation)
+		u.Current = t.current.usage(r.Current.Version.Aggregation)
 	}
 	return u
 }

@@ -15,13 +15,13 @@ import (
 )
 
 // UncountedEvents are references to stored events that a meter cannot count, because their value
-// is not usable. Like EventCounts they are written beside ingest: a process that is killed loses
-// the references of its last seconds.
+// is not usable. Like EventCounts they are written beside ingest: a process that stops loses the
+// references that it could not write.
 type UncountedEvents struct{ pool *pool }
 
 const (
 	maxUncounted        = 1_000  // references of a meter and an hour of receipt, in UTC
-	maxUncountedWaiting = 20_000 // references in the memory of a process, of some 100 bytes each
+	maxUncountedWaiting = 20_000 // references in the memory of a process, of some 100 bytes each, half of them of one tenant
 	cachedUncounted     = 10_000 // hours of meters
 )
 
@@ -93,6 +93,7 @@ func selectUncounted(f UncountedFilter) string {
 		    and meter_id = @meter
 		    and received_at >= @start
 		    and (received_at, event_id, rule) < (@before, @before_id::uuid, @before_rule)
+		    and customer_id not in (select id from customers where tenant_id = @tenant and erased_at is not null and erasure_done_at is null)
 		    and ts >= coalesce((select kept_from from event_retention), '-infinity')` + where + `
 		  order by received_at desc, event_id desc, rule desc
 		  limit @limit) u
@@ -135,10 +136,11 @@ type uncountedReference struct {
 	at       time.Time
 }
 
-// add stores the first maxUncounted references of each meter and hour. One process at a time adds
-// those of a tenant. The tenant's lock orders this transaction and an erasure: either this one
-// excludes the customer, or the erasure deletes these rows.
-func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, references []uncountedReference) error {
+// add stores the first maxUncounted references of each meter and hour, or returns false while
+// another transaction has the tenant's lock. One process at a time adds those of a tenant. The
+// tenant's lock orders this transaction and an erasure: either this one excludes the customer, or
+// the erasure deletes these rows.
+func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, references []uncountedReference) (stored bool, err error) {
 	n := len(references)
 	meters, received, events, rules := make([]int64, n), make([]time.Time, n), make([][16]byte, n), make([]string, n)
 	customers, instants := make([]int64, n), make([]time.Time, n)
@@ -146,10 +148,12 @@ func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, refe
 		meters[i], received[i], events[i], rules[i] = int64(r.meter), r.received, r.event, string(r.rule)
 		customers[i], instants[i] = int64(r.customer), r.at
 	}
-	err := inTx(ctx, u.pool, func(tx pgx.Tx) error {
+	err = inTx(ctx, u.pool, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `select pg_try_advisory_xact_lock_shared(`+tenantLock+`)`, tenant).Scan(&stored); err != nil || !stored {
+			return err
+		}
 		var batch pgx.Batch
 		batch.Queue(`select pg_advisory_xact_lock(hashtextextended('uncounted events', $1))`, tenant)
-		batch.Queue(`select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant)
 		batch.Queue(`
 			with sent as materialized (
 			  select *, row_number() over (partition by meter_id, hour order by received_at, event_id, rule) as place
@@ -175,9 +179,9 @@ func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, refe
 		return tx.SendBatch(ctx, &batch).Close()
 	})
 	if err != nil {
-		return fmt.Errorf("store references to uncounted events: %w", err)
+		return false, fmt.Errorf("store references to uncounted events: %w", err)
 	}
-	return nil
+	return stored, nil
 }
 
 // UncountedSampler holds references to uncounted events in memory, so that ingest does not wait
@@ -196,7 +200,7 @@ type UncountedSampler struct {
 type uncountedHour struct {
 	tenant metering.TenantID
 	meter  metering.MeterID
-	hour   int64 // since the Unix epoch
+	hour   int64 // hours since the Unix epoch
 }
 
 // NewUncountedSampler makes an UncountedSampler that writes to store. failed receives the error of
@@ -220,7 +224,7 @@ func (s *UncountedSampler) add(tenant metering.TenantID, references []uncountedR
 	for _, r := range references {
 		hour := uncountedHour{tenant, r.meter, r.received.Unix() / int64(time.Hour/time.Second)}
 		collected, _ := s.collected.Get(hour)
-		if collected >= maxUncounted || s.held >= maxUncountedWaiting {
+		if collected >= maxUncounted || s.held >= maxUncountedWaiting || len(s.waiting[tenant]) >= maxUncountedWaiting/2 {
 			continue
 		}
 		s.collected.Add(hour, collected+1)
@@ -229,17 +233,18 @@ func (s *UncountedSampler) add(tenant metering.TenantID, references []uncountedR
 	}
 }
 
-// Write stores the references that were collected since the last time.
+// Write stores the references that were collected since the last time. It keeps those of a tenant
+// that is locked for the next time.
 func (s *UncountedSampler) Write(ctx context.Context) (err error) {
 	s.mu.Lock()
 	waiting := s.waiting
 	s.waiting = make(map[metering.TenantID][]uncountedReference)
 	s.mu.Unlock()
 	for tenant, references := range waiting {
-		failed := s.events.add(ctx, tenant, references)
+		stored, failed := s.events.add(ctx, tenant, references)
 		err = errors.Join(err, failed)
 		s.mu.Lock()
-		if failed == nil {
+		if stored {
 			s.held -= len(references)
 		} else {
 			s.waiting[tenant] = append(references, s.waiting[tenant]...)

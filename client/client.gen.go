@@ -7817,7 +7817,7 @@ type ExportEventsParams struct {
 	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// PageSize Maximum number of events per page
+	// PageSize Number of events per page. Events that arrive meanwhile are added to the page
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the previous page
@@ -8072,7 +8072,7 @@ type ExportUsageParams struct {
 	// End End of the range, exclusive. Default: one hour from now, the latest time that an event can have
 	End *time.Time `form:"end,omitempty" json:"end,omitempty"`
 
-	// PageSize Maximum number of events per page
+	// PageSize Number of events per page. Events that arrive meanwhile are added to the page
 	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
 
 	// PageToken next_page_token of the previous page
@@ -9703,7 +9703,7 @@ type ClientInterface interface {
 	// Measures stored events by the definition, and saves nothing.
 	//
 	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -9719,7 +9719,7 @@ type ClientInterface interface {
 	// Measures stored events by the definition, and saves nothing.
 	//
 	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -9792,7 +9792,7 @@ type ClientInterface interface {
 	// Measures stored events by the definition, and saves nothing.
 	//
 	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -9810,7 +9810,7 @@ type ClientInterface interface {
 	// Measures stored events by the definition, and saves nothing.
 	//
 	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -9912,7 +9912,7 @@ type ClientInterface interface {
 	// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
 	//
 	// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-	// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+	// - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
 	// - Events that a backfill could not count are not listed.
 	// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 	// - A strict tenant rejects such events, so none is listed.
@@ -12525,7 +12525,7 @@ func (c *Client) CreateMeter(ctx context.Context, params *CreateMeterParams, bod
 // Measures stored events by the definition, and saves nothing.
 //
 // - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -12551,7 +12551,7 @@ func (c *Client) PreviewMeterWithBody(ctx context.Context, contentType string, b
 // Measures stored events by the definition, and saves nothing.
 //
 // - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -12684,7 +12684,7 @@ func (c *Client) ArchiveMeter(ctx context.Context, slug string, body ArchiveMete
 // Measures stored events by the definition, and saves nothing.
 //
 // - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -12712,7 +12712,7 @@ func (c *Client) PreviewMeterChangeWithBody(ctx context.Context, slug string, co
 // Measures stored events by the definition, and saves nothing.
 //
 // - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -12904,7 +12904,7 @@ func (c *Client) UnarchiveMeter(ctx context.Context, slug string, body Unarchive
 // Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
 //
 // - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+// - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
 // - Events that a backfill could not count are not listed.
 // - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 // - A strict tenant rejects such events, so none is listed.
@@ -22326,7 +22326,7 @@ type ClientWithResponsesInterface interface {
 	// Measures stored events by the definition, and saves nothing.
 	//
 	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -22342,7 +22342,7 @@ type ClientWithResponsesInterface interface {
 	// Measures stored events by the definition, and saves nothing.
 	//
 	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -22417,7 +22417,7 @@ type ClientWithResponsesInterface interface {
 	// Measures stored events by the definition, and saves nothing.
 	//
 	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -22435,7 +22435,7 @@ type ClientWithResponsesInterface interface {
 	// Measures stored events by the definition, and saves nothing.
 	//
 	// - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+	// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 	// - The usage includes late usage. A preview does not distinguish closed periods.
 	// - The response has no properties of events, except for the values of `group_by`.
 	// - Only a request with `start` waits for its turn as a heavy operation.
@@ -22541,7 +22541,7 @@ type ClientWithResponsesInterface interface {
 	// Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
 	//
 	// - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-	// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+	// - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
 	// - Events that a backfill could not count are not listed.
 	// - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 	// - A strict tenant rejects such events, so none is listed.
@@ -31313,7 +31313,7 @@ func (c *ClientWithResponses) CreateMeterWithResponse(ctx context.Context, param
 // Measures stored events by the definition, and saves nothing.
 //
 // - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -31335,7 +31335,7 @@ func (c *ClientWithResponses) PreviewMeterWithBodyWithResponse(ctx context.Conte
 // Measures stored events by the definition, and saves nothing.
 //
 // - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -31446,7 +31446,7 @@ func (c *ClientWithResponses) ArchiveMeterWithResponse(ctx context.Context, slug
 // Measures stored events by the definition, and saves nothing.
 //
 // - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -31470,7 +31470,7 @@ func (c *ClientWithResponses) PreviewMeterChangeWithBodyWithResponse(ctx context
 // Measures stored events by the definition, and saves nothing.
 //
 // - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+// - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
 // - The usage includes late usage. A preview does not distinguish closed periods.
 // - The response has no properties of events, except for the values of `group_by`.
 // - Only a request with `start` waits for its turn as a heavy operation.
@@ -31630,7 +31630,7 @@ func (c *ClientWithResponses) UnarchiveMeterWithResponse(ctx context.Context, sl
 // Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
 //
 // - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-// - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+// - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
 // - Events that a backfill could not count are not listed.
 // - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
 // - A strict tenant rejects such events, so none is listed.

@@ -220,7 +220,10 @@ func TestAPreviewIsBounded(t *testing.T) {
 	}
 	stop := errors.New("another caller takes the turn")
 	ctx := db.WithYield(t.Context(), func(context.Context) error { return stop })
-	require.ErrorIs(t, preview(ctx, func(*db.PreviewQuery) {}), stop)
+	require.NoError(t, preview(ctx, func(*db.PreviewQuery) {}), "a short read needs one turn")
+	at := clock.Now()
+	slow := func() time.Time { at = at.Add(time.Second); return at }
+	require.ErrorIs(t, preview(ctx, func(q *db.PreviewQuery) { q.Search.Now = slow }), stop)
 }
 
 // TestAPreviewComparesWithTheDefinitionThatReadsUse, while another one is being backfilled, and
@@ -242,7 +245,13 @@ func TestAPreviewComparesWithTheDefinitionThatReadsUse(t *testing.T) {
 		return fmt.Sprint(p.Usage, " ", p.Current)
 	}
 	require.Equal(t, "2 5", change(db.MeterChange{}), "omitted fields are those of the definition that is being backfilled")
+	before := db.PreviewQuery{Range: day, Search: previewSearch}
+	require.NoError(t, m.store.Meters.PreviewChange(t.Context(), m.tenant, "tokens", db.MeterChange{}, &before))
 	require.NoError(t, backfill(t.Context(), m.store, m.tenant, backfilling.ID))
+	for _, before.Latest = range []bool{false, true} {
+		_, err = m.store.Events.Preview(t.Context(), m.tenant, before)
+		require.Equal(t, metering.CodeOverloaded, metering.CodeOf(err), "the definition to compare with is replaced")
+	}
 	require.Equal(t, "2 2", change(db.MeterChange{}))
 
 	require.NoError(t, m.store.Meters.Archive(t.Context(), m.tenant, metering.Operator, "tokens", clock.Now()))

@@ -188,10 +188,31 @@ func TestAProcessHoldsABoundedNumberOfUncountedEvents(t *testing.T) {
 	_, err = conn.Exec(t.Context(), `alter table elsewhere rename to uncounted_events`)
 	require.NoError(t, err)
 	s.write()
-	require.Equal(t, 20_000, s.stored(conn), "of the 30,000")
+	require.Equal(t, 10_000, s.stored(conn), "of the 30,000 of one tenant")
 	s.send("acme", `{}`, november.Add(3*time.Hour))
 	s.write()
-	require.Equal(t, 20_020, s.stored(conn))
+	require.Equal(t, 10_020, s.stored(conn))
+}
+
+// Uncounted events of a tenant that is locked are stored the next time, and do not hold up others.
+func TestUncountedEventsOfALockedTenantAreStoredLater(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	conn, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	s := newSampling(t, store, dbtest.Tenant(t, store).ID)
+	propertyMeter(t, store, s.tenant, "tokens")
+	s.send("acme", `{}`, november)
+	tx, err := conn.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `select pg_advisory_xact_lock($1)`, s.tenant)
+	require.NoError(t, err)
+	s.write()
+	require.NoError(t, tx.Rollback(t.Context()))
+	require.Zero(t, s.stored(conn))
+	s.write()
+	require.Equal(t, 1, s.stored(conn))
 }
 
 func TestAnErasedCustomerHasNoUncountedEvents(t *testing.T) {

@@ -1534,7 +1534,7 @@ export interface paths {
          * @description Measures stored events by the definition, and saves nothing.
          *
          *     - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-         *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+         *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
          *     - The usage includes late usage. A preview does not distinguish closed periods.
          *     - The response has no properties of events, except for the values of `group_by`.
          *     - Only a request with `start` waits for its turn as a heavy operation.
@@ -1612,7 +1612,7 @@ export interface paths {
          * @description Measures stored events by the definition, and saves nothing.
          *
          *     - Without `start`, it reads the latest 100 events. `period` starts at the oldest of them.
-         *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 50,000 customers. Beyond that, the request returns 422.
+         *     - With `start`, it reads all events of the range: at most 92 days, 1,000,000 events and 20,000 customers. Beyond that, the request returns 422.
          *     - The usage includes late usage. A preview does not distinguish closed periods.
          *     - The response has no properties of events, except for the values of `group_by`.
          *     - Only a request with `start` waits for its turn as a heavy operation.
@@ -1731,7 +1731,7 @@ export interface paths {
          * @description Lists accepted events that passed the meter's filters without a usable value when they were received, the latest received first. `GET /v1/events/counts` counts all of them.
          *
          *     - A meter keeps the first 1,000 events of each hour of receipt, in UTC, for 90 days. Deleted events and events of erased customers are not listed.
-         *     - Each API process saves them every five seconds. A process that is killed loses those that it has not saved. A process holds at most 20,000 that it has not saved.
+         *     - Each API process saves them every five seconds. A process that stops can lose those that it has not saved. It holds at most 20,000 of them, half of one tenant.
          *     - Events that a backfill could not count are not listed.
          *     - An event stays listed when a changed definition of the meter counts it. `counted_by` then contains the meter.
          *     - A strict tenant rejects such events, so none is listed.
@@ -10204,7 +10204,7 @@ export interface operations {
                 start?: string;
                 /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
                 end?: string;
-                /** @description Maximum number of events per page */
+                /** @description Number of events per page. Events that arrive meanwhile are added to the page */
                 page_size?: number;
                 /** @description next_page_token of the previous page */
                 page_token?: string;
@@ -12504,7 +12504,7 @@ export interface operations {
                 start?: string;
                 /** @description End of the range, exclusive. Default: one hour from now, the latest time that an event can have */
                 end?: string;
-                /** @description Maximum number of events per page */
+                /** @description Number of events per page. Events that arrive meanwhile are added to the page */
                 page_size?: number;
                 /** @description next_page_token of the previous page */
                 page_token?: string;

@@ -3,6 +3,7 @@ import { exactAnswers, serialize } from "./exact.js";
 import type { components, paths } from "./schema.gen.js";
 
 export { BufferFullError, ClosedError, Recorder, UnsentError, type RecorderOptions } from "./recorder.js";
+export { parseExactly } from "./exact.js";
 export type { components, operations, paths } from "./schema.gen.js";
 
 /** A body of the API, such as Schema<"UsageResult">. */
@@ -18,7 +19,8 @@ export interface Options extends Omit<ClientOptions, "bodySerializer"> {
  * A typed client of the API. Amounts and quantities are strings that hold every
  * digit, in bodies and in answers: on the wire they are JSON numbers, which
  * JavaScript would round. Answers that are read as a stream or as text, such as
- * a large export, pass unchanged.
+ * a large export, pass unchanged. parseExactly parses such a text, and also keeps
+ * the digits of numbers in properties.
  */
 export function createClient({ apiKey, ...options }: Options): Client<paths> {
   const client = createFetchClient<paths>({

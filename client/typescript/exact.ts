@@ -13,7 +13,6 @@ export const exactAnswers: Middleware = {
   async onResponse({ response, options }) {
     const json = /\bjson\b/.test(response.headers.get("Content-Type") ?? "");
     if (!json || !response.body || (response.ok && options.parseAs !== "json")) return undefined;
-    const asText = (value: unknown) => (isLosslessNumber(value) ? value.toString() : value);
     const exact = stringify(eachDecimal(parse(await response.text()), asText));
     const headers = new Headers(response.headers);
     headers.delete("Content-Length");
@@ -21,6 +20,16 @@ export const exactAnswers: Middleware = {
     return new Response(exact ?? null, { status: response.status, statusText: response.statusText, headers });
   },
 };
+
+/**
+ * Parses an answer that was read as text. Decimals are strings. Any other number
+ * that JavaScript would write with other digits is a LosslessNumber, such as one
+ * in the properties of an event.
+ */
+export const parseExactly = <Body>(text: string) => eachDecimal(parse(text, undefined, exactNumber), asText) as Body;
+
+const exactNumber = (text: string) => (String(Number(text)) === text ? Number(text) : new LosslessNumber(text));
+const asText = (value: unknown) => (typeof value === "number" || isLosslessNumber(value) ? value.toString() : value);
 
 /** A copy of the tree with every decimal changed. */
 function eachDecimal(tree: unknown, change: (value: unknown) => unknown, name = ""): unknown {

@@ -1,4 +1,4 @@
-import { createClient, type Schema } from "@odometer-metering/client";
+import { createClient, parseExactly, type Schema } from "@odometer-metering/client";
 import { sessionEnded } from "./ended";
 import { plain } from "./rules";
 
@@ -84,3 +84,6 @@ export async function answer<Body>(exchange: Promise<Exchange<Body>>): Promise<B
     problem?.confirmation,
   );
 }
+
+/** The body of an answer that was read as text, in which every number keeps its digits. */
+export const exactAnswer = async <Body>(exchange: Promise<Exchange<string>>) => parseExactly<Body>(await answer(exchange));

@@ -1,5 +1,6 @@
 import { keepPreviousData, queryOptions } from "@tanstack/react-query";
 import { answer, api, type Schema } from "./client";
+import { readEvents } from "./events";
 
 /** A page of the events that were not counted because of their idempotency key. */
 export const conflicts = (page: string | undefined) =>
@@ -15,7 +16,7 @@ export const storedUnder = (key: string) =>
     queryKey: ["stored under", key],
     async queryFn({ signal }) {
       for (let token: string | null = null; ; ) {
-        const page: Schema<"EventPage"> = await answer(api.GET("/v1/events", { params: { query: { idempotency_key: key, ...(token && { page_token: token }) } }, signal }));
+        const page: Schema<"EventPage"> = await readEvents({ idempotency_key: key, ...(token && { page_token: token }) }, signal);
         token = page.next_page_token;
         if (page.data[0] || !token) return page.data[0] ?? null;
       }

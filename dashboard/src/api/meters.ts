@@ -1,13 +1,8 @@
 import { queryOptions, useQuery } from "@tanstack/react-query";
-import { LosslessNumber, parse } from "lossless-json";
-import { answer, api, type Schema } from "./client";
+import { answer, api, exactAnswer, type Schema } from "./client";
 import { useSession } from "./session";
 
 type Meter = Schema<"Meter">;
-
-/** Parses an answer with meters. A number of a filter that JavaScript would write with other digits keeps its text. */
-const exactly = async <Body>(text: Promise<string>) => parse(await text, undefined, exactNumber) as Body;
-const exactNumber = (text: string) => (String(Number(text)) === text ? Number(text) : new LosslessNumber(text));
 
 const backfilling = ({ status }: Meter) => status === "backfilling";
 
@@ -17,7 +12,7 @@ export const meters = (page: string | undefined, archived: boolean) =>
     queryKey: ["meters", { page, archived }],
     queryFn: ({ signal }) => {
       const query = { page_size: 25, archived, ...(page && { page_token: page }) };
-      return exactly<Schema<"ListMeter">>(answer(api.GET("/v1/meters", { params: { query }, parseAs: "text", signal })));
+      return exactAnswer<Schema<"ListMeter">>(api.GET("/v1/meters", { params: { query }, parseAs: "text", signal }));
     },
     refetchInterval: ({ state }) => (state.data?.data.some(backfilling) ? 2_000 : false),
   });
@@ -40,17 +35,17 @@ export function useUnit(slug: string): string | undefined {
 export const meter = (slug: string) =>
   queryOptions({
     queryKey: ["meter", slug],
-    queryFn: ({ signal }) => exactly<Meter>(answer(api.GET("/v1/meters/{slug}", { params: { path: { slug } }, parseAs: "text", signal }))),
+    queryFn: ({ signal }) => exactAnswer<Meter>(api.GET("/v1/meters/{slug}", { params: { path: { slug } }, parseAs: "text", signal })),
     refetchInterval: ({ state }) => (state.data && backfilling(state.data) ? 2_000 : false),
   });
 
 /** Changes the fields of a meter that the body has. */
-export const updateMeter = (slug: string, body: Schema<"UpdateMeter">) => exactly<Meter>(answer(api.PATCH("/v1/meters/{slug}", { params: { path: { slug } }, body, parseAs: "text" })));
+export const updateMeter = (slug: string, body: Schema<"UpdateMeter">) => exactAnswer<Meter>(api.PATCH("/v1/meters/{slug}", { params: { path: { slug } }, body, parseAs: "text" }));
 
 export type Definition = Required<Pick<Schema<"UpdateMeter">, "aggregation" | "value_property" | "filters" | "group_by">>;
 
 /** Measures the latest events of a type by a definition, and saves nothing. */
-export const previewMeter = (body: Definition & { event_type: string }) => answer(api.POST("/v1/meters/preview", { body }));
+export const previewMeter = (body: Definition & { event_type: string }) => exactAnswer<Schema<"MeterPreview">>(api.POST("/v1/meters/preview", { body, parseAs: "text" }));
 
 /** Measures the latest events of a meter by another definition, and by the present one. */
-export const previewMeterChange = (slug: string, body: Definition) => answer(api.POST("/v1/meters/{slug}/preview", { params: { path: { slug } }, body }));
+export const previewMeterChange = (slug: string, body: Definition) => exactAnswer<Schema<"MeterPreview">>(api.POST("/v1/meters/{slug}/preview", { params: { path: { slug } }, body, parseAs: "text" }));

@@ -1,9 +1,11 @@
+import { stringify } from "lossless-json";
+
 /** The properties of a group, by name. Those of the group $other are unknown. */
 export type GroupKey = { [property: string]: unknown };
 
 /** Returns the value of a property as the API's filters write it: a string that reads like another JSON value is quoted. */
 export function filterText(value: unknown): string {
-  if (typeof value !== "string") return JSON.stringify(value ?? null);
+  if (typeof value !== "string") return stringify(value ?? null)!;
   return isJSON(value) ? JSON.stringify(value) : value;
 }
 

@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import { stringify } from "lossless-json";
 import type { Schema } from "../../api/client";
 import { useSession } from "../../api/session";
 import { Quantity } from "../../values/Amount";
@@ -64,7 +65,7 @@ export function Details({ event, alone }: { event: Schema<"StoredEvent">; alone?
         )}
       </dd>
       <dt>Properties</dt>
-      <dd>{Object.keys(event.properties).length === 0 ? "None" : <pre className="mono">{JSON.stringify(event.properties, null, 2)}</pre>}</dd>
+      <dd>{Object.keys(event.properties).length === 0 ? "None" : <pre className="mono">{stringify(event.properties, null, 2)}</pre>}</dd>
     </dl>
   );
 }

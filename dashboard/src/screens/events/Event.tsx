@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
-import { answer, api } from "../../api/client";
+import { readEvents } from "../../api/events";
 import { Head } from "../../frame/Head";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
@@ -32,7 +32,7 @@ function Found() {
   const { data, error, refetch } = useQuery({
     queryKey: ["event", id, customer, at],
     queryFn: async ({ signal }) =>
-      (await answer(api.GET("/v1/events", { params: { query: { customer, start: at, end: after(at), page_size: most } }, signal }))).data.find((one) => one.id === id) ?? null,
+      (await readEvents({ customer, start: at, end: after(at), page_size: most }, signal)).data.find((one) => one.id === id) ?? null,
     enabled: whole,
   });
   if (error) return <Failed what="The event" error={error} retry={() => void refetch()} />;

@@ -1,4 +1,5 @@
 import { act, fireEvent, screen, waitFor } from "@testing-library/react";
+import { LosslessNumber } from "lossless-json";
 import { expect, test } from "vitest";
 import { queries, router } from "../../router";
 import { answers, asked, open, press, session, type } from "../../testing";
@@ -63,7 +64,7 @@ test("a search that has found nothing yet says how far back it is, and goes on",
 test("an event says which meters have counted it, and in which period", async () => {
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["events:read"] }];
   const period = { id: "per_1", start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z" };
-  const counted = event("a", { properties: { model: "large" }, counted_by: [{ meter_slug: "calls", late: true, period }, { meter_slug: "all-calls", late: false, period }] });
+  const counted = event("a", { properties: { model: "large", account: new LosslessNumber("1234567890123456789") }, counted_by: [{ meter_slug: "calls", late: true, period }, { meter_slug: "all-calls", late: false, period }] });
   answers["GET /v1/events"] = () => [200, { data: [counted], has_more: false, next_page_token: null, searched_until: "2026-11-22T10:00:00Z" }];
   open("/events?event=a");
   await screen.findByText("Properties");
@@ -71,6 +72,7 @@ test("an event says which meters have counted it, and in which period", async ()
     "calls, after the period 1 – 30 Nov 2026 was closed: late usage",
     "all-calls, in the period 1 – 30 Nov 2026",
   ]);
+  screen.getByText(/"account": 1234567890123456789 }/);
 });
 
 test("a key is looked for without a start, in all events that are kept", async () => {

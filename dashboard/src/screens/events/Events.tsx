@@ -1,7 +1,8 @@
 import { Button } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
-import { answer, api, Failure, type Schema } from "../../api/client";
+import { Failure, type Schema } from "../../api/client";
+import { readEvents } from "../../api/events";
 import { useSession } from "../../api/session";
 import { Head } from "../../frame/Head";
 import { Opener } from "../../frame/Opener";
@@ -57,7 +58,7 @@ function Results({ filter }: { filter: ReturnType<typeof asked> }) {
   const live = isLive(search);
   const query = useQuery({
     queryKey: ["events", filter],
-    queryFn: ({ signal }) => answer(api.GET("/v1/events", { params: { query: filter }, signal })),
+    queryFn: ({ signal }) => readEvents(filter, signal),
     refetchInterval: live ? 2_000 : false, // while the page is visible
   });
   const { shown, fresh, show } = useTail(query.data, search.event);

@@ -8,7 +8,7 @@ export function FirstEvent({ customer, apiKey = "$ODOMETER_KEY" }: { customer: s
   const line = `curl ${location.origin}/v1/events -H "Authorization: Bearer ${apiKey}" -H 'Content-Type: application/json' -d '${quoted}'`;
   return (
     <div className={styles.line}>
-      <pre className="mono" tabIndex={0} aria-label="A command that sends an event">
+      <pre className="mono" tabIndex={0} role="group" aria-label="A command that sends an event">
         {line}
       </pre>
       <CopyButton value={line}>

@@ -16,8 +16,8 @@ export function Table({ caption, columns, children, busy }: { caption: string; c
       <caption className="unseen">{caption}</caption>
       <thead>
         <tr>
-          {columns.map(({ title, number, unseen }) => (
-            <th key={title} scope="col" className={number ? styles.right : undefined}>
+          {columns.map(({ title, number, unseen }, index) => (
+            <th key={index} scope="col" className={number ? styles.right : undefined}>
               {unseen ? <span className="unseen">{title}</span> : title}
             </th>
           ))}

@@ -120,7 +120,7 @@ function Message({ webhook, delivery }: Props) {
       {data ? (
         <>
           <Attempts made={data.attempts_made} status={delivery.status} />
-          <pre className="mono" tabIndex={0} aria-label="The body of the message">
+          <pre className="mono" tabIndex={0} role="group" aria-label="The body of the message">
             {data.body}
           </pre>
         </>

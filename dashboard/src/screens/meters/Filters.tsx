@@ -2,8 +2,8 @@ import { Button, NativeSelect, Textarea, TextInput } from "@mantine/core";
 import { useRef, type ChangeEvent, type Ref } from "react";
 import { flushSync } from "react-dom";
 import { broken } from "../../api/client";
-import { lines, operators, type Operator } from "./counting";
-import { hasSeveralValues, hasValues, valuesOf, type TypedFilter } from "./definition";
+import { hasValues, operators, type Operator } from "./counting";
+import { hasSeveralValues, usedLines, valuesOf, type TypedFilter } from "./definition";
 import { typedValue } from "./filterValues";
 import styles from "./Filters.module.css";
 
@@ -33,7 +33,7 @@ export function Filters({ filters, error, change }: Props) {
     <fieldset className={styles.filters} aria-describedby="filters-meaning">
       <legend>Filters</legend>
       <p id="filters-meaning" className="muted small">
-        {filters.length === 0 ? "Without a filter, all events of the type are counted" : "Only the events that meet all filters are counted"}
+        {filters.length === 0 ? "Without a filter, the meter counts events whatever their properties" : "Only the events that meet all filters are counted"}
       </p>
       {filters.map((filter, index) => (
         <Row
@@ -65,7 +65,6 @@ interface RowProps {
 }
 
 function Row({ filter, number, refused, firstInput, change, remove }: RowProps) {
-  const choose = (operator: Operator) => change({ operator, values: hasSeveralValues(operator) ? filter.values : (lines(filter.values)[0] ?? "") });
   return (
     <div className={styles.row} role="group" aria-label={`Filter ${number}`}>
       <TextInput
@@ -83,7 +82,7 @@ function Row({ filter, number, refused, firstInput, change, remove }: RowProps) 
         data={choices}
         value={filter.operator}
         error={refused("operator")}
-        onChange={(event) => choose(event.currentTarget.value as Operator)}
+        onChange={(event) => change({ operator: event.currentTarget.value as Operator })}
       />
       {hasValues(filter.operator) && <Values filter={filter} error={refused("values")} change={(values) => change({ values })} />}
       <Button className={styles.remove} variant="default" size="xs" aria-label={`Remove filter ${number}`} onClick={remove}>
@@ -102,7 +101,7 @@ function Values({ filter, error, change }: { filter: TypedFilter; error: string 
     required: true,
     withAsterisk: false,
     autoComplete: "off",
-    value: filter.values,
+    value: usedLines(filter),
     error,
     onChange: (event: ChangeEvent<HTMLInputElement | HTMLTextAreaElement>) => change(event.currentTarget.value),
   };

@@ -5,7 +5,6 @@ import { useAct } from "../../acts/useAct";
 import { answer, api, Failure, type Schema } from "../../api/client";
 import { meter as read } from "../../api/meters";
 import { useSession } from "../../api/session";
-import { hasUncounted } from "../../api/uncountedEvents";
 import { Head } from "../../frame/Head";
 import { Tabs } from "../../frame/Tabs";
 import { Allowed } from "../../states/Allowed";
@@ -35,7 +34,6 @@ function One() {
   const params = useParams({ from: "/frame/meters/$meter" });
   const { permissions } = useSession();
   const { data, error, refetch } = useQuery(read(params.meter));
-  const { data: uncounted } = useQuery({ ...hasUncounted(params.meter), enabled: permissions.includes("events:read") });
   if (error instanceof Failure && error.status === 404) {
     return (
       <Empty title={`There is no meter ${params.meter}`}>
@@ -44,6 +42,7 @@ function One() {
     );
   }
   if (error && !data) return <Failed what="The meter" error={error} retry={() => void refetch()} />;
+  const mayHaveUncounted = Boolean(data?.value_property) && permissions.includes("events:read"); // every event has a value of its own
   return (
     <>
       <Head where={[<Link to="/meters">Meters</Link>]} here={params.meter} title={data?.name || params.meter} action={data && <Archive meter={data} />}>
@@ -55,7 +54,7 @@ function One() {
           <LoadingText />
         )}
       </Head>
-      <Tabs label="About this meter" tabs={uncounted ? withUncounted : tabs} params={params} />
+      <Tabs label="About this meter" tabs={mayHaveUncounted ? withUncounted : tabs} params={params} />
       <Outlet />
     </>
   );

@@ -1,6 +1,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { LosslessNumber } from "lossless-json";
 import { expect, test } from "vitest";
+import { queries } from "../../router";
 import { answers, asked, open, press, problem, sent, session, type } from "../../testing";
 
 const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
@@ -39,6 +40,43 @@ test("what is changed of a meter is sent, and nothing else; what it will do is s
   press("Save the meter");
   await screen.findByText("backfilling, 0 of 14 days");
   expect(asked.filter(({ name }) => name.startsWith("PATCH")).map(({ body }) => JSON.parse(body))).toEqual([{ group_by: ["model", "region"] }]);
+});
+
+test("another user's change is kept by a save of other fields", async () => {
+  details({});
+  await screen.findByLabelText("Name");
+  type("Name", "Requests");
+  answers["GET /v1/meters/calls"] = () => [200, { ...meter, filters: [{ property: "model", operator: "eq", values: ["a"] }] }];
+  await queries.invalidateQueries({ queryKey: ["meter", "calls"] });
+  await screen.findByText('model is "a"');
+  expect(screen.queryByText(/counted again/)).toBeNull();
+  press("Save the meter");
+  await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ name: "Requests" }]));
+});
+
+test("text that is typed during a save stays typed", async () => {
+  details({});
+  await screen.findByLabelText("Name");
+  type("Name", "Requests");
+  answers["PATCH /v1/meters/calls"] = () => [200, { ...meter, name: "Requests", group_by: ["model"] }];
+  answers["GET /v1/meters/calls"] = answers["PATCH /v1/meters/calls"];
+  press("Save the meter");
+  type("Unit", "calls");
+  await waitFor(() => expect(screen.getByLabelText<HTMLTextAreaElement>("Group by").value).toBe("model"));
+  press("Save the meter");
+  await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ name: "Requests" }, { unit: "calls" }]));
+});
+
+test("a filter is announced when it is complete", async () => {
+  details({});
+  await screen.findByLabelText("Name");
+  press("Add a filter");
+  screen.getByText(/All events are counted again: the sum of their values\./);
+  const first = within(screen.getByRole("group", { name: "Filter 1" }));
+  fireEvent.change(first.getByLabelText("Property"), { target: { value: "model" } });
+  screen.getByText(/All events are counted again: the sum of their values\./);
+  fireEvent.change(first.getByLabelText("Value"), { target: { value: "a" } });
+  screen.getByText(/All events are counted again: the sum of their values, if model is "a"\./);
 });
 
 test("a way of counting that changes running bills is saved once somebody has seen which", async () => {
@@ -91,9 +129,13 @@ test("a changed definition is tried beside the present one", async () => {
   await screen.findByLabelText("Name");
   type("Counts", "count");
   const period = { start: "2026-11-26T08:00:00Z", end: "2026-11-26T09:00:00Z" };
-  answers["POST /v1/meters/calls/preview"] = () => [200, { period, events_read: 3, counted: 3, value: 3, current_value: 12.5, uncounted: [], customers: [], other_customers: 0, sample: [] }];
+  answers["POST /v1/meters/calls/preview"] = () => [200, { period, events_read: 3, counted: 3, value: 3, current_value: 12.5, uncounted: [], customers: [], other_customers: 0, sample: [{ id: "1", customer_id: "acme", timestamp: "2026-11-26T08:50:00Z", rule: "counted", value: 4, group_key: {} }] }];
   press("Try it on the latest 100 events");
   expect((await screen.findByText("Total now")).nextSibling?.textContent).toBe("12.5 calls");
   expect(screen.getByText("Total then").nextSibling?.textContent).toBe("3 calls");
   expect(sent("POST /v1/meters/calls/preview")).toEqual([{ aggregation: "count", value_property: "", filters: [], group_by: [] }]);
+  expect(screen.queryByRole("columnheader", { name: "Value" })).toBeNull();
+  answers["PATCH /v1/meters/calls"] = () => [200, { ...meter, aggregation: "count" }];
+  press("Save the meter");
+  await waitFor(() => expect(screen.queryByText("Total now")).toBeNull());
 });

@@ -9,7 +9,7 @@ import { meter as read, previewMeterChange, updateMeter } from "../../api/meters
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
 import { condition, counting } from "./counting";
-import { changedFields, definitionOf, typedOf } from "./definition";
+import { changedFields, definitionOf, typedOf, type Typed } from "./definition";
 import styles from "./MeterDetails.module.css";
 import { MeterFields } from "./MeterFields";
 import { TryOut, useTryOut } from "./TryOut";
@@ -48,8 +48,8 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
       {meter.filters.length > 0 && (
         <>
           <dt>Filters</dt>
-          {meter.filters.map((filter) => (
-            <dd key={condition(filter)}>{condition(filter)}</dd>
+          {meter.filters.map((filter, index) => (
+            <dd key={index}>{condition(filter)}</dd>
           ))}
         </>
       )}
@@ -77,28 +77,41 @@ function Facts({ meter }: { meter: Schema<"Meter"> }) {
   );
 }
 
-/** What can be changed of a meter, and the effect of the typed definition on the latest events. */
+interface Sent {
+  edits: Partial<Typed>;
+  body: ReturnType<typeof changedFields>;
+  confirm: string | undefined;
+}
+
+/** Returns the latest edits of the fields that the user has changed since others were sent. */
+function editsSince(sent: Partial<Typed>, latest: Partial<Typed>): Partial<Typed> {
+  return Object.fromEntries(Object.entries(latest).filter(([field, value]) => value !== sent[field as keyof Typed]));
+}
+
+/** The form of a meter, and the effect of the typed definition on the latest events. */
 function Edit({ meter }: { meter: Schema<"Meter"> }) {
   const queries = useQueryClient();
-  const [typed, setTyped] = useState(() => typedOf(meter));
+  const [edits, setEdits] = useState<Partial<Typed>>({});
+  const typed = { ...typedOf(meter), ...edits }; // another user's change reaches the fields without edits
   const body = changedFields(meter, typed);
   const definition = definitionOf(typed);
   const counts = Object.keys(definition).some((field) => field in body);
-  const save = useAct((confirm: string | undefined) => updateMeter(meter.slug, { ...body, ...(confirm && { confirm }) }), {
+  const attempt = useTryOut(definition, (definition) => previewMeterChange(meter.slug, definition));
+  const save = useAct(({ body, confirm }: Sent) => updateMeter(meter.slug, { ...body, ...(confirm && { confirm }) }), {
     changes: [["meters"], ["meter", meter.slug]],
-    done(saved) {
+    done(saved, sent) {
       queries.setQueryData(read(meter.slug).queryKey, saved); // so that nothing differs from the saved meter
-      setTyped(typedOf(saved));
+      setEdits((latest) => editsSince(sent.edits, latest));
+      attempt.reset();
     },
   });
-  const attempt = useTryOut(definition, (definition) => previewMeterChange(meter.slug, definition));
   const changed = Object.keys(body).length > 0;
   const screen = useRef<HTMLDivElement>(null);
   useLoss(screen, () => (changed ? typedLoss : undefined)); // a removed filter is a change without a field
   return (
     <div ref={screen} className={styles.split}>
-      <Form act={save} needs="meters:write" submit="Save the meter" not={changed ? undefined : "Nothing was changed"} onSubmit={(confirm) => save.mutate(confirm)}>
-        <MeterFields typed={typed} error={save.error ?? attempt.error} change={(part) => setTyped({ ...typed, ...part })} />
+      <Form act={save} needs="meters:write" submit="Save the meter" not={changed ? undefined : "Nothing was changed"} onSubmit={(confirm) => save.mutate({ edits, body, confirm })}>
+        <MeterFields typed={typed} error={save.error ?? attempt.fieldError} change={(part) => setEdits({ ...edits, ...part })} />
         <div role="status">
           {meter.status === "backfilling" && <Backfill meter={meter} />}
           {counts && <p>All events are counted again: {counting(definition)}. Until that is complete, usage is shown and billed as before.</p>}

@@ -57,7 +57,7 @@ test("a number of a filter is sent with every digit", async () => {
   fill(1, "Property", "id");
   fill(1, "Value", "12345678901234567890.10");
   press("Create the meter");
-  await waitFor(() => expect(asked.at(-1)?.body).toContain('"values":[12345678901234567890.10]'));
+  await waitFor(() => expect(asked.find(({ name }) => name === "POST /v1/meters")?.body).toContain('"values":[12345678901234567890.10]'));
 });
 
 test("the focus follows a filter that is added or removed", async () => {
@@ -107,9 +107,37 @@ test("a template fills in the form", async () => {
   expect(screen.getByLabelText<HTMLTextAreaElement>("Group by").value).toBe("endpoint\nmethod");
   filter(1).getByText("Understood as the number 500");
   expect(screen.getByLabelText("An event").textContent).toContain('"endpoint": "/v1/search"');
-  fireEvent.click(within(screen.getByRole("group", { name: "OpenAI responses" })).getByRole("button", { name: "Input tokens" }));
+  screen.getByText(/excludes calls without a status/);
+  fireEvent.click(within(screen.getByRole("group", { name: "OpenAI chat completions" })).getByRole("button", { name: "Input tokens" }));
   expect(screen.getByLabelText<HTMLInputElement>("Value property").value).toBe("usage.prompt_tokens");
   expect(screen.queryByRole("group", { name: "Filter 1" })).toBeNull();
+});
+
+test("the user is asked before a template replaces their changes", async () => {
+  await form();
+  type("Slug", "mine");
+  const choose = () => fireEvent.click(screen.getByRole("button", { name: "Cost" }));
+  choose();
+  await screen.findByText("Discard your changes?");
+  press("Keep editing");
+  await waitFor(() => expect(screen.queryByText("Discard your changes?")).toBeNull());
+  expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("mine");
+  choose();
+  await screen.findByText("Discard your changes?");
+  press("Discard");
+  await waitFor(() => expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("litellm-cost"));
+});
+
+test("the values of a filter stay typed while its condition changes", async () => {
+  await form();
+  press("Add a filter");
+  fill(1, "Condition", "in");
+  fill(1, "Values, one per line", "small\nlarge");
+  fill(1, "Condition", "eq");
+  expect(filter(1).getByLabelText<HTMLInputElement>("Value").value).toBe("small");
+  filter(1).getByText('Understood as the text "small"');
+  fill(1, "Condition", "in");
+  filter(1).getByText('Understood as the text "small", the text "large"');
 });
 
 const preview = {
@@ -124,7 +152,7 @@ const preview = {
   customers: [],
   other_customers: 0,
   sample: [
-    { id: "1", customer_id: "acme", timestamp: "2026-11-26T08:50:00Z", rule: "counted", value: 0.1, group_key: { model: "large" } },
+    { id: "1", customer_id: "acme", timestamp: "2026-11-26T08:50:00Z", rule: "counted", value: 0.1, group_key: { account: new LosslessNumber("1234567890123456789") } },
     { id: "2", customer_id: "acme", timestamp: "2026-11-26T08:40:00Z", rule: "filtered_out", property: "model" },
     { id: "3", customer_id: "acme", timestamp: "2026-11-26T08:30:00Z", rule: "value_missing", property: "cost" },
   ],
@@ -144,7 +172,7 @@ test("a definition is tried on the latest events, and nothing is saved", async (
   expect(screen.getByText("0.30000000000000000004").textContent).toBe("0.30000000000000000004 USD");
   const rows = within(screen.getByRole("table")).getAllByRole("row").slice(1);
   expect(rows.map((row) => within(row).getAllByRole("cell").map((cell) => cell.textContent))).toEqual([
-    ["26 Nov 2026, 09:50acme", "Countedlarge", "0.1"],
+    ["26 Nov 2026, 09:50acme", "Counted1234567890123456789", "0.1"],
     ["26 Nov 2026, 09:40acme", "Excluded by a filtermodel", ""],
     ["26 Nov 2026, 09:30acme", "Missing or nullcost", ""],
   ]);
@@ -160,4 +188,16 @@ test("a field that the preview refuses has the rule beside it", async () => {
   answers["POST /v1/meters/preview"] = () => refused({ location: "body.group_by[0]", message: "must be a path" });
   press("Try it on the latest 100 events");
   await waitFor(() => expect(screen.getByLabelText("Group by").getAttribute("aria-invalid")).toBe("true"));
+});
+
+test("the refusal of a preview is shown after the form was edited", async () => {
+  await form();
+  type("Event type", "llm");
+  type("Group by", "a..b");
+  answers["POST /v1/meters/preview"] = () => refused({ location: "body.group_by[0]", message: "must be a path" });
+  press("Try it on the latest 100 events");
+  type("Unit", "tokens");
+  type("Value property", "cost");
+  await within(screen.getByRole("region", { name: "Try it" })).findByRole("alert");
+  expect(screen.getByLabelText("Group by").getAttribute("aria-invalid")).not.toBe("true");
 });

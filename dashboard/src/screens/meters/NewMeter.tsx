@@ -1,7 +1,9 @@
 import { TextInput } from "@mantine/core";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+import { Ask } from "../../acts/Dialog";
 import { Form } from "../../acts/Form";
+import { typedLoss } from "../../acts/unsaved";
 import { useAct } from "../../acts/useAct";
 import { answer, api, broken } from "../../api/client";
 import { previewMeter } from "../../api/meters";
@@ -27,26 +29,32 @@ export function NewMeter() {
   );
 }
 
+/** The form as a definition fills it in. */
+const formOf = (definition: Partial<Template["definition"]>) => ({ slug: definition.slug ?? "", eventType: definition.event_type ?? "", typed: typedOf(definition) });
+
 function Fields() {
   const [template, setTemplate] = useState<Template>();
-  const [slug, setSlug] = useState("");
-  const [eventType, setEventType] = useState("");
-  const [typed, setTyped] = useState(() => typedOf({}));
-  const choose = (chosen: Template) => {
-    setTemplate(chosen);
-    setSlug(chosen.definition.slug);
-    setEventType(chosen.definition.event_type);
-    setTyped(typedOf(chosen.definition));
-  };
+  const [asked, setAsked] = useState<Template>();
+  const [form, setForm] = useState(() => formOf({}));
+  const { slug, eventType, typed } = form;
+  const change = (part: Partial<typeof form>) => setForm({ ...form, ...part });
   const make = useAct(() => answer(api.POST("/v1/meters", { body: { slug, event_type: eventType, ...fieldsOf(typed) } })), {
     changes: [["meters"]],
     leads: ({ slug }) => ({ to: "/meters/$meter/prices", params: { meter: slug } }),
   });
   const attempt = useTryOut({ event_type: eventType, ...definitionOf(typed) }, previewMeter);
-  const error = make.error ?? attempt.error;
+  const error = make.error ?? attempt.fieldError;
+  const fill = (chosen: Template) => {
+    setTemplate(chosen);
+    setForm(formOf(chosen.definition));
+    setAsked(undefined);
+    make.reset();
+  };
+  const isChanged = JSON.stringify(form) !== JSON.stringify(formOf(template?.definition ?? {}));
   return (
     <>
-      <Templates chosen={template} choose={choose} />
+      <Templates chosen={template} choose={isChanged ? setAsked : fill} />
+      {asked && <Ask loss={typedLoss} stay={() => setAsked(undefined)} leave={() => fill(asked)} />}
       <div className={styles.split}>
         <Form act={make} needs="meters:write" submit="Create the meter" onSubmit={() => make.mutate()}>
           <TextInput
@@ -57,7 +65,7 @@ function Fields() {
             autoComplete="off"
             value={slug}
             error={broken(error, "slug")}
-            onChange={(event) => setSlug(event.currentTarget.value)}
+            onChange={(event) => change({ slug: event.currentTarget.value })}
           />
           <TextInput
             label="Event type"
@@ -67,9 +75,9 @@ function Fields() {
             autoComplete="off"
             value={eventType}
             error={broken(error, "event_type")}
-            onChange={(event) => setEventType(event.currentTarget.value)}
+            onChange={(event) => change({ eventType: event.currentTarget.value })}
           />
-          <MeterFields typed={typed} error={error} change={(part) => setTyped({ ...typed, ...part })} />
+          <MeterFields typed={typed} error={error} change={(part) => change({ typed: { ...typed, ...part } })} />
         </Form>
         <TryOut attempt={attempt} unit={typed.unit} not={eventType === "" ? "Enter the event type first" : undefined} begin={make.reset} />
       </div>

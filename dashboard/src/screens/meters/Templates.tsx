@@ -27,14 +27,14 @@ export function Templates({ chosen, choose }: { chosen: Template | undefined; ch
   );
 }
 
-function Chosen({ template: { event, price } }: { template: Template }) {
+function Chosen({ template: { event, note } }: { template: Template }) {
   return (
     <div className={styles.chosen}>
       <p>This template counts events such as:</p>
-      <pre className="mono" tabIndex={0} aria-label="An event">
+      <pre className="mono" tabIndex={0} role="group" aria-label="An event">
         {JSON.stringify(event, undefined, 2)}
       </pre>
-      {price && <p>{price}</p>}
+      {note && <p>{note}</p>}
     </div>
   );
 }

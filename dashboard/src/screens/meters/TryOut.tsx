@@ -6,21 +6,32 @@ import { Refused } from "../../acts/Refused";
 import { useAct } from "../../acts/useAct";
 import { Verb } from "../../acts/Verb";
 import type { Schema } from "../../api/client";
+import type { Definition } from "../../api/meters";
 import { Quantity } from "../../values/Amount";
 import { Instant } from "../../values/Instant";
 import { State } from "../../values/State";
 import { cell, Table } from "../../values/Table";
 import { groupText } from "../../values/groups";
-import { rules } from "./rules";
+import { verdicts } from "./verdicts";
 import styles from "./TryOut.module.css";
 
 type Preview = Schema<"MeterPreview">;
 
 /** A preview of a definition, which is outdated as soon as the user changes the definition. */
-export function useTryOut<Body>(body: Body, preview: (body: Body) => Promise<Preview>) {
-  const { data, error, variables, isPending, mutate } = useAct(preview, { changes: [] });
+export function useTryOut<Body extends Definition>(body: Body, preview: (body: Body) => Promise<Preview>) {
+  const { data, error, variables, isPending, mutate, reset } = useAct(preview, { changes: [] });
   const outdated = stringify(variables) !== stringify(body);
-  return { data, outdated, error: outdated ? null : error, isPending, start: () => mutate(body) };
+  return {
+    data,
+    outdated,
+    aggregation: variables?.aggregation,
+    error,
+    /** The error beside the fields, which the user may have corrected since. */
+    fieldError: outdated ? null : error,
+    isPending,
+    start: () => mutate(body),
+    reset,
+  };
 }
 
 interface Props {
@@ -32,7 +43,7 @@ interface Props {
 }
 
 /** Counts the latest events by the typed definition, when the user asks for it. */
-export function TryOut({ attempt: { data, outdated, error, isPending, start }, unit, not, begin }: Props) {
+export function TryOut({ attempt: { data, outdated, aggregation, error, isPending, start }, unit, not, begin }: Props) {
   const run = () => {
     begin();
     start();
@@ -48,14 +59,14 @@ export function TryOut({ attempt: { data, outdated, error, isPending, start }, u
       </div>
       <Refused error={error} />
       <div role="status">{data && (outdated ? "The definition has changed since. Try it again." : <Totals preview={data} unit={unit} />)}</div>
-      {data && data.sample.length > 0 && <Sample preview={data} outdated={outdated} />}
+      {data && data.sample.length > 0 && <Sample preview={data} outdated={outdated} summed={aggregation === "sum"} />}
     </section>
   );
 }
 
 function Totals({ preview, unit }: { preview: Preview; unit: string }) {
   const { events_read: events, counted, value, current_value: current, uncounted, period } = preview;
-  if (events === 0) return <p>No events of this type are stored yet.</p>;
+  if (events === 0) return <p>No event of this type was found. Older events may exist that the search did not reach.</p>;
   return (
     <dl className={styles.totals}>
       <dt>Counted</dt>
@@ -64,7 +75,7 @@ function Totals({ preview, unit }: { preview: Preview; unit: string }) {
       </dd>
       {uncounted.map(({ code, count }) => (
         <Fragment key={code}>
-          <dt>{rules[code] ?? code}</dt>
+          <dt>{verdicts[code] ?? code}</dt>
           <dd>{count}</dd>
         </Fragment>
       ))}
@@ -88,18 +99,20 @@ function Totals({ preview, unit }: { preview: Preview; unit: string }) {
   );
 }
 
-const columns = [{ title: "Event" }, { title: "Counted" }, { title: "Value", number: true }];
+const columns = [{ title: "Event" }, { title: "Counted" }];
+const withValue = [...columns, { title: "Value", number: true }];
 const rowsAtFirst = 10;
 
-function Sample({ preview: { sample }, outdated }: { preview: Preview; outdated: boolean }) {
+/** The events that a preview read. A number of events has no use for their values. */
+function Sample({ preview: { sample }, outdated, summed }: { preview: Preview; outdated: boolean; summed: boolean }) {
   const [all, setAll] = useState(false);
   const shown = all ? sample : sample.slice(0, rowsAtFirst);
   return (
     <div className={styles.sample} data-outdated={outdated || undefined}>
-      <Table caption="The events, the latest first" columns={columns}>
+      <Table caption="The events, the latest first" columns={summed ? withValue : columns}>
         <tbody>
           {shown.map((event) => (
-            <Row key={event.id} event={event} />
+            <Row key={event.id} event={event} summed={summed} />
           ))}
         </tbody>
       </Table>
@@ -110,21 +123,21 @@ function Sample({ preview: { sample }, outdated }: { preview: Preview; outdated:
   );
 }
 
-function Row({ event: { id, customer_id: customer, timestamp, rule, property, value, group_key: group } }: { event: Preview["sample"][number] }) {
+function Row({ event: { id, customer_id: customer, timestamp, rule, property, value, group_key: group }, summed }: { event: Preview["sample"][number]; summed: boolean }) {
   const under = property ?? (group && Object.keys(group).length > 0 ? groupText(group) : "");
   return (
     <tr>
       <td>
-        <Link to="/events/$event" params={{ event: id }} search={{ customer, at: timestamp }}>
+        <Link to="/events/$event" params={{ event: id }} search={{ customer, at: timestamp }} target="_blank">
           <Instant at={timestamp} />
         </Link>
         <div className="muted small">{customer}</div>
       </td>
       <td>
-        <State is={rule === "counted" ? "good" : "off"}>{rules[rule] ?? rule}</State>
+        <State is={rule === "counted" ? "good" : "off"}>{verdicts[rule] ?? rule}</State>
         {under && <div className="muted small">{under}</div>}
       </td>
-      <td className={cell.number}>{value !== undefined && <Quantity value={value} />}</td>
+      {summed && <td className={cell.number}>{value !== undefined && <Quantity value={value} />}</td>}
     </tr>
   );
 }

@@ -1,4 +1,5 @@
 import { screen, waitFor } from "@testing-library/react";
+import { LosslessNumber } from "lossless-json";
 import { expect, test } from "vitest";
 import { answers, asked, list, open, session, type } from "../../testing";
 
@@ -28,6 +29,12 @@ test("a meter names its uncounted events, the value that was sent and the event"
   screen.getByText(/the same timestamp and a new idempotency key/);
 });
 
+test("a number that was sent keeps every digit", async () => {
+  answers[path] = () => [200, list({ ...event, properties: { usage: { total: [new LosslessNumber("1234567890123456789")] } } })];
+  at("/meters/tokens/uncounted-events", "events:read");
+  await screen.findByText("[1234567890123456789]");
+});
+
 test("a rule and a page of uncounted events are asked for", async () => {
   answers[path] = () => [200, { ...list(event), has_more: true, next_page_token: "token-2" }];
   at("/meters/tokens/uncounted-events?page=token-1", "events:read");
@@ -38,22 +45,18 @@ test("a rule and a page of uncounted events are asked for", async () => {
   await waitFor(() => expect(queries().some((query) => query.get("rule") === "value_invalid" && !query.has("page_token"))).toBe(true));
 });
 
-test("the tab is shown only where a meter has uncounted events that the member may read", async () => {
-  answers[path] = () => [200, list()];
-  at("/meters/tokens/details", "events:read");
-  await screen.findByText("mtr_1");
-  await waitFor(() => expect(queries().length).toBeGreaterThan(0)); // the screen of the test before may ask too
-  expect(screen.queryByText("Uncounted events")).toBeNull();
-});
-
-test("the tab leads to the uncounted events", async () => {
-  answers[path] = () => [200, list(event)];
+test("the tab leads to the uncounted events of a meter that reads a property", async () => {
   at("/meters/tokens/details", "events:read");
   expect((await screen.findByText("Uncounted events")).getAttribute("href")).toBe("/meters/tokens/uncounted-events");
+  expect(queries()).toHaveLength(0);
 });
 
-test("without events:read, nothing of the events is asked for", async () => {
-  at("/meters/tokens/details");
+test.each([
+  ["a meter that reads the values of events", { value_property: "" }, ["events:read"]],
+  ["a member without events:read", {}, []],
+])("the tab is not shown for %s", async (_, part, permissions) => {
+  at("/meters/tokens/details", ...permissions);
+  answers["GET /v1/meters/tokens"] = () => [200, { ...meter, ...part }];
   await screen.findByText("mtr_1");
-  expect(queries()).toHaveLength(0);
+  expect(screen.queryByText("Uncounted events")).toBeNull();
 });

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
+import { stringify } from "lossless-json";
 import type { Schema } from "../../api/client";
 import { meter as read } from "../../api/meters";
 import { uncountedEvents } from "../../api/uncountedEvents";
@@ -13,7 +14,7 @@ import { List } from "../../values/List";
 import { cell } from "../../values/Table";
 import { propertyAt } from "./counting";
 import styles from "./Meters.module.css";
-import { uncountedRules } from "./rules";
+import { uncountedRules } from "./verdicts";
 
 /** Accepted events that the meter could not count, and what to do about them. */
 export function UncountedEvents() {
@@ -48,10 +49,10 @@ function Listed() {
 function Advice() {
   return (
     <div className={styles.advice}>
-      These events of the last 30 days were accepted, and this meter could not count them. Correct the client, then do one of the following:
+      These events of the last 30 days were accepted, and this meter could not count them. The list has at most the first 1,000 events of each hour. Correct the client, then do one of the following:
       <ul>
         <li>
-          Send each event again with a usable value, the same timestamp and a new idempotency key. The other meters in <em>Counted by</em> count the second event too.
+          Skip events with this meter in <em>Counted by</em>: it counts them now. Send each other event again with a usable value, the same timestamp and a new idempotency key. The other meters in <em>Counted by</em> count the second event too.
         </li>
         <li>If the client sends the value in another property, change the value property of the meter. The meter then counts the stored events.</li>
       </ul>
@@ -72,7 +73,7 @@ function Row({ event, property }: { event: Schema<"UncountedEvent">; property: s
         <Identifier>{event.customer_id}</Identifier>
       </td>
       <td>{uncountedRules[event.rule]}</td>
-      <td className="mono small">{sent === undefined ? <span className="muted">none</span> : JSON.stringify(sent)}</td>
+      <td className="mono small">{sent === undefined ? <span className="muted">none</span> : stringify(sent)}</td>
       <td>{event.counted_by.length === 0 ? <span className="muted">no meter</span> : event.counted_by.map(({ meter_slug }) => meter_slug).join(", ")}</td>
       <td className={cell.number}>
         <Ago at={event.ingested_at} />

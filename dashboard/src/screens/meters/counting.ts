@@ -1,4 +1,4 @@
-import { stringify } from "lossless-json";
+import { isLosslessNumber, stringify } from "lossless-json";
 import type { Schema } from "../../api/client";
 
 type Counting = Schema<"Counting">;
@@ -18,12 +18,17 @@ export const operators: Record<Operator, string> = {
   lte: "is at most",
 };
 
-/** How a meter counts, in words. */
+export const hasValues = (operator: Operator) => operator !== "exists" && operator !== "not_exists";
+
+/** How a meter counts, in words. A filter that is not completely typed yet is omitted. */
 export function counting({ aggregation, group_by, value_property, filters = [] }: Pick<Counting, "aggregation" | "group_by"> & Partial<Counting>): string {
   const counted = aggregation === "count" ? "the number of events" : `the sum of ${value_property ? `the property ${value_property}` : "their values"}`;
   const grouped = group_by.length > 0 ? `${counted}, by ${group_by.join(", ")}` : counted;
-  return filters.length > 0 ? `${grouped}, if ${filters.map(condition).join(" and ")}` : grouped;
+  const complete = filters.filter(isComplete);
+  return complete.length > 0 ? `${grouped}, if ${complete.map(condition).join(" and ")}` : grouped;
 }
+
+const isComplete = ({ property, operator, values = [] }: Counting["filters"][number]) => property !== "" && (values.length > 0 || !hasValues(operator));
 
 /** A filter in words. */
 export function condition({ property, operator, values }: Counting["filters"][number]): string {
@@ -40,10 +45,12 @@ export function lines(typed: string): string[] {
 }
 
 /** The property of an event that a path names. A property with the whole name takes precedence. */
-export function propertyAt(properties: unknown, path: string): unknown {
-  if (typeof properties !== "object" || properties === null) return undefined;
-  if (Object.hasOwn(properties, path)) return (properties as Record<string, unknown>)[path];
-  const [first = "", ...rest] = path.split(".");
-  if (rest.length === 0 || !Object.hasOwn(properties, first)) return undefined;
-  return propertyAt((properties as Record<string, unknown>)[first], rest.join("."));
+export function propertyAt(properties: object, path: string): unknown {
+  const names = Object.hasOwn(properties, path) ? [path] : path.split(".");
+  return names.reduce(fieldOf, properties);
+}
+
+function fieldOf(value: unknown, name: string): unknown {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value) && !isLosslessNumber(value);
+  return isObject && Object.hasOwn(value, name) ? (value as Record<string, unknown>)[name] : undefined;
 }

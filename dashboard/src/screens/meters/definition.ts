@@ -1,7 +1,7 @@
 import { stringify } from "lossless-json";
 import type { Schema } from "../../api/client";
 import type { Definition } from "../../api/meters";
-import { lines, type Operator } from "./counting";
+import { hasValues, lines, type Operator } from "./counting";
 import { parseValue, valueText, type FilterValue } from "./filterValues";
 
 /** The fields of a meter that can be changed, as they are typed. */
@@ -18,7 +18,7 @@ export interface Typed {
 export interface TypedFilter {
   property: string;
   operator: Operator;
-  /** One a line. */
+  /** One a line. An operator with one value uses the first line. */
   values: string;
 }
 
@@ -35,15 +35,17 @@ export function typedOf(meter: Partial<Schema<"Meter"> | Schema<"CreateMeter">>)
   };
 }
 
-export const hasValues = (operator: Operator) => operator !== "exists" && operator !== "not_exists";
 export const hasSeveralValues = (operator: Operator) => operator === "in" || operator === "not_in";
 
+/** The lines that the operator of a filter uses. The others stay typed for another operator. */
+export const usedLines = ({ operator, values }: TypedFilter) => (hasSeveralValues(operator) ? values : values.split("\n", 1)[0]!);
+
 /** The values that were typed for a filter. */
-export function valuesOf({ operator, values }: TypedFilter): FilterValue[] {
-  return hasValues(operator) ? lines(values).map(parseValue) : [];
+export function valuesOf(filter: TypedFilter): FilterValue[] {
+  return hasValues(filter.operator) ? lines(usedLines(filter)).map(parseValue) : [];
 }
 
-/** The part of what was typed that decides which events are counted, and how. */
+/** The typed fields that decide which events are counted, and how. */
 export function definitionOf(typed: Typed): Definition {
   return {
     aggregation: typed.aggregation,

@@ -25,7 +25,7 @@ function quotedString(text: string): string | undefined {
 /** Returns the text that parseValue parses to a value of the API: a string without quotes if possible. */
 export function valueText(value: unknown): string {
   if (typeof value !== "string") return stringify(value) ?? "";
-  const plain = value !== "" && value === value.trim() && !value.includes("\n") && parseValue(value) === value;
+  const plain = value !== "" && value === value.trim() && !/[\r\n]/.test(value) && parseValue(value) === value;
   return plain ? value : JSON.stringify(value);
 }
 

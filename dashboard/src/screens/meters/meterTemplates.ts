@@ -8,8 +8,8 @@ export interface Template {
   definition: Schema<"CreateMeter">;
   /** An event that the meter counts. */
   event: { event_type: string; properties: object };
-  /** How to price the usage, if that needs an explanation. */
-  price?: string;
+  /** An explanation of the definition, or of its price. */
+  note?: string;
 }
 
 const openAI = {
@@ -24,13 +24,13 @@ const liteLLM = {
 
 export const templates: Template[] = [
   {
-    source: "OpenAI responses",
+    source: "OpenAI chat completions",
     title: "Input tokens",
     definition: { slug: "openai-input", event_type: "llm", value_property: "usage.prompt_tokens", unit: "tokens", group_by: ["model"] },
     event: openAI,
   },
   {
-    source: "OpenAI responses",
+    source: "OpenAI chat completions",
     title: "Output tokens",
     definition: { slug: "openai-output", event_type: "llm", value_property: "usage.completion_tokens", unit: "tokens", group_by: ["model"] },
     event: openAI,
@@ -52,7 +52,7 @@ export const templates: Template[] = [
     title: "Cost",
     definition: { slug: "litellm-cost", event_type: "litellm", value_property: "response_cost", unit: "USD", group_by: ["model"] },
     event: liteLLM,
-    price: "An overage rate of 1.2 in USD bills the cost and 20 %.",
+    note: "An overage rate of 1.2 in USD bills the cost plus 20 %.",
   },
   {
     source: "Other events",
@@ -66,13 +66,14 @@ export const templates: Template[] = [
       group_by: ["endpoint", "method"],
     },
     event: { event_type: "api_call", properties: { endpoint: "/v1/search", method: "POST", status: 200 } },
+    note: 'The filter counts calls with a numeric status below 500. It excludes calls without a status, or with a text such as "200".',
   },
   {
     source: "Other events",
     title: "Bytes transferred",
     definition: { slug: "bytes-transferred", event_type: "transfer", value_property: "bytes", unit: "bytes", group_by: ["region"] },
     event: { event_type: "transfer", properties: { bytes: 1500000000, region: "eu" } },
-    price: "A meter does not divide. Price each byte: 0.09 for each GB is an overage rate of 0.00000000009.",
+    note: "A meter does not divide. Price each byte: 0.09 for each GB is an overage rate of 0.00000000009.",
   },
   {
     source: "Other events",

@@ -49,7 +49,7 @@ func (s *site) facts(p *page, o operation) []string {
 		}
 	}
 	if o.Heavy {
-		facts = append(facts, "Heavy: reads all customers, [one at a time](README.md#limits) for each tenant")
+		facts = append(facts, "Heavy: can read all customers, [one at a time](README.md#limits) for each tenant")
 	}
 	return facts
 }

@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, api, type Schema } from "./client";
+import { answer, api, exactAnswer, type Schema } from "./client";
 
 /** A query of GET /v1/usage/breakdown without its pages. */
 export interface BreakdownQuery {
@@ -31,7 +31,7 @@ export const breakdown = (query: BreakdownQuery, page?: string) =>
 type PageOf = BreakdownQuery & { page_size: number; page_token?: string; format?: "csv" };
 
 function readPage(query: PageOf, signal: AbortSignal): Promise<Schema<"BreakdownResult">> {
-  return answer(api.GET("/v1/usage/breakdown", { params: { query: query as never }, querySerializer, signal }) as never);
+  return exactAnswer(api.GET("/v1/usage/breakdown", { params: { query: query as never }, querySerializer, parseAs: "text", signal }) as never);
 }
 
 /** Writes a query as parameters. A parameter is repeated for each of its values. */

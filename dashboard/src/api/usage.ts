@@ -1,6 +1,6 @@
 import { queryOptions } from "@tanstack/react-query";
 import type { Granularity } from "../charts/points";
-import { answer, api, type Schema } from "./client";
+import { api, exactAnswer, type Schema } from "./client";
 
 export interface Range {
   start?: string;
@@ -15,9 +15,11 @@ export const usage = (customer: string, meter: string, granularity: Granularity,
     queryKey: ["usage", customer, meter, granularity, range],
     async queryFn({ signal }) {
       const query = { customer, meter, granularity, page_size: 10_000, ...range };
-      let whole = await answer(api.GET("/v1/usage", { params: { query }, signal }));
+      const read = (token?: string) =>
+        exactAnswer<Schema<"UsageResult">>(api.GET("/v1/usage", { params: { query: { ...query, ...(token && { page_token: token }) } }, parseAs: "text", signal }));
+      let whole = await read();
       while (whole.next_page_token && windowsOf(whole) < mostWindows) {
-        whole = joined(whole, await answer(api.GET("/v1/usage", { params: { query: { ...query, page_token: whole.next_page_token } }, signal })));
+        whole = joined(whole, await read(whole.next_page_token));
       }
       return whole;
     },

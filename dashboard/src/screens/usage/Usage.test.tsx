@@ -1,4 +1,5 @@
 import { fireEvent, screen, within } from "@testing-library/react";
+import { LosslessNumber } from "lossless-json";
 import { expect, test, vi } from "vitest";
 import { router } from "../../router";
 import { answers, asked, list, open, press, problem, session } from "../../testing";
@@ -34,13 +35,18 @@ test("dimensions, windows and the order are in the address and in the query", as
   usage("/usage?meter=tokens&by=plan,model,property.plan&granularity=day&order=value&range=7&page=next", {
     data: [
       { plan: "pro", group_key: { model: "7", plan: null }, window_start: "2026-11-01T23:00:00Z", value: 2 },
+      { plan: "", group_key: { model: new LosslessNumber("1234567890123456789"), plan: true }, window_start: "2026-11-01T23:00:00Z", value: 1 },
       { plan: "", group_key: { $other: true }, window_start: "2026-11-02T23:00:00Z", value: 1 },
     ],
     total: 3,
     next_page_token: "after",
   });
-  await screen.findByText("2 Nov 2026");
-  expect(cells()).toEqual([["pro", '"7"', "none", "2 Nov 2026", "2 tokens"], ["no plan", "unknown", "unknown", "3 Nov 2026", "1 tokens"]]);
+  await screen.findByText("3 Nov 2026");
+  expect(cells()).toEqual([
+    ["pro", '"7"', "none", "2 Nov 2026", "2 tokens"],
+    ["no plan", "1234567890123456789", "true", "2 Nov 2026", "1 tokens"],
+    ["no plan", "unknown", "unknown", "3 Nov 2026", "1 tokens"],
+  ]);
   const [query] = queries();
   expect([query!.getAll("by"), query!.get("granularity"), query!.get("order"), query!.get("page_token")]).toEqual([["plan", "model", "property.plan"], "day", "value", "next"]);
   expect(query!.get("start")).toMatch(/T2[23]:00:00.000Z$/); // midnight in Zurich

@@ -46,7 +46,9 @@ test("another user's change is kept by a save of other fields", async () => {
   details({});
   await screen.findByLabelText("Name");
   type("Name", "Requests");
-  answers["GET /v1/meters/calls"] = () => [200, { ...meter, filters: [{ property: "model", operator: "eq", values: ["a"] }] }];
+  type("Unit", "calls");
+  type("Unit", "");
+  answers["GET /v1/meters/calls"] = () => [200, { ...meter, unit: "tokens", filters: [{ property: "model", operator: "eq", values: ["a"] }] }];
   await queries.invalidateQueries({ queryKey: ["meter", "calls"] });
   await screen.findByText('model is "a"');
   expect(screen.queryByText(/counted again/)).toBeNull();

@@ -83,16 +83,17 @@ interface Sent {
   confirm: string | undefined;
 }
 
-/** Returns the latest edits of the fields that the user has changed since others were sent. */
-function editsSince(sent: Partial<Typed>, latest: Partial<Typed>): Partial<Typed> {
-  return Object.fromEntries(Object.entries(latest).filter(([field, value]) => value !== sent[field as keyof Typed]));
+/** Returns the edits that differ from other values of their fields. */
+function editsUnlike(others: Partial<Typed>, edits: Partial<Typed>): Partial<Typed> {
+  return Object.fromEntries(Object.entries(edits).filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(others[field as keyof Typed])));
 }
 
 /** The form of a meter, and the effect of the typed definition on the latest events. */
 function Edit({ meter }: { meter: Schema<"Meter"> }) {
   const queries = useQueryClient();
   const [edits, setEdits] = useState<Partial<Typed>>({});
-  const typed = { ...typedOf(meter), ...edits }; // another user's change reaches the fields without edits
+  const unedited = typedOf(meter);
+  const typed = { ...unedited, ...edits }; // another user's change reaches the fields without edits
   const body = changedFields(meter, typed);
   const definition = definitionOf(typed);
   const counts = Object.keys(definition).some((field) => field in body);
@@ -101,7 +102,7 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
     changes: [["meters"], ["meter", meter.slug]],
     done(saved, sent) {
       queries.setQueryData(read(meter.slug).queryKey, saved); // so that nothing differs from the saved meter
-      setEdits((latest) => editsSince(sent.edits, latest));
+      setEdits((latest) => editsUnlike(sent.edits, latest));
       attempt.reset();
     },
   });
@@ -111,7 +112,7 @@ function Edit({ meter }: { meter: Schema<"Meter"> }) {
   return (
     <div ref={screen} className={styles.split}>
       <Form act={save} needs="meters:write" submit="Save the meter" not={changed ? undefined : "Nothing was changed"} onSubmit={(confirm) => save.mutate({ edits, body, confirm })}>
-        <MeterFields typed={typed} error={save.error ?? attempt.fieldError} change={(part) => setEdits({ ...edits, ...part })} />
+        <MeterFields typed={typed} error={save.error ?? attempt.fieldError} change={(part) => setEdits(editsUnlike(unedited, { ...edits, ...part }))} />
         <div role="status">
           {meter.status === "backfilling" && <Backfill meter={meter} />}
           {counts && <p>All events are counted again: {counting(definition)}. Until that is complete, usage is shown and billed as before.</p>}

@@ -1,0 +1,251 @@
+package db
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// EventsAfter is how far the erasure of a customer's events has come.
+type EventsAfter struct {
+	At   time.Time `json:"at"`
+	ID   uuid.UUID `json:"id"`
+	Done bool      `json:"done"`
+}
+
+// Events erases up to limit of the customer's events after one, and returns the
+// last of them. The customer's groups have been replaced before.
+func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (last EventsAfter, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		// No definition is published between its look-up here and the update of the events.
+		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant); err != nil {
+			return err
+		}
+		if err := decompressOwn(ctx, tx); err != nil {
+			return err
+		}
+		definitions, err := selectingDefinitions(ctx, tx, tenant)
+		if err != nil {
+			return err
+		}
+		used, err := groupsOf(ctx, tx, tenant, customer)
+		if err != nil {
+			return err
+		}
+		stay := make(kept)
+		for _, g := range used {
+			if err := stay.add(g.Key); err != nil {
+				return err
+			}
+		}
+		batch, err := s.readEvents(ctx, tx, tenant, customer, after, limit)
+		if err != nil {
+			return err
+		}
+		if last = after; len(batch.ids) > 0 {
+			last = EventsAfter{At: batch.instants[len(batch.ids)-1], ID: batch.ids[len(batch.ids)-1]}
+		}
+		last.Done = len(batch.ids) < limit
+		if err := batch.replace(s.pool.audit, tenant, stay, definitions); err != nil {
+			return err
+		}
+		return batch.write(ctx, tx, tenant, customer)
+	})
+	if err != nil {
+		return EventsAfter{}, fmt.Errorf("erase events: %w", err)
+	}
+	return last, nil
+}
+
+// selectingDefinitions returns the definitions in use by event type, of the meters with filters or
+// a value property.
+func selectingDefinitions(ctx context.Context, q querier, tenant metering.TenantID) (map[string][]metering.MeterVersion, error) {
+	rows, err := q.Query(ctx, `select `+meterVersionColumns+` from meter_versions g where g.tenant_id = $1 and g.status <> 'retired'`, tenant)
+	if err != nil {
+		return nil, err
+	}
+	definitions := make(map[string][]metering.MeterVersion)
+	var g metering.MeterVersion
+	_, err = pgx.ForEachRow(rows, meterVersionFields(&g), func() error {
+		if g.Selects() {
+			definitions[g.EventType] = append(definitions[g.EventType], g)
+		}
+		return nil
+	})
+	return definitions, err
+}
+
+// decompressOwn lets a transaction change one customer's events of compressed chunks,
+// however many, and decompresses nobody else's: TimescaleDB finds the customer's by the
+// values that it sees in the plan. The Apache edition compresses none.
+func decompressOwn(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `
+		select set_config(name, case name when 'plan_cache_mode' then 'force_custom_plan' else '0' end, true)
+		from pg_settings
+		where name in ('plan_cache_mode', 'timescaledb.max_tuples_decompressed_per_dml_transaction')`)
+	return err
+}
+
+// eventsErased are events in columns.
+type eventsErased struct {
+	events     []metering.Event // with the fields that meters read
+	instants   []time.Time
+	ids        []uuid.UUID
+	properties []*string
+	keys       []*string // as they were sent
+	names      []*string // that stand for them
+	digests    [][]byte  // of the events
+	keyDigests [][]byte
+}
+
+func (s Erasures) readEvents(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (b eventsErased, err error) {
+	rows, err := tx.Query(ctx, `
+		select ts, id, event_type, value, properties::text, `+sentKey+`
+		from events e
+		where tenant_id = $1
+		  and customer_id = $2
+		  and (ts, id) > ($3, $4)
+		  and erased is null
+		order by ts, id
+		limit $5`, tenant, customer, after.At, after.ID, limit)
+	if err != nil {
+		return b, err
+	}
+	var at time.Time
+	var id uuid.UUID
+	var eventType string
+	var value metering.Decimal
+	var properties, key *string
+	_, err = pgx.ForEachRow(rows, []any{&at, &id, &eventType, &value, &properties, &key}, func() error {
+		e := metering.Event{EventType: eventType, Value: value}
+		if properties != nil {
+			e.Properties = json.RawMessage(*properties)
+		}
+		b.events = append(b.events, e)
+		b.instants, b.ids = append(b.instants, at), append(b.ids, id)
+		b.properties, b.keys = append(b.properties, properties), append(b.keys, key)
+		return nil
+	})
+	return b, err
+}
+
+// replace puts what stands for it where the events say something. What usage is
+// grouped by stays grouped in the same way, and the values that meters count stay.
+func (b *eventsErased) replace(k auditKey, tenant metering.TenantID, stay kept, definitions map[string][]metering.MeterVersion) error {
+	for i := range b.ids {
+		properties, key := "", ""
+		if b.properties[i] != nil {
+			properties = *b.properties[i]
+		}
+		if b.keys[i] != nil {
+			key = *b.keys[i]
+		}
+		b.digests = append(b.digests, k.mac([]byte("erased event"), []byte(tenant.String()), []byte(b.ids[i].String()), []byte(properties), []byte(key)))
+		b.names = append(b.names, nil)
+		if key != "" {
+			digest := k.erasedKey(tenant, key)
+			b.keyDigests = append(b.keyDigests, digest)
+			b.names[i] = new(erasedPrefix + hex.EncodeToString(digest[:erasedBytes]))
+		}
+		left, err := erasedProperties(k, tenant, &b.events[i], stay)
+		if err != nil {
+			return err
+		}
+		kept, err := measurements(&b.events[i], definitions[b.events[i].EventType])
+		if err != nil {
+			return err
+		}
+		if kept != nil {
+			left[metering.MeasuredProperty] = kept
+		}
+		if b.properties[i] == nil && len(left) == 0 {
+			continue
+		}
+		text, err := json.Marshal(left)
+		if err != nil {
+			return err
+		}
+		b.properties[i] = new(string(text))
+	}
+	return nil
+}
+
+// erasedProperties returns the properties by which the customer's usage is grouped, each under its
+// whole path, with digests in place of personal values.
+func erasedProperties(k auditKey, tenant metering.TenantID, e *metering.Event, stay kept) (map[string]json.RawMessage, error) {
+	left := make(map[string]json.RawMessage)
+	for name := range stay {
+		value, err := e.Property(name)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil {
+			continue
+		}
+		if left[name] = value; !stay[name][string(value)] {
+			left[name] = k.erasedValue(tenant, name, value)
+		}
+	}
+	return left, nil
+}
+
+// measurements returns the value that each definition counts of an event, by its digest, as a JSON
+// object: nil if none counts the event.
+func measurements(e *metering.Event, definitions []metering.MeterVersion) (json.RawMessage, error) {
+	values := make(map[string]metering.Decimal)
+	for _, g := range definitions {
+		m, err := g.Measure(e)
+		if err != nil {
+			return nil, err
+		}
+		if m.Verdict == metering.Counted {
+			values[g.DefinitionDigest()] = m.Value
+		}
+	}
+	if len(values) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(values)
+}
+
+// write stores what was replaced, and has the keys known by their digests alone.
+func (b *eventsErased) write(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	if len(b.ids) == 0 {
+		return nil
+	}
+	args := pgx.NamedArgs{
+		"tenant": tenant, "customer": customer, "from": b.instants[0], "until": b.instants[len(b.instants)-1],
+		"instants": b.instants, "ids": b.ids, "properties": b.properties, "names": b.names, "digests": b.digests, "keys": b.keys, "key_digests": b.keyDigests,
+	}
+	for _, statement := range []string{
+		`
+		insert into erased_event_keys (tenant_id, digest)
+		select distinct @tenant::bigint, digest
+		from unnest(@key_digests::bytea[]) as erased (digest)
+		order by digest
+		on conflict do nothing`,
+		`delete from event_keys where tenant_id = @tenant and key = any(array(select event_key(sent) from unnest(@keys::text[]) as sent))`,
+		`delete from event_conflicts where tenant_id = @tenant and key = any(array(select event_key(sent) from unnest(@keys::text[]) as sent))`,
+		`
+		update events e
+		set properties = x.properties::jsonb, idempotency_key = x.name, idempotency_uuid = null, erased = x.digest
+		from unnest(@instants::timestamptz[], @ids::uuid[], @properties::text[], @names::text[], @digests::bytea[]) as x (ts, id, properties, name, digest)
+		where e.tenant_id = @tenant
+		  and e.customer_id = @customer
+		  and e.ts between @from and @until
+		  and e.ts = x.ts
+		  and e.id = x.id`,
+	} {
+		if _, err := tx.Exec(ctx, statement, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -142,11 +142,11 @@ func changesOf(c Confirmation) string {
 	for _, i := range c.Changes {
 		each = append(each, fmt.Sprintf("%s %s now, %s after the change, for %d customer(s)", i.Currency, i.Before, i.After, i.Customers))
 	}
+	if len(c.Uncounted) > 0 {
+		each = append(each, "the charges of "+strings.Join(c.Uncounted, ", ")+" are unknown until earlier events are counted; preview the usage with POST /v1/meters/{slug}/preview")
+	}
 	if len(each) == 0 {
 		each = []string{"no charge differs so far, only future usage is charged differently"}
-	}
-	if len(c.Uncounted) > 0 {
-		each = append(each, "not including the earlier events of "+strings.Join(c.Uncounted, ", ")+", which are not counted yet")
 	}
 	return strings.Join(each, "; ")
 }

@@ -246,6 +246,10 @@ func report(events []metering.Event, indexes []int, outcomes []db.Outcome, rejec
 			once(string(u.Rule)+"\x00"+u.MeterSlug, "events[%d] is stored but not counted by meter %q (%s): properties %s", indexes[i], u.MeterSlug, u.Rule, valueProblem(u))
 		}
 		result.countUncounted(outcome.Unusable)
+		for _, u := range outcome.Unread {
+			once("unread\x00"+u.MeterSlug, "events[%d] has a negative value, but meter %q reads the property %q: its value is ignored; to correct the meter, send a negative %q",
+				indexes[i], u.MeterSlug, u.Property, u.Property)
+		}
 		for _, slug := range outcome.Negative {
 			once("negative\x00"+slug, "events[%d] has a negative value, but meter %q counts events: the event adds 1 and corrects nothing", indexes[i], slug)
 		}

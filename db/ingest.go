@@ -496,6 +496,9 @@ func (a *attempt) count(sums *rollups, g metering.MeterVersion, fresh int) error
 	if g.Aggregation == metering.Count && m.Value.IsNegative() {
 		outcome.Negative = append(outcome.Negative, slug)
 	}
+	if g.ValueProperty != "" && e.Value.IsNegative() {
+		outcome.Unread = append(outcome.Unread, UnreadValue{slug, g.ValueProperty})
+	}
 	return nil
 }
 

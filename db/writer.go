@@ -110,8 +110,12 @@ type Outcome struct {
 	Crowded   []string // slugs of the meters that count the event in OtherGroup, because they have metering.MaxGroupsPerMeter groups already
 	Early     []string // slugs of the meters that count the event, if it is older than its customer and the tenant bills
 	Negative  []string // slugs of the meters that count the event as 1 although its value is negative
+	Unread    []UnreadValue
 	Unusable  []UnusableValue
 }
+
+// UnreadValue names a meter that counts an event by a property, although its value is negative.
+type UnreadValue struct{ MeterSlug, Property string }
 
 // UnusableValue is the value of an event that a meter would count, and cannot.
 type UnusableValue struct {

@@ -27,6 +27,7 @@ root() { [[ $(id -u) == 0 ]]; }
 with_lock() {
 	local file=$1 lock
 	shift
+	mkdir -p "$(dirname "$file")"
 	exec {lock}>"$file"
 	flock -n "$lock" || {
 		say "waiting for another set-up to finish ($file)"

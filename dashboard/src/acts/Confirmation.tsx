@@ -43,11 +43,13 @@ export function Confirmation({ of: { token, customers, periods, changes, uncount
               <Changes changes={changes} />
             </>
           ) : (
-            <p>
-              As of <Instant at={as_of} />, no charge changes. Later usage is charged differently.
-            </p>
+            uncounted.length === 0 && (
+              <p>
+                As of <Instant at={as_of} />, no charge changes. Later usage is charged differently.
+              </p>
+            )
           )}
-          {uncounted.length > 0 && <p>These meters are still counting earlier events, which are not included here: {uncounted.join(", ")}.</p>}
+          {uncounted.length > 0 && <p>The charges of these meters are unknown until earlier events are counted, and are not included: {uncounted.join(", ")}.</p>}
           <p>Closed periods do not change.</p>
         </div>
         <div className={styles.buttons}>

@@ -150,6 +150,18 @@ func TestANegativeValueOnACountMeterIsWarnedAboutOncePerMeter(t *testing.T) {
 	require.Empty(t, b.ingest(t, "/v1/events", `{"event_type":"upload","customer_id":"acme","value":-1}`).Warnings, "a sum is corrected by it")
 }
 
+func TestANegativeValueThatAMeterIgnoresIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	require.Equal(t, 201, b.send(t, "POST", "/v1/meters", `{"slug":"tokens","event_type":"call","value_property":"n"}`).status)
+	b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","properties":{"n":5}}`)
+	require.Equal(t, []string{
+		`events[0] has a negative value, but meter "tokens" reads the property "n": its value is ignored; to correct the meter, send a negative "n"`,
+	}, b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":-1,"properties":{"n":5}}`).Warnings)
+	require.Empty(t, b.ingest(t, "/v1/events", `{"event_type":"call","customer_id":"acme","value":0,"properties":{"n":-5}}`).Warnings)
+}
+
 // TestATypoInAnEventIsWarnedAbout: of an idempotency key it counts repeats, of a
 // property it counts in the wrong group, and nothing else would say so.
 func TestATypoInAnEventIsWarnedAbout(t *testing.T) {

@@ -2,7 +2,13 @@ import { queryOptions } from "@tanstack/react-query";
 import { day, nextDay, startOfDay } from "../values/instants";
 import { answer, api, type Schema } from "./client";
 
-export type Outcome = "accepted" | "duplicates" | "conflicts" | "rejected";
+export type Outcome = "accepted" | "duplicates" | "conflicts" | "rejected" | "value_missing" | "value_invalid";
+
+/** The events with an outcome, of all windows or of one. */
+export function eventsOf(counts: Omit<Schema<"EventCounts">, "windows"> | Schema<"EventCounts">["windows"][number] | undefined, outcome: Outcome): number {
+  if (outcome === "value_missing" || outcome === "value_invalid") return counts?.uncounted?.find(({ code }) => code === outcome)?.count ?? 0;
+  return counts?.[outcome] ?? 0;
+}
 
 /** What requests with events were answered on so many days, of which today is the last. */
 export const eventCounts = (days: number, timezone: string) =>
@@ -16,11 +22,11 @@ export const eventCounts = (days: number, timezone: string) =>
     refetchInterval: 30_000,
   });
 
-/** The counts of each day, those without any too; today is the last. */
-export function byDay(counts: Schema<"EventCounts">, days: number, timezone: string, now: Date): Record<Outcome, number>[] {
+/** The counts of each day, undefined for a day without any; today is the last. */
+export function byDay(counts: Schema<"EventCounts">, days: number, timezone: string, now: Date) {
   const windows = new Map(counts.windows.map((window) => [day(window.start, timezone), window]));
   const today = day(now, timezone);
-  return Array.from({ length: days }, (_, index) => windows.get(nextDay(today, index + 1 - days)) ?? { accepted: 0, duplicates: 0, conflicts: 0, rejected: 0 });
+  return Array.from({ length: days }, (_, index) => windows.get(nextDay(today, index + 1 - days)));
 }
 
 /** 0.02 %: how much of all events it is, in two digits that say something. */

@@ -59,7 +59,7 @@ test("a price that charges periods that have begun is set once somebody has seen
   screen.getByText("The change affects the charges of 19 customers in running billing periods:");
   expect(screen.getByText(/1 – 30 Nov 2026/).textContent).toBe("1 – 30 Nov 2026, 19 customers");
   expect(screen.getByText(/Charges as of/).parentElement?.textContent).toContain("0.00 CHF → 931.00 CHF, 19 customers");
-  screen.getByText("These meters are still counting earlier events, which are not included here: mtr_7.");
+  screen.getByText("The charges of these meters are unknown until earlier events are counted, and are not included: mtr_7.");
   expect(screen.queryByRole("alert")).toBeNull();
 
   press("Back");

@@ -52,9 +52,9 @@ function Advice() {
       These events of the last 30 days were accepted, and this meter could not count them. The list has at most the first 1,000 events of each hour. Correct the client, then do one of the following:
       <ul>
         <li>
-          Skip events with this meter in <em>Counted by</em>: it counts them now. Send each other event again with a usable value, the same timestamp and a new idempotency key. The other meters in <em>Counted by</em> count the second event too.
+          Skip events with this meter in <em>Counted by</em>: it counts them now. Send each other event again with a usable value, the same timestamp and a new idempotency key. The other meters in <em>Counted by</em> count the second event too: set the values that they read to 0.
         </li>
-        <li>If the client sends the value in another property, change the value property of the meter. The meter then counts the stored events.</li>
+        <li>If all events to be counted have the value in another property, try and save that value property. The meter then counts the stored events again, and those without the property not any more.</li>
       </ul>
     </div>
   );

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { byDay, eventCounts, share, type Outcome } from "../../api/eventCounts";
+import { byDay, eventCounts, eventsOf, share, type Outcome } from "../../api/eventCounts";
 import { useSession } from "../../api/session";
 import { Trend } from "../../charts/Trend";
 import { Failed } from "../../states/Failed";
@@ -16,6 +16,8 @@ const outcomes: [Outcome, string][] = [
   ["accepted", "Accepted"],
   ["duplicates", "Accepted events that were repeats"],
   ["conflicts", "Repeats with the key of another event"],
+  ["value_missing", "Accepted events without a value for a meter"],
+  ["value_invalid", "Accepted events with an unusable value for a meter"],
   ["rejected", "Rejected"],
 ];
 
@@ -25,26 +27,27 @@ export function EventCounts() {
   const { data, error, refetch } = useQuery(eventCounts(days, tenant.timezone));
   if (error) return <Failed what="The event statistics" error={error} retry={() => void refetch()} />;
   const each = data && byDay(data, days, tenant.timezone, new Date());
+  const shown = outcomes.filter(([outcome]) => !outcome.startsWith("value_") || eventsOf(data, outcome) > 0);
   const today = day(new Date(), tenant.timezone);
   return (
     <section aria-label="Events" className={styles.events}>
       <Table caption="Events by outcome" columns={columns} busy={!data}>
         {data && each ? (
           <tbody>
-            {outcomes.map(([outcome, name]) => (
+            {shown.map(([outcome, name]) => (
               <tr key={outcome}>
                 <td className={cell.main}>{outcome === "rejected" ? <Link to="/events/rejected">{name}</Link> : outcome === "conflicts" ? <Link to="/events/conflicts">{name}</Link> : name}</td>
                 <td className={cell.number} data-title="today">
-                  <Quantity value={String(each.at(-1)![outcome])} />
+                  <Quantity value={String(eventsOf(each.at(-1), outcome))} />
                 </td>
                 <td className={cell.number} data-title={`${days} days`}>
-                  <Quantity value={String(data[outcome])} />
+                  <Quantity value={String(eventsOf(data, outcome))} />
                 </td>
-                <td className={cell.number}>{outcome !== "accepted" && <span className="muted">{share(data[outcome], data.accepted + data.rejected)}</span>}</td>
+                <td className={cell.number}>{outcome !== "accepted" && <span className="muted">{share(eventsOf(data, outcome), data.accepted + data.rejected)}</span>}</td>
                 <td className={cell.extra}>
                   <Trend
                     label={`${name}, day by day`}
-                    values={each.map((one) => one[outcome])}
+                    values={each.map((one) => eventsOf(one, outcome))}
                     when={(index) => written(startOfDay(nextDay(today, index + 1 - days), tenant.timezone), tenant.timezone, "day")}
                   />
                 </td>
@@ -52,7 +55,7 @@ export function EventCounts() {
             ))}
           </tbody>
         ) : (
-          <LoadingRows columns={columns.length} rows={outcomes.length} />
+          <LoadingRows columns={columns.length} rows={4} />
         )}
       </Table>
     </section>

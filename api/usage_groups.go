@@ -81,7 +81,7 @@ func filterWarnings(gaps db.FilterGaps) (warnings []string) {
 		warnings = append(warnings, "total excludes usage of the group $other (other_total), some of which can match the group filters")
 	}
 	if gaps.Alike {
-		warnings = append(warnings, "no group matches, but a group has the same text as another JSON type. A number, true, false or null selects that value. A text in double quotes selects the string")
+		warnings = append(warnings, "a group with the text of a filter as another JSON type is excluded. A number, true, false or null selects that value. A text in double quotes selects the string")
 	}
 	return warnings
 }

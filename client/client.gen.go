@@ -5624,7 +5624,7 @@ type PreviewedEvent struct {
 	// Property Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers
 	Property *string `json:"property,omitempty"`
 
-	// Rule Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+	// Rule Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it, or its customer was erased before the definition was in use. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
 	Rule PreviewedEventRule `json:"rule"`
 
 	// Timestamp Time of the event
@@ -5634,7 +5634,7 @@ type PreviewedEvent struct {
 	Value *json.Number `json:"value,omitempty"`
 }
 
-// PreviewedEventRule Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+// PreviewedEventRule Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it, or its customer was erased before the definition was in use. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
 type PreviewedEventRule string
 
 // Price defines model for Price.

@@ -185,7 +185,7 @@ type WindowPage struct {
 // FilterGaps is usage that a query's Groups may have missed.
 type FilterGaps struct {
 	Other *metering.Decimal // usage in OtherGroup, which may hold values of Groups; nil: there is none, or no Groups
-	Alike bool              // no group has the values of Groups, and one has values of other JSON types with the same text
+	Alike bool              // a group has the text of the values of Groups, as another JSON type
 }
 
 var errLongRead = metering.Invalid("query.end", "must be closer to start, because the range has too much usage for one request")

@@ -27,7 +27,7 @@ type windowRead struct {
 
 	groups     map[metering.GroupID]metering.GroupID // those that the query asks for, and what each is shown in
 	examples   map[metering.GroupID]metering.GroupID // of the groups that are shown, one that each shows
-	alike      bool                                  // a group has the text of the values that the query asks for
+	alike      bool                                  // a group has the text of a value that the query asks for, as another JSON type
 	registered map[metering.GroupID]bool             // an event of any other counts in OtherGroup; read where edges are
 	edges      []windowPart                          // raw events at ragged ends, summed by the groups that are shown
 	byCustomer bool                                  // edges are summed by customer as well
@@ -122,7 +122,7 @@ func (r *windowRead) page(ctx context.Context) (WindowPage, error) {
 // filterGaps returns the usage that the query may have missed.
 func (r *windowRead) filterGaps(ctx context.Context) (FilterGaps, error) {
 	other, err := r.otherTotal(ctx)
-	return FilterGaps{Other: other, Alike: len(r.groups) == 0 && r.alike}, err
+	return FilterGaps{Other: other, Alike: r.alike}, err
 }
 
 // otherTotal sums the usage in OtherGroup, some of which may have the values that the
@@ -193,7 +193,7 @@ func (r *windowRead) loadGroups(ctx context.Context) error {
 		if err := rows.Scan((*[16]byte)(&group.ID), &group.Key, &asked, &alike); err != nil {
 			return err
 		}
-		r.registered[group.ID], r.alike = true, r.alike || alike
+		r.registered[group.ID], r.alike = true, r.alike || alike && !asked
 		if !asked {
 			continue
 		}

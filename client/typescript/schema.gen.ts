@@ -5382,7 +5382,7 @@ export interface components {
             /** @description Property of the first filter that excludes the event, or value_property. Absent for a counted event and for events of erased customers */
             property?: string;
             /**
-             * @description Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
+             * @description Whether the definition counts the event, and the reason if it does not. filtered_out: a filter excludes it, or its customer was erased before the definition was in use. value_missing: value_property is missing or null. value_invalid: value_property is no number within the bounds
              * @enum {string}
              */
             rule: "counted" | "filtered_out" | "value_missing" | "value_invalid";

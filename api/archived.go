@@ -35,7 +35,7 @@ func (s *server) archives() {
 			"- A running backfill stops. If it is the meter's first one, the meter has no usage.\n\n"+
 			howToConfirm)), s.archiveMeter)
 	huma.Register(s.api, heavy(post("unarchive-meter", "/v1/meters/{slug}/unarchive", MetersWrite, "Unarchive a meter",
-		"The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.\n\n"+
+		"The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.\n\n"+
 			howToConfirm)), s.unarchiveMeter)
 	huma.Register(s.api, post("archive-plan", "/v1/plans/{slug}/archive", PricingWrite, "Archive a plan",
 		"Hides the plan from lists. Customers who have the plan keep it. The plan cannot be assigned to other customers."), s.archivePlan(true))

@@ -28,7 +28,7 @@ type autoSyncRun struct {
 }
 
 type autoSyncOutcome struct {
-	Customers int `json:"customers" doc:"Number of customers with usage to report"`
+	Customers int `json:"customers" doc:"Number of customers that the run handled because they were out of sync. Includes busy and failed customers, and customers without new usage"`
 	Reports   int `json:"reports" doc:"Number of reports that were sent"`
 	Failed    int `json:"failed" doc:"Number of customers with a failed or unfinished sync. The list of syncs shows them"`
 	Busy      int `json:"busy" doc:"Number of customers with another sync in progress"`

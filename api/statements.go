@@ -25,7 +25,7 @@ type StatementLine struct {
 	Steps         []step           `json:"steps" doc:"Steps that compute the amount. The last step is the amount"`
 	Billed        bool             `json:"billed" doc:"Whether the provider had accepted the usage at the closing of the period"`
 	LateUsage     metering.Decimal `json:"late_usage" doc:"Usage that arrived after the closing"`
-	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge of this period for late usage. Another period bills it"`
+	LateAmount    metering.Decimal `json:"late_amount" doc:"Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it"`
 	LateSteps     []step           `json:"late_steps" doc:"Steps that compute late_amount. The last step is the result. Empty for an open period"`
 	Digest        *digest          `json:"digest,omitempty"` // absent: the period is open, or was closed within the hour
 }

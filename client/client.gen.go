@@ -3182,7 +3182,7 @@ type AutoSyncOutcome struct {
 	// Closed Number of billing periods that were closed
 	Closed int64 `json:"closed"`
 
-	// Customers Number of customers with usage to report
+	// Customers Number of customers that the run handled because they were out of sync. Includes busy and failed customers, and customers without new usage
 	Customers int64 `json:"customers"`
 
 	// Failed Number of customers with a failed or unfinished sync. The list of syncs shows them
@@ -4193,7 +4193,7 @@ type Explain struct {
 	// ExternalId External ID of the customer
 	ExternalId string `json:"external_id"`
 
-	// LateAmount Additional charge of this period for late usage. Another period bills it
+	// LateAmount Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it
 	LateAmount json.Number `json:"late_amount"`
 
 	// LateSteps Steps that compute late_amount. The last step is the result. Empty for an open period
@@ -6452,7 +6452,7 @@ type StatementLine struct {
 	// EventCount The number of events
 	EventCount int64 `json:"event_count"`
 
-	// LateAmount Additional charge of this period for late usage. Another period bills it
+	// LateAmount Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it
 	LateAmount json.Number `json:"late_amount"`
 
 	// LateSteps Steps that compute late_amount. The last step is the result. Empty for an open period
@@ -9887,7 +9887,7 @@ type ClientInterface interface {
 
 	// UnarchiveMeterWithBody Unarchive a meter
 	//
-	// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+	// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -9898,7 +9898,7 @@ type ClientInterface interface {
 
 	// UnarchiveMeter Unarchive a meter
 	//
-	// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+	// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -12859,7 +12859,7 @@ func (c *Client) WithdrawPricing(ctx context.Context, slug string, version int64
 
 // UnarchiveMeterWithBody Unarchive a meter
 //
-// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -12880,7 +12880,7 @@ func (c *Client) UnarchiveMeterWithBody(ctx context.Context, slug string, conten
 
 // UnarchiveMeter Unarchive a meter
 //
-// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -22516,7 +22516,7 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveMeterWithBodyWithResponse Unarchive a meter
 	//
-	// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+	// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -22527,7 +22527,7 @@ type ClientWithResponsesInterface interface {
 
 	// UnarchiveMeterWithResponse Unarchive a meter
 	//
-	// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+	// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
 	//
 	// If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 	//
@@ -31593,7 +31593,7 @@ func (c *ClientWithResponses) WithdrawPricingWithResponse(ctx context.Context, s
 
 // UnarchiveMeterWithBodyWithResponse Unarchive a meter
 //
-// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //
@@ -31610,7 +31610,7 @@ func (c *ClientWithResponses) UnarchiveMeterWithBodyWithResponse(ctx context.Con
 
 // UnarchiveMeterWithResponse Unarchive a meter
 //
-// The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+// The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
 //
 // If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
 //

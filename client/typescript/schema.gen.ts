@@ -1708,7 +1708,7 @@ export interface paths {
         put?: never;
         /**
          * Unarchive a meter
-         * @description The meter counts events again, including those that arrived while it was archived. Until they are counted, `status` is `backfilling`.
+         * @description The meter counts events again, including those that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived. Until they are counted, `status` is `backfilling`.
          *
          *     If the charges of a begun billing period would change, the request returns 409 `confirmation_required`. To apply it, repeat the request with `confirm` set to `confirmation.token`.
          */
@@ -3036,7 +3036,7 @@ export interface components {
             closed: number;
             /**
              * Format: int64
-             * @description Number of customers with usage to report
+             * @description Number of customers that the run handled because they were out of sync. Includes busy and failed customers, and customers without new usage
              */
             customers: number;
             /**
@@ -4031,7 +4031,7 @@ export interface components {
             external_id: string;
             /**
              * Format: decimal
-             * @description Additional charge of this period for late usage. Another period bills it
+             * @description Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it
              */
             late_amount: string;
             /** @description Steps that compute late_amount. The last step is the result. Empty for an open period */
@@ -6174,7 +6174,7 @@ export interface components {
             event_count: number;
             /**
              * Format: decimal
-             * @description Additional charge of this period for late usage. Another period bills it
+             * @description Additional charge of this period for late usage. If late_policy is adjust and this period was billed, another period bills it
              */
             late_amount: string;
             /** @description Steps that compute late_amount. The last step is the result. Empty for an open period */

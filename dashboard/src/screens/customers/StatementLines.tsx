@@ -98,7 +98,7 @@ function Line({ line, opened }: { line: Schema<"StatementLine">; opened: "open" 
             <Working meter={line.meter_slug} steps={line.steps} />
             {line.late_usage !== "0" && line.late_steps.length > 0 && (
               <>
-                <p className={`muted small ${styles.later}`}>Usage that arrived after the period was closed and is billed with a later period</p>
+                <p className={`muted small ${styles.later}`}>Usage that arrived after the period closed, and its additional charge. With the late policy adjust, a later period bills it if this period was billed</p>
                 <Working meter={line.meter_slug} steps={line.late_steps} />
               </>
             )}

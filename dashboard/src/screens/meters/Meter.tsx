@@ -68,14 +68,14 @@ function Archive({ meter: { slug, archived_at, status } }: { meter: Schema<"Mete
   if (archived_at) {
     return (
       <Confirm key="unarchive" verb="Unarchive" thing={`meter ${slug}`} needs="meters:write" act={unarchive}>
-        The meter counts again, including the events that arrived while it was archived.
+        The meter counts again, including the events that arrived while it was archived. Their usage is not billed if their billing period closed after they arrived.
       </Confirm>
     );
   }
   const not = status === "backfilling" ? "Its past events are being counted" : undefined;
   return (
     <Confirm key="archive" verb="Archive" thing={`meter ${slug}`} needs="meters:write" not={not} act={archive} danger>
-      Lists no longer show the meter, and it counts no further events. Usage that it has counted stays and is billed. If you unarchive it, it also counts the events that arrived in the meantime.
+      Lists no longer show the meter, and it counts no further events. Usage that it has counted stays and is billed. If you unarchive it, it also counts the events that arrived in the meantime. Their usage is not billed if their billing period has closed by then.
     </Confirm>
   );
 }

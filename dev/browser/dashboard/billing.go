@@ -14,7 +14,7 @@ func (w walk) billing(ctx context.Context) error {
 		press("Create a secret"), see("It is shown only once"), w.judged("provider-secret"), kept, miss("It is shown only once"),
 		press("Connect the webhook"), see("Disconnect"),
 		w.to("/billing/auto-sync"), press("Sync automatically"), fill("Schedule", "daily"), press("Save Auto-Sync"), see("the next run"),
-		w.to("/customers"), press("Customer 00"), see("Usage"), press("Bill"), press("Sync now"), see("answered."), settled, w.judged("bill-synced"), press("This sync"), see("Sync of Customer 00"), see("succeeded"), see("accepted"),
+		w.to("/customers"), press("Customer 00"), see("Point at the chart"), press("Bill"), press("Sync now"), see("answered."), settled, w.judged("bill-synced"), press("This sync"), see("Sync of Customer 00"), see("succeeded"), see("accepted"),
 	)
 	if err != nil {
 		return err

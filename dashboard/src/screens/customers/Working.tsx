@@ -18,20 +18,17 @@ export function Explained({ customer, meter }: { customer: string; meter: string
     queryFn: ({ signal }) => answer(api.GET("/v1/billing/explain", { params: { query: { customer, meter } }, signal })),
   });
   if (error) return <Failed what="The calculation" error={error} retry={() => void refetch()} />;
-  return data ? <Working meter={meter} steps={data.steps} /> : <LoadingWorking />;
+  if (data) return <Working meter={meter} steps={data.steps} />;
+  return (
+    <div className={styles.working} aria-busy>
+      <LoadingText />
+    </div>
+  );
 }
-
-const LoadingWorking = () => (
-  <div className={styles.working} aria-busy>
-    <LoadingText />
-  </div>
-);
 
 /** How an amount is worked out: a line as on paper, and every step with its reason. */
 export function Working({ meter, steps }: { meter: string; steps: Step[] }) {
-  const unit = useUnit(meter);
-  if (unit === undefined) return <LoadingWorking />;
-  const line = arithmetic(steps, unit);
+  const line = arithmetic(steps, useUnit(meter) ?? "");
   return (
     <div className={styles.working}>
       {line.length > 0 && (

@@ -137,7 +137,7 @@ function Breakdown({ query, dimensions }: { query: BreakdownQuery; dimensions: D
   return (
     <section aria-label={`Usage of ${query.meter}`}>
       <div className={styles.head}>
-        <span className="muted">{read.data && days(read.data.period.start, read.data.period.end, tenant.timezone)}</span>
+        {read.isPending ? <span data-loading /> : <span className="muted">{read.data && days(read.data.period.start, read.data.period.end, tenant.timezone)}</span>}
         <span className={styles.total}>{read.data && <MeterUsage meter={query.meter} value={read.data.total} />}</span>
         <Verb needs="usage:read" size="xs" loading={file.isPending} onClick={() => file.mutate()}>
           Download CSV

@@ -128,8 +128,8 @@ func (of customerStatements) rows() (rows [][]string) {
 				l.Charge.String(), adjustedIn(s, l).String(), l.Amount.String(), l.Currency, l.LateUsage.String(), l.LateCharge.String()))
 		}
 		for _, a := range s.Adjustments {
-			if l, known := s.Line(a.MeterID); known && l.Currency == a.Currency {
-				continue // it is part of the line
+			if _, known := s.LineOf(a); known {
+				continue
 			}
 			rows = append(rows, append(slices.Clip(head), "adjustment", textCell(a.MeterSlug), a.Quantity.String(), "0", "0",
 				"0", a.Amount.String(), a.Amount.String(), a.Currency, "0", "0"))

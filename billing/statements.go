@@ -101,6 +101,13 @@ func (s Statement) Line(meter metering.MeterID) (l StatementLine, known bool) {
 	return s.Lines[i], true
 }
 
+// LineOf returns the line that includes an adjustment in its amount: that of the meter, if it has
+// the currency of the adjustment.
+func (s Statement) LineOf(a Adjustment) (l StatementLine, known bool) {
+	l, known = s.Line(a.MeterID)
+	return l, known && l.Currency == a.Currency
+}
+
 // Totals are what the statement comes to, by currency.
 func (s Statement) Totals() []Total {
 	sums := make(map[string]Total)
@@ -113,7 +120,7 @@ func (s Statement) Totals() []Total {
 	}
 	for _, a := range s.Adjustments {
 		amount := a.Amount
-		if l, known := s.Line(a.MeterID); known && l.Currency == a.Currency {
+		if _, known := s.LineOf(a); known {
 			amount = metering.Decimal{} // the line's amount has it
 		}
 		add(a.Currency, amount, a.Amount)

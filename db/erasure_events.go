@@ -83,7 +83,7 @@ func selectingDefinitions(ctx context.Context, q querier, tenant metering.Tenant
 }
 
 // decompressOwn lets a transaction change one customer's events of compressed chunks,
-// however many, and decompresses nobody else's: TimescaleDB finds the customer's by the
+// however many, and decompresses no other customer's: TimescaleDB finds the customer's by the
 // values that it sees in the plan. The Apache edition compresses none.
 func decompressOwn(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, `

@@ -241,8 +241,13 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err := lockTenant(ctx, tx, tenant); err != nil {
 			return err
 		}
-		erased, err := hasErasedGroups(ctx, tx, tenant, customer)
-		if err != nil || erased {
+		tag, err := tx.Exec(ctx, `
+			update customers
+			set groups_erased_at = $3
+			where tenant_id = $1
+			  and id = $2
+			  and groups_erased_at is null`, tenant, customer, metering.Instant(now))
+		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
 		if err := refuseBackfilling(ctx, tx, tenant); err != nil {
@@ -258,25 +263,12 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err := s.replaceGroups(ctx, tx, tenant, used); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `
-			update customers
-			set groups_erased_at = $3
-			where tenant_id = $1
-			  and id = $2`, tenant, customer, metering.Instant(now))
-		if err != nil {
-			return err
-		}
 		return raiseErasures(ctx, tx, tenant)
 	})
 	if err != nil {
 		return fmt.Errorf("erase groups: %w", err)
 	}
 	return nil
-}
-
-func hasErasedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) (erased bool, err error) {
-	err = tx.QueryRow(ctx, `select groups_erased_at is not null from customers where tenant_id = $1 and id = $2`, tenant, customer).Scan(&erased)
-	return erased, err
 }
 
 func refuseBackfilling(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {

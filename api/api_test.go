@@ -220,6 +220,12 @@ func (b *bundle) send(t testing.TB, method, path, body string, headers ...string
 	return a
 }
 
+// next returns the path of the next page that the Link header of a file names; "" if it names none.
+func (a answer) next() string {
+	path, _ := strings.CutSuffix(strings.TrimPrefix(a.header.Get("Link"), "<"), `>; rel="next"`)
+	return path
+}
+
 // problem requires that an answer is a complete problem of that kind.
 func (a answer) problem(t testing.TB, status int, code string) api.Problem {
 	t.Helper()

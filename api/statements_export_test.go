@@ -31,7 +31,7 @@ func (b *bundle) bills(t *testing.T, query string) (rows []map[string]string) {
 			}
 			rows = append(rows, named)
 		}
-		path, _ = strings.CutSuffix(strings.TrimPrefix(a.header.Get("Link"), "<"), `>; rel="next"`)
+		path = a.next()
 	}
 	return rows
 }

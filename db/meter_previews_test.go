@@ -58,7 +58,7 @@ func (m *measuring) totals(slug string, r metering.Range) map[metering.CustomerI
 	}
 	read(metering.WholeTenant)
 	for _, e := range m.events {
-		if r.Contains(e.at) {
+		if _, known := totals[e.customer]; !known && r.Contains(e.at) {
 			read(e.customer)
 		}
 	}

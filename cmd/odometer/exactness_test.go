@@ -122,13 +122,7 @@ func TestRollupsEqualARecount(t *testing.T) {
 	conn, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer conn.Close(t.Context())
-	dbtest.Eventually(t, func() error {
-		var backfilling int
-		if err := conn.QueryRow(t.Context(), `select count(*) from meter_versions where status = 'backfilling'`).Scan(&backfilling); err != nil || backfilling == 0 {
-			return err
-		}
-		return fmt.Errorf("%d meter versions are still backfilling", backfilling)
-	})
+	awaitBackfills(t, conn)
 	for _, rollup := range []struct{ table, column, unit string }{{"usage_hours", "hour", "hour"}, {"usage_months", "month", "month"}} {
 		requireNoDiscrepancy(t, conn, rollup.table, rollup.column, rollup.unit)
 	}

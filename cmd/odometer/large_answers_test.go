@@ -114,14 +114,7 @@ func TestDrillMemoryStaysBoundedWithLargeGroups(t *testing.T) {
 		status, body := call(t, "POST", api.URL+"/v1/meters", key, fmt.Sprintf(`{"slug":%q,"event_type":"large","aggregation":"count","group_by":[%q]}`, slug, property))
 		require.Equal(t, http.StatusCreated, status, body)
 	}
-	dbtest.Eventually(t, func() error {
-		var backfilling int
-		err := conn.QueryRow(t.Context(), `select count(*) from meter_versions where status = 'backfilling'`).Scan(&backfilling)
-		if err == nil && backfilling > 0 {
-			err = fmt.Errorf("%d meters are backfilling", backfilling)
-		}
-		return err
-	})
+	awaitBackfills(t, conn)
 	requireMemory(t, worker, proc.MostOfWorker, "five backfills of 10,000 groups")
 	var clients sync.WaitGroup
 	for range 8 {

@@ -270,7 +270,7 @@ func TestDrillMetersOverPropertiesEqualARecount(t *testing.T) {
 	senders.Wait()
 	require.False(t, t.Failed())
 	require.Positive(t, r.retries.Load(), "no kill has met a request")
-	r.awaitComplete(conn)
+	awaitBackfills(r, conn)
 
 	var stored int
 	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from events`).Scan(&stored))
@@ -314,18 +314,6 @@ func (r *recount) closePreviousMonth(conn *pgx.Conn) {
 		}
 		return nil
 	}))
-}
-
-func (r *recount) awaitComplete(conn *pgx.Conn) {
-	r.Helper()
-	dbtest.Eventually(r, func() error {
-		var backfilling int
-		err := conn.QueryRow(r.Context(), `select count(*) from meter_versions where status = 'backfilling'`).Scan(&backfilling)
-		if err == nil && backfilling > 0 {
-			err = errors.New("meters are still backfilling")
-		}
-		return err
-	})
 }
 
 // usageRow is a row of the rollups.

@@ -1,12 +1,28 @@
 package main_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/db/dbtest"
 )
+
+// awaitBackfills waits until no meter version is backfilling.
+func awaitBackfills(t testing.TB, conn *pgx.Conn) {
+	t.Helper()
+	dbtest.Eventually(t, func() error {
+		var backfilling int
+		err := conn.QueryRow(t.Context(), `select count(*) from meter_versions where status = 'backfilling'`).Scan(&backfilling)
+		if err == nil && backfilling > 0 {
+			err = fmt.Errorf("%d meter versions are still backfilling", backfilling)
+		}
+		return err
+	})
+}
 
 // countedInSQL is the definition of a meter as expressions over the columns of events. Events with
 // a null value are not counted.

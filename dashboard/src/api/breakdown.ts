@@ -30,9 +30,10 @@ export const breakdown = (query: BreakdownQuery, page?: string) =>
 
 type PageOf = BreakdownQuery & { page_size: number; page_token?: string; format?: "csv" };
 
-function readPage(query: PageOf, signal: AbortSignal): Promise<Schema<"BreakdownResult">> {
-  return exactAnswer(api.GET("/v1/usage/breakdown", { params: { query: query as never }, querySerializer, parseAs: "text", signal }) as never);
-}
+const request = (query: PageOf, signal?: AbortSignal) =>
+  api.GET("/v1/usage/breakdown", { params: { query: query as never }, querySerializer, parseAs: "text", ...(signal && { signal }) });
+
+const readPage = (query: PageOf, signal: AbortSignal): Promise<Schema<"BreakdownResult">> => exactAnswer(request(query, signal) as never);
 
 /** Writes a query as parameters. A parameter is repeated for each of its values. */
 function querySerializer(sent: object): string {
@@ -61,7 +62,7 @@ export async function breakdownFile(query: BreakdownQuery): Promise<BreakdownFil
   let [text, token] = ["", ""];
   for (let pages = 0; pages < mostPages; pages++) {
     const part: PageOf = { ...query, format: "csv", page_size: mostPerPage, ...(token && { page_token: token }) };
-    const exchange = api.GET("/v1/usage/breakdown", { params: { query: part as never }, querySerializer, parseAs: "text" });
+    const exchange = request(part);
     const page = await answer<string>(exchange as never);
     text += pages === 0 ? page : page.replace(header, "");
     token = nextToken((await exchange).response);

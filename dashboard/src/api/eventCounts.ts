@@ -1,12 +1,17 @@
 import { queryOptions } from "@tanstack/react-query";
 import { day, nextDay, startOfDay } from "../values/instants";
 import { answer, api, type Schema } from "./client";
+import { uncountedCodes } from "./uncountedEvents";
 
-export type Outcome = "accepted" | "duplicates" | "conflicts" | "rejected" | "value_missing" | "value_invalid";
+type Uncounted = (typeof uncountedCodes)[number];
+
+export type Outcome = "accepted" | "duplicates" | "conflicts" | "rejected" | Uncounted;
+
+export const isUncounted = (outcome: Outcome): outcome is Uncounted => uncountedCodes.some((code) => code === outcome);
 
 /** The events with an outcome, of all windows or of one. */
 export function eventsOf(counts: Omit<Schema<"EventCounts">, "windows"> | Schema<"EventCounts">["windows"][number] | undefined, outcome: Outcome): number {
-  if (outcome === "value_missing" || outcome === "value_invalid") return counts?.uncounted?.find(({ code }) => code === outcome)?.count ?? 0;
+  if (isUncounted(outcome)) return counts?.uncounted?.find(({ code }) => code === outcome)?.count ?? 0;
   return counts?.[outcome] ?? 0;
 }
 

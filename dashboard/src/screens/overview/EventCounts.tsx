@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { byDay, eventCounts, eventsOf, share, type Outcome } from "../../api/eventCounts";
+import { byDay, eventCounts, eventsOf, isUncounted, share, type Outcome } from "../../api/eventCounts";
 import { useSession } from "../../api/session";
 import { Trend } from "../../charts/Trend";
 import { Failed } from "../../states/Failed";
@@ -27,7 +27,7 @@ export function EventCounts() {
   const { data, error, refetch } = useQuery(eventCounts(days, tenant.timezone));
   if (error) return <Failed what="The event statistics" error={error} retry={() => void refetch()} />;
   const each = data && byDay(data, days, tenant.timezone, new Date());
-  const shown = outcomes.filter(([outcome]) => !outcome.startsWith("value_") || eventsOf(data, outcome) > 0);
+  const shown = outcomes.filter(([outcome]) => !isUncounted(outcome) || eventsOf(data, outcome) > 0);
   const today = day(new Date(), tenant.timezone);
   return (
     <section aria-label="Events" className={styles.events}>

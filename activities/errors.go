@@ -43,6 +43,19 @@ func Failure(err error) error {
 	})
 }
 
+// errEndedEarly is the failure of an attempt that ended although its run was not cancelled: the
+// worker stopped, or Temporal did not answer a heartbeat.
+var errEndedEarly = metering.Errorf(metering.CodeUnavailable, "the attempt ended before its work was done; the next attempt continues it")
+
+// UnlessCancelled returns err, the error of an activity that ran in ctx, unless ctx was cancelled
+// and the run was not: another attempt follows then, and the error says so.
+func UnlessCancelled(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && !temporal.IsCanceledError(context.Cause(ctx)) {
+		return errEndedEarly
+	}
+	return err
+}
+
 func waitOf(err error) time.Duration {
 	var busy db.Busy
 	if errors.As(err, &busy) {

@@ -62,3 +62,16 @@ func TestCancellationPassesThrough(t *testing.T) {
 	require.ErrorIs(t, activities.Failure(stopped), context.Canceled)
 	require.NotContains(t, activities.Failure(stopped).Error(), "canary", "a worker that stops leaves it in a history")
 }
+
+func TestAnAttemptThatEndsEarlyIsNotACancelledRun(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("plan reports: %w", context.Canceled)
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	cancel(temporal.NewCanceledError())
+	require.Equal(t, err, activities.UnlessCancelled(cancelled, err))
+
+	unanswered, end := context.WithCancelCause(t.Context())
+	end(context.DeadlineExceeded) // of a heartbeat
+	require.Equal(t, metering.CodeUnavailable, metering.CodeOf(activities.UnlessCancelled(unanswered, err)))
+	require.NoError(t, activities.UnlessCancelled(unanswered, nil))
+}

@@ -39,7 +39,7 @@ func (a *failingActivity) ExecuteActivity(ctx context.Context, in *interceptor.E
 	info := activity.GetInfo(ctx)
 	a.log.WarnContext(ctx, "activity failed", "activity", info.ActivityType.Name, "workflow_id", info.WorkflowExecution.ID,
 		"run_id", info.WorkflowExecution.RunID, "attempt", info.Attempt, "error", err)
-	return result, activities.Failure(err)
+	return result, activities.Failure(activities.UnlessCancelled(ctx, err))
 }
 
 // execute runs the activity, unless this worker's clock is wrong: activities close periods,

@@ -18,7 +18,7 @@ import (
 func (b *bench) hook(t *testing.T, sealed []byte) metering.EndpointID {
 	t.Helper()
 	hook, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: sealed, LastFour: "abcd",
+		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: sealed, LastFour: "abcd",
 	}, b.now)
 	require.NoError(t, err)
 	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant, b.customer, db.Answer{}, b.now, b.now))

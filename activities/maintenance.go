@@ -32,6 +32,9 @@ func (a *Activities) SweepRequestIDs(ctx context.Context) error {
 	return inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.RequestIDs.Sweep(ctx, a.now(), most) })
 }
 
+// reportedAtOnce is how many credentials of a kind one transaction reports.
+const reportedAtOnce = 100
+
 // countsKept is how long counts of events and references to uncounted events are kept.
 const countsKept = 90 * 24 * time.Hour
 
@@ -43,6 +46,12 @@ func (a *Activities) SweepEventCounts(ctx context.Context) error {
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
 	)
+}
+
+// ReportExpiringCredentials publishes which API keys and HMAC secrets expire soon.
+func (a *Activities) ReportExpiringCredentials(ctx context.Context) error {
+	defer alive(ctx)()
+	return inParts(reportedAtOnce, func(most int) (int, error) { return a.store.Maintenance.ReportExpiring(ctx, a.now(), most) })
 }
 
 // RefreshDaily brings the independent count of usage up to date and compresses old

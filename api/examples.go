@@ -118,6 +118,9 @@ func (e examples) of(schema *huma.Schema) any {
 
 func (e examples) object(name string) any {
 	schema := e.schemas[name]
+	if len(schema.AnyOf) > 0 {
+		return e.of(schema.AnyOf[0])
+	}
 	object := make(map[string]any, len(schema.Required))
 	for _, field := range schema.Required {
 		object[field] = e.field(field, schema.Properties[field])

@@ -22,7 +22,7 @@ var creations = map[string][2]string{
 	"/v1/meters":         {`{"slug":"calls","event_type":"call"}`, `{"slug":"calls","event_type":"other"}`},
 	"/v1/api-keys":       {`{"name":"k","scope":"read_only"}`, `{"name":"k","scope":"admin"}`},
 	"/v1/hmac-secrets":   {`{"name":"k","scope":"read_only"}`, `{"name":"k","scope":"admin"}`},
-	"/v1/webhooks":       {someHook, `{"url":"https://example.com/other","event_types":["billing.synced"]}`},
+	"/v1/webhooks":       {someHook, `{"url":"https://example.com/other","event_types":["sync.succeeded"]}`},
 	"/v1/tenant/members": {`{"email":"a@example.com","role":"viewer"}`, `{"email":"b@example.com","role":"viewer"}`},
 }
 

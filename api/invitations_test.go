@@ -372,7 +372,7 @@ func TestGuessesByInvitationsAreCountedAsSignIns(t *testing.T) {
 func TestWhoMailsLinksIsToldWithoutThem(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.makeHook(t, `{"url":"https://example.com/mail","event_types":["member.invited","member.reset_asked"]}`)
+	b.makeHook(t, `{"url":"https://example.com/mail","event_types":["member.invited","password_reset.requested"]}`)
 	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleViewer)
 	invited := b.invite(t, email("bob"), "viewer")
 	ask := func(address string) {
@@ -411,7 +411,7 @@ func TestWhoMailsLinksIsToldWithoutThem(t *testing.T) {
 	all := messages()
 	require.Contains(t, all[0], "member.invited ")
 	require.Contains(t, all[0], invited.Id)
-	require.Contains(t, all[1], "member.reset_asked ")
+	require.Contains(t, all[1], "password_reset.requested ")
 	require.Contains(t, all[1], ada.ID.String())
 	for _, message := range all {
 		require.NotContains(t, message, invited.Token)

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -15,55 +17,78 @@ import (
 func (s *server) messages() {
 	document := s.api.OpenAPI()
 	document.Webhooks = map[string]*huma.PathItem{}
-	sent[db.CustomerSynced](document, metering.BillingSynced, "A sync of a customer succeeded", toWebhooks)
-	sent[db.CustomerNotSynced](document, metering.BillingSyncFailed, "The sync of a customer needs an operator", toWebhooks)
-	sent[db.PeriodClosed](document, metering.PeriodClosed, "The totals of a billing period are final", toWebhooks)
-	sent[db.ReconciliationDisputed](document, metering.BillingDiscrepancy, "The provider's invoices differ from the reports",
-		toWebhooks+"\n\n- Without `hold_id`: final invoices of a closed period differ from the reports. Sent again whenever the difference changes.\n"+
-			"- With `hold_id`: a held invoice differs from the reports. Sent once for each time that a difference appears.")
-	sent[db.InvoiceDisagrees](document, metering.BillingDiscrepancy, "", "")
-	sent[db.UsageDisagrees](document, metering.UsageDiscrepancy, "The daily audit found a discrepancy between totals and events", toWebhooks+"\n\nSent once for each `day`.")
-	sent[db.MemberInvited](document, metering.MemberInvited, "An invitation is ready to be sent", toWebhooks)
-	sent[db.MemberResetAsked](document, metering.MemberResetAsked, "A password reset was requested for a member",
+	describeMessage[db.SyncSucceeded](document, metering.MessageSyncSucceeded, "A sync of a customer succeeded", toWebhooks)
+	describeMessage[db.SyncFailed](document, metering.MessageSyncFailed, "The sync of a customer needs an operator", toWebhooks)
+	describeMessage[db.SyncDelayed](document, metering.MessageSyncDelayed, "A sync of a customer has been open for more than 15 minutes",
+		toWebhooks+"\n\nSent once for each sync, for the oldest open sync of a customer. Not sent if the customer's last sync failed.")
+	describeMessage[db.PeriodClosed](document, metering.MessagePeriodClosed, "The totals of a billing period are final", toWebhooks)
+	describeMessage[db.InvoiceHeld](document, metering.MessageInvoiceHeld, "A held invoice differs from the reports and needs an operator",
+		toWebhooks+"\n\nSent each time that the invoice starts to differ.")
+	describeMessage[discrepancyDetected](document, metering.MessageDiscrepancyDetected, "Amounts that should be equal differ",
+		toWebhooks+" `kind` is the kind of discrepancy:\n\n"+
+			"- `reconciliation_disputed`: the final invoices of a closed period bill more than was reported, or another amount. Sent again whenever the difference changes.\n"+
+			"- `usage_discrepancy`: the daily audit found totals that differ from the events. Sent once for each `day`.")
+	describeMessage[db.CredentialExpiring](document, metering.MessageCredentialExpiring, "An API key or HMAC secret expires in 7 days",
+		toWebhooks+"\n\nSent once for each credential. Not sent for a credential that was created with less than 7 days to live, or that is being rotated.")
+	describeMessage[db.WebhookDisabled](document, metering.MessageWebhookDisabled, "Odometer disabled a webhook because its receiver is gone or fails",
+		toWebhooks+" The disabled webhook does not receive it. Not sent if the tenant disabled the webhook.")
+	describeMessage[db.MemberInvited](document, metering.MessageMemberInvited, "An invitation is ready to be sent", toWebhooks)
+	describeMessage[db.PasswordResetRequested](document, metering.MessagePasswordResetRequested, "A password reset was requested for a member",
 		toWebhooks+"\n\nThe request is not authenticated, so it may not come from the member. Sent at most every ten minutes.")
-	sent[db.WebhookTested](document, metering.WebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
-	sent[webhook.Statement](document, webhook.UsageStatement, "The current bill of a billing period",
+	describeMessage[db.WebhookTested](document, metering.MessageWebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
+	describeMessage[webhook.Statement](document, webhook.UsageStatement, "The current bill of a billing period",
 		"Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx when it is stored.\n\n"+
 			"A statement replaces earlier ones with the same customer, `stream` and period. Keep the one with the highest `sequence`.")
-	sent[webhook.Tried](document, webhook.Ping, "The receiver of statements is tested before it is saved", "Respond with 2xx.")
-	statements := []metering.MessageKind{webhook.UsageStatement, webhook.Ping}
-	document.Paths["/v1/billing/provider"].Put.Callbacks = callback(document, "receive-statement", statements)
-	document.Paths["/v1/webhooks"].Post.Callbacks = callback(document, "receive-message", append(metering.MessageKind("").Values(), metering.WebhookTest))
-}
-
-// callback describes messages of these kinds where the operation is that names
-// their URL. OpenAPI 3.0 has no other place for them, and some generators make
-// only the types that an operation refers to.
-func callback(document *huma.OpenAPI, id string, kinds []metering.MessageKind) map[string]map[string]*huma.PathItem {
-	one := *document.Webhooks[string(kinds[0])].Post
-	one.OperationID, one.Summary, one.Description = id, "Receive a message", "`type` is the type of the message."
-	anyOf := &huma.Schema{}
-	for _, kind := range kinds {
-		anyOf.AnyOf = append(anyOf.AnyOf, alternatives(document.Webhooks[string(kind)].Post.RequestBody.Content["application/json"].Schema)...)
-	}
-	one.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: anyOf}}}
-	return map[string]map[string]*huma.PathItem{"message": {"{$request.body#/url}": {Post: &one}}}
+	describeMessage[webhook.Tried](document, webhook.Ping, "The receiver of statements is tested before it is saved", "Respond with 2xx.")
+	document.Paths["/v1/billing/provider"].Put.Callbacks = callback(document, "receive-statement", "StatementMessage", webhook.UsageStatement, webhook.Ping)
+	document.Paths["/v1/webhooks"].Post.Callbacks = callback(document, "receive-message", "Message", append(metering.MessageKind("").Values(), metering.MessageWebhookTest)...)
 }
 
 const toWebhooks = "Sent to the webhooks that subscribe to this event type."
 
-// sent adds a message to the document. Where several messages are of one kind,
-// the first one describes it.
-func sent[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, description string) {
+// discrepancyDetected describes the data of metering.MessageDiscrepancyDetected.
+type discrepancyDetected struct{}
+
+// Schema implements huma.SchemaProvider.
+func (discrepancyDetected) Schema(schemas huma.Registry) *huma.Schema {
+	return registerUnion(schemas, "DiscrepancyDetected", "kind", map[string]*huma.Schema{
+		"reconciliation_disputed": schemas.Schema(reflect.TypeFor[db.ReconciliationDisputed](), true, ""),
+		"usage_discrepancy":       schemas.Schema(reflect.TypeFor[db.UsageDisagrees](), true, ""),
+	})
+}
+
+// registerUnion adds a schema with alternatives, by the value of the field that
+// distinguishes them, and returns a reference to the schema.
+func registerUnion(schemas huma.Registry, name, field string, alternatives map[string]*huma.Schema) *huma.Schema {
+	union := &huma.Schema{Discriminator: &huma.Discriminator{PropertyName: field, Mapping: map[string]string{}}}
+	for _, value := range slices.Sorted(maps.Keys(alternatives)) {
+		union.AnyOf = append(union.AnyOf, alternatives[value])
+		union.Discriminator.Mapping[value] = alternatives[value].Ref
+	}
+	schemas.Map()[name] = union
+	return &huma.Schema{Ref: "#/components/schemas/" + name}
+}
+
+// callback describes messages of these kinds as one schema, for the operation that sets
+// their URL: OpenAPI 3.0 has no webhooks, and some generators make only the types that an
+// operation refers to.
+func callback(document *huma.OpenAPI, id, schema string, kinds ...metering.MessageKind) map[string]map[string]*huma.PathItem {
+	alternatives := map[string]*huma.Schema{}
+	for _, kind := range kinds {
+		alternatives[string(kind)] = document.Webhooks[string(kind)].Post.RequestBody.Content["application/json"].Schema
+	}
+	one := *document.Webhooks[string(kinds[0])].Post
+	one.OperationID, one.Summary, one.Description = id, "Receive a message", "`type` is the type of the message."
+	one.RequestBody = jsonBody(registerUnion(document.Components.Schemas, schema, "type", alternatives))
+	return map[string]map[string]*huma.PathItem{"message": {"{$request.body#/url}": {Post: &one}}}
+}
+
+// describeMessage adds a kind of messages to the document.
+func describeMessage[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, description string) {
 	schemas := document.Components.Schemas
 	reference := schemas.Schema(reflect.TypeFor[metering.MessageOf[Data]](), true, "")
 	message := schemas.SchemaFromRef(reference.Ref)
 	message.Properties["type"] = &huma.Schema{Type: huma.TypeString, Enum: []any{kind}}
-	if first := document.Webhooks[string(kind)]; first != nil {
-		body := first.Post.RequestBody.Content["application/json"]
-		body.Schema = &huma.Schema{AnyOf: append(alternatives(body.Schema), reference)}
-		return
-	}
 	document.Webhooks[string(kind)] = &huma.PathItem{Post: &huma.Operation{
 		OperationID: string(kind), Security: noCredential, Summary: summary, Description: description, Tags: []string{"messages"},
 		Parameters: []*huma.Param{
@@ -71,13 +96,17 @@ func sent[Data any](document *huma.OpenAPI, kind metering.MessageKind, summary, 
 			signedHeader("webhook-timestamp", "Unix time of this attempt in seconds"),
 			signedHeader("webhook-signature", "Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated"),
 		},
-		RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: reference}}},
+		RequestBody: jsonBody(reference),
 		Responses: map[string]*huma.Response{
 			"2XX":     {Description: "The message is received"},
 			"410":     {Description: "The receiver is gone. Nothing is sent to it until it is enabled or saved again"},
 			"default": {Description: "The message is retried if a retry can succeed"},
 		},
 	}}
+}
+
+func jsonBody(schema *huma.Schema) *huma.RequestBody {
+	return &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 }
 
 func signedHeader(name, description string) *huma.Param {

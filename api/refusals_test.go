@@ -93,7 +93,7 @@ func TestWhatIsReadOrBegunIsAudited(t *testing.T) {
 	require.NotContains(t, fmt.Sprint(exported[0]), "acme", "an id of ours, none of the tenant's customers' names")
 
 	var made struct{ ID string }
-	a := b.send(t, "POST", "/v1/webhooks", `{"url":"https://1.example.com/","event_types":["billing.synced"]}`)
+	a := b.send(t, "POST", "/v1/webhooks", `{"url":"https://1.example.com/","event_types":["sync.succeeded"]}`)
 	require.Equal(t, 201, a.status, a.body)
 	require.NoError(t, json.Unmarshal([]byte(a.body), &made))
 	require.Equal(t, http.StatusAccepted, b.send(t, "POST", "/v1/webhooks/"+made.ID+"/test", "").status)

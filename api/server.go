@@ -436,7 +436,7 @@ func (s *server) routes() {
 	huma.Register(s.api, post("accept-invitation-at-issuer", "/v1/invitations/accept-at-issuer", Public, "Accept an invitation at the tenant's OIDC issuer",
 		"Returns the URL at which the browser signs in. The account that signs in there becomes the member's account."), s.acceptAtIssuer)
 	huma.Register(s.api, accepted(post("ask-for-reset", "/v1/password-resets", Public, "Ask for a password reset",
-		"Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response "+
+		"Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response "+
 			"is the same for an unknown e-mail.")), s.askForReset)
 	huma.Register(s.api, post("log-out", "/v1/auth/logout", OwnSession, "Sign out",
 		"Ends this session. The member's other sessions continue."), s.logOut)

@@ -77,7 +77,7 @@ func (deliveredKind) Values() (kinds []deliveredKind) {
 	for _, kind := range metering.MessageKind("").Values() {
 		kinds = append(kinds, deliveredKind(kind))
 	}
-	return append(kinds, deliveredKind(metering.WebhookTest))
+	return append(kinds, deliveredKind(metering.MessageWebhookTest))
 }
 
 // lineKind is the kind of a report that has lines. An invoice action has none.

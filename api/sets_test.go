@@ -32,14 +32,15 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 		valuesOf(metering.Verdict("").Values()), valuesOf(metering.KeysChoice("").Values()), valuesOf(known.Kinds()), valuesOf(metering.Scope("").Values()), valuesOf(metering.Signatures("").Values()),
 		valuesOf(metering.SyncStatus("").Values()), valuesOf(metering.Trigger("").Values()),
 		valuesOf(db.AttentionKind("").Values()),
-		valuesOf(messages), valuesOf(append(messages, metering.WebhookTest)), // what endpoints choose, and what they are sent
+		valuesOf(messages), valuesOf(append(messages, metering.MessageWebhookTest)), // what endpoints choose, and what they are sent
 		valuesOf(roles), valuesOf(roles[1:]), // all, and all but the owner's
 		valuesOf([]metering.MeterVersionStatus{metering.Backfilling, metering.Complete}),
 		valuesOf([]metering.Verdict{metering.ValueMissing, metering.ValueInvalid}),                                                 // of uncounted events
 		valuesOf(metering.Bills("").Values()), {"exclusive", "inclusive", "unspecified"}, {"charge_automatically", "send_invoice"}, // Stripe's
+		{"reconciliation_disputed"}, {"usage_discrepancy"}, {"api_key", "hmac_secret"}, // of the data of messages
 		{"ok"}, {"ok", "exhausted"}, {"ok", "unavailable"}, {"ok", "unavailable", "not_migrated", "read_only", "full"}, {"ok", "unknown", "wrong"}, {"json", "csv"}, {"json", "jsonl", "csv"}, {"value", "key"}, // the API's own
 	}
-	for _, kind := range append(messages, metering.WebhookTest, webhook.UsageStatement, webhook.Ping) {
+	for _, kind := range append(messages, metering.MessageWebhookTest, webhook.UsageStatement, webhook.Ping) {
 		sets = append(sets, []string{string(kind)}) // of one kind of message
 	}
 	v31, v30, err := api.Documents(known)

@@ -16,7 +16,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const someHook = `{"url":"https://example.com/hook","event_types":["billing.synced"]}`
+const someHook = `{"url":"https://example.com/hook","event_types":["sync.succeeded"]}`
 
 func (b *bundle) makeHook(t testing.TB, body string, headers ...string) client.CreatedWebhook {
 	t.Helper()
@@ -75,7 +75,7 @@ func TestAWebhooksSecretIsShownOnceAndSealed(t *testing.T) {
 	}
 
 	own := "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
-	require.Equal(t, own, b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/","event_types":["usage.discrepancy"],"secret":%q}`, own)).Secret)
+	require.Equal(t, own, b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/","event_types":["discrepancy.detected"],"secret":%q}`, own)).Secret)
 	for _, done := range []string{"webhook.create", "webhook.rotate_secret"} {
 		require.Contains(t, strings.Join(b.auditActions(t), "\n"), done+" "+made.Id)
 	}
@@ -86,19 +86,19 @@ func TestAWebhookThatCannotBeIsRefusedByItsField(t *testing.T) {
 	b := setup(t).replica(t, func(d *api.Deps) { d.Guard.AllowLoopback = false })
 	made := b.makeHook(t, someHook)
 	for body, field := range map[string]string{
-		`{"event_types":["billing.synced"]}`:                                                              "body",
+		`{"event_types":["sync.succeeded"]}`:                                                              "body",
 		`{"url":"https://example.com/"}`:                                                                  "body",
 		`{"url":"https://example.com/","event_types":[]}`:                                                 "body.event_types",
-		`{"url":"https://example.com/","event_types":["billing.synced","billing.synced"]}`:                "body.event_types",
+		`{"url":"https://example.com/","event_types":["sync.succeeded","sync.succeeded"]}`:                "body.event_types",
 		`{"url":"https://example.com/","event_types":["canary"]}`:                                         "body.event_types[0]",
 		`{"url":"https://example.com/","event_types":["webhook.test"]}`:                                   "body.event_types[0]",
-		`{"url":"http://example.com/canary","event_types":["billing.synced"]}`:                            "body.url",
-		`{"url":"https://canary:canary@example.com/","event_types":["billing.synced"]}`:                   "body.url",
-		`{"url":"https://10.0.0.1/canary","event_types":["billing.synced"]}`:                              "body.url",
-		`{"url":"https://127.0.0.1/canary","event_types":["billing.synced"]}`:                             "body.url",
-		`{"url":"https://example.com/","event_types":["billing.synced"],"secret":"canary"}`:               "body.secret",
-		`{"url":"https://example.com/","event_types":["billing.synced"],"description":"canary\u0000"}`:    "body.description",
-		`{"url":"https://example.com/","event_types":["billing.synced"],"description":"x","canary":true}`: "body.canary",
+		`{"url":"http://example.com/canary","event_types":["sync.succeeded"]}`:                            "body.url",
+		`{"url":"https://canary:canary@example.com/","event_types":["sync.succeeded"]}`:                   "body.url",
+		`{"url":"https://10.0.0.1/canary","event_types":["sync.succeeded"]}`:                              "body.url",
+		`{"url":"https://127.0.0.1/canary","event_types":["sync.succeeded"]}`:                             "body.url",
+		`{"url":"https://example.com/","event_types":["sync.succeeded"],"secret":"canary"}`:               "body.secret",
+		`{"url":"https://example.com/","event_types":["sync.succeeded"],"description":"canary\u0000"}`:    "body.description",
+		`{"url":"https://example.com/","event_types":["sync.succeeded"],"description":"x","canary":true}`: "body.canary",
 	} {
 		a := b.send(t, http.MethodPost, "/v1/webhooks", body)
 		require.Equal(t, 422, a.status, "%s: %s", body, a.body)
@@ -146,7 +146,7 @@ func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
 			next = path + "/deliveries?page_size=3&status=pending&page_token=" + *page.NextPageToken
 		}
 	}
-	require.Equal(t, []string{"webhook.test", "billing.synced", "billing.synced", "billing.synced"}, seen)
+	require.Equal(t, []string{"webhook.test", "sync.succeeded", "sync.succeeded", "sync.succeeded"}, seen)
 	require.JSONEq(t, `{"data":[],"has_more":false,"next_page_token":null}`, b.send(t, http.MethodGet, path+"/deliveries?status=failed", "").body)
 
 	id, _ := metering.ParseEndpointID(made.Id)
@@ -154,7 +154,7 @@ func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
 		claimed, err := b.store.Deliveries.Claim(t.Context(), b.tenant.ID, id, b.now(), time.Minute)
 		require.NoError(t, err)
 		attempt := metering.Attempt{At: b.now(), Took: 42 * time.Millisecond, Status: 200}
-		if claimed.Kind == metering.WebhookTest {
+		if claimed.Kind == metering.MessageWebhookTest {
 			attempt.Status, attempt.Problem = 503, "the webhook answered 503"
 		}
 		require.NoError(t, b.store.Deliveries.Settle(t.Context(), *claimed, attempt, 0, b.now()))
@@ -179,7 +179,7 @@ func TestWhatAWebhookWasToldCanBeReadAndToldAgain(t *testing.T) {
 		require.Equal(t, 409, a.status)
 		require.Contains(t, a.body, "enable it first")
 	}
-	a = b.send(t, http.MethodPatch, path, `{"enabled":true,"event_types":["usage.discrepancy"],"description":"ops"}`)
+	a = b.send(t, http.MethodPatch, path, `{"enabled":true,"event_types":["discrepancy.detected"],"description":"ops"}`)
 	require.Equal(t, 200, a.status, a.body)
 	require.Contains(t, a.body, `"enabled":true`)
 
@@ -200,13 +200,13 @@ func TestAWebhookIsTestedAFewTimesAMinute(t *testing.T) {
 	}
 	require.Contains(t, test(first.Id).problem(t, 429, "rate_limited").Detail, "10 tests and redeliveries a minute")
 	for n := range 5 { // each is a new one, with an allowance of its own
-		made := b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/%d","event_types":["usage.discrepancy"]}`, n))
+		made := b.makeHook(t, fmt.Sprintf(`{"url":"https://example.com/%d","event_types":["discrepancy.detected"]}`, n))
 		for range 10 {
 			require.Equal(t, 202, test(made.Id).status)
 		}
 		require.Equal(t, 200, b.send(t, http.MethodDelete, "/v1/webhooks/"+made.Id, "").status)
 	}
-	again := b.makeHook(t, `{"url":"https://example.com/again","event_types":["usage.discrepancy"]}`)
+	again := b.makeHook(t, `{"url":"https://example.com/again","event_types":["discrepancy.detected"]}`)
 	require.Contains(t, test(again.Id).problem(t, 429, "rate_limited").Detail, "60 tests and redeliveries a minute")
 	b.ahead.Store(int64(time.Minute + time.Second))
 	require.Equal(t, 202, test(again.Id).status)

@@ -11,12 +11,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-const (
-	// SyncDelayedAfter is how long a sync may be open before it needs attention.
-	SyncDelayedAfter = 15 * time.Minute
-	// BackfillStuckAfter is how long a backfill may count nothing before it needs attention.
-	BackfillStuckAfter = time.Hour
-)
+// BackfillStuckAfter is how long a backfill may count nothing before it needs attention.
+const BackfillStuckAfter = time.Hour
 
 // Attention lists everything in a tenant's billing that an operator must act on, or
 // that has made no progress for a while.
@@ -25,8 +21,13 @@ type Attention struct{ pool *pool }
 // AttentionKind is a kind of item of the list.
 type AttentionKind string
 
-// SyncFailed is the kind of a customer's last sync that has failed.
-const SyncFailed AttentionKind = "sync_failed"
+const (
+	// FailedSync is the kind of a customer's last sync that has failed.
+	FailedSync AttentionKind = "sync_failed"
+
+	disputedReconciliation AttentionKind = "reconciliation_disputed"
+	usageDiscrepancy       AttentionKind = "usage_discrepancy"
+)
 
 // Values are all kinds, the most urgent one first.
 func (AttentionKind) Values() (kinds []AttentionKind) {
@@ -78,7 +79,7 @@ var attentionSources = []attentionSource{
 		    and h.id = substr(i.id, 5)::bigint`,
 	},
 	{
-		kind:   SyncFailed,
+		kind:   FailedSync,
 		action: "Fix the cause, then sync the customer again.",
 		items: `
 		  select s.id::text, '', s.customer_id, s.error, s.failing_since, null::timestamptz, '/v1/billing/syncs/' || s.id
@@ -95,7 +96,7 @@ var attentionSources = []attentionSource{
 		  group by l.currency`,
 	},
 	{
-		kind:   "reconciliation_disputed",
+		kind:   disputedReconciliation,
 		action: "Compare the invoices with the closed period, and decide on the difference.",
 		items: `
 		  select 'per_' || r.period_id || '/mtr_' || r.meter_id, m.slug, r.customer_id, r.reason, r.recorded_at, null::timestamptz,
@@ -113,7 +114,7 @@ var attentionSources = []attentionSource{
 		    and t.meter_id = substr(split_part(i.id, '/', 2), 5)::bigint`,
 	},
 	{
-		kind:   "usage_discrepancy",
+		kind:   usageDiscrepancy,
 		action: "Inform the operator of the service that totals and events differ.",
 		items: `
 		  select d.day || '/' || case d.customer_id when 0 then 'all' else 'cus_' || d.customer_id end || '/mtr_' || d.meter_id, m.slug, d.customer_id,
@@ -168,23 +169,8 @@ var attentionSources = []attentionSource{
 		kind:   "sync_delayed",
 		action: "If the customer is paused, resume it. Otherwise check whether the provider and the workers respond.",
 		items: `
-		  select id, '', customer_id, cause, requested_at, null::timestamptz, '/v1/billing/syncs/' || id
-		  from (
-		    select distinct on (s.customer_id) s.id::text, s.customer_id, s.requested_at,
-		      coalesce('paused: ' || p.reason, nullif(r.response, ''), case s.status when 'requested' then 'no worker has started the sync' else 'the sync has not finished' end) as cause
-		    from billing_syncs s
-		    left join billing_pauses p on p.tenant_id = s.tenant_id and p.customer_id = s.customer_id and p.ended_at is null
-		    left join billing_reports r on r.tenant_id = s.tenant_id and r.customer_id = s.customer_id and r.state = 'sending'
-		    where s.tenant_id = @tenant
-		      and s.status in ('requested', 'running')
-		      and s.requested_at < @delayed
-		      and not exists (
-		        select
-		        from billing_syncs f
-		        where f.tenant_id = s.tenant_id
-		          and f.customer_id = s.customer_id
-		          and f.failing_since is not null)
-		    order by s.customer_id, s.requested_at) s`,
+		  select s.id::text, '', s.customer_id, s.cause, s.requested_at, null::timestamptz, '/v1/billing/syncs/' || s.id
+		  from (` + delayedSyncs("s.tenant_id = @tenant") + `) s`,
 	},
 	{
 		kind: "backfill_stuck",

@@ -55,13 +55,13 @@ func TestEveryFailingCustomerNeedsAttentionUntilASyncSucceeds(t *testing.T) {
 	for _, size := range []int{7, 100} {
 		items, last := b.attention(db.AttentionFilter{}, size)
 		require.Len(t, items, failing)
-		require.EqualValues(t, failing, last.Counts[db.SyncFailed])
+		require.EqualValues(t, failing, last.Counts[db.FailedSync])
 		require.Len(t, last.Counts, len(db.AttentionKind("").Values()))
 		require.Len(t, last.Causes, 2)
 		require.EqualValues(t, failing/2, last.Causes[0].Items)
 		require.Equal(t, items[0].Cause, items[failing/2-1].Cause, "one cause after the other")
 	}
-	items, _ := b.attention(db.AttentionFilter{Kind: db.SyncFailed, Cause: "cause 0"}, 100)
+	items, _ := b.attention(db.AttentionFilter{Kind: db.FailedSync, Cause: "cause 0"}, 100)
 	require.Len(t, items, failing/2)
 	require.Equal(t, "customer-0", items[0].ExternalID)
 	require.Equal(t, began.UTC().Truncate(time.Microsecond), items[0].Since.UTC())
@@ -71,7 +71,7 @@ func TestEveryFailingCustomerNeedsAttentionUntilASyncSucceeds(t *testing.T) {
 	}
 	items, last := b.attention(db.AttentionFilter{}, 100)
 	require.Len(t, items, 6, "those that still fail, whatever was fixed after them")
-	require.EqualValues(t, 6, last.Counts[db.SyncFailed])
+	require.EqualValues(t, 6, last.Counts[db.FailedSync])
 	require.NoError(t, b.store.Syncs.Record(t.Context(), b.tenant, customers[0], db.Answer{}, b.now, b.now))
 	items, _ = b.attention(db.AttentionFilter{}, 100)
 	require.Len(t, items, 5, "Auto-Sync has synced one")
@@ -96,7 +96,7 @@ func TestAFailedSyncSaysWhichMoneyItIsAbout(t *testing.T) {
 	b.request()
 	items, _ := b.attention(db.AttentionFilter{}, 100)
 	require.Len(t, items, 1)
-	require.Equal(t, []any{db.SyncFailed, "the webhook answered 400", "acme", true}, []any{items[0].Kind, items[0].Cause, items[0].ExternalID, items[0].Syncing})
+	require.Equal(t, []any{db.FailedSync, "the webhook answered 400", "acme", true}, []any{items[0].Kind, items[0].Cause, items[0].ExternalID, items[0].Syncing})
 	require.Len(t, items[0].Amounts, 1)
 	require.Equal(t, "16 USD", items[0].Amounts[0].Amount.String()+" "+items[0].Amounts[0].Currency)
 }
@@ -119,7 +119,7 @@ func TestEachKindNeedsAttention(t *testing.T) {
 		values ($1, 0, $2, '2026-05-04', 1, 1, 2, 2, $3)`, b.tenant, b.meter.ID, b.now)
 	for _, url := range []string{"gone", "failing", "off", "well"} {
 		_, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
-			URL: "https://example.com/" + url, EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
+			URL: "https://example.com/" + url, EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: []byte("sealed"), LastFour: "abcd",
 		}, b.now)
 		require.NoError(t, err)
 	}
@@ -151,7 +151,7 @@ func TestEachKindNeedsAttention(t *testing.T) {
 	b.fail(slow.ID, "refused")
 	request(b.now.Add(-time.Hour))
 	_, last = b.attention(db.AttentionFilter{}, 100)
-	require.Equal(t, []int64{1, 0}, []int64{last.Counts[db.SyncFailed], last.Counts["sync_delayed"]}, "a customer is one item")
+	require.Equal(t, []int64{1, 0}, []int64{last.Counts[db.FailedSync], last.Counts["sync_delayed"]}, "a customer is one item")
 }
 
 func TestADisputedReconciliationNeedsAttentionUntilItIsDecided(t *testing.T) {

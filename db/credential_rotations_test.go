@@ -33,7 +33,7 @@ func newRotated(t *testing.T, store *db.DB) *rotated {
 		metering.HMACSecret{Name: "s", Scope: metering.ScopeReadOnly, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
 	require.NoError(t, err)
 	hook, err := store.Webhooks.Create(t.Context(), r.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
+		URL: "https://example.com", EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: []byte("old"), LastFour: "abcd"}, r.now)
 	require.NoError(t, err)
 	r.ids[metering.APIKeyCredential], r.ids[metering.HMACSecretCredential], r.ids[metering.WebhookCredential] = int64(key.ID), int64(secret.ID), int64(hook.ID)
 	return r

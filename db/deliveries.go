@@ -119,6 +119,11 @@ func (s Deliveries) Claim(ctx context.Context, tenant metering.TenantID, endpoin
 // endpoint backs off meanwhile, and is disabled where it has failed for too long.
 func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt metering.Attempt, retryAfter time.Duration, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if attempt.Problem != "" { // two endpoints of a tenant that are disabled would wait for each other
+			if err := oneAtATime(ctx, tx, c.Endpoint.TenantID); err != nil {
+				return err
+			}
+		}
 		endpoint, err := lockEndpoint(ctx, tx, c.Endpoint.TenantID, c.Endpoint.ID)
 		if metering.CodeOf(err) == metering.CodeNotFound {
 			return nil // deleted meanwhile
@@ -141,9 +146,9 @@ func (s Deliveries) Settle(ctx context.Context, c ClaimedDelivery, attempt meter
 		}
 		switch {
 		case attempt.Status == http.StatusGone:
-			return disable(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledGone, now)
+			return disableFaulty(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledGone, now)
 		case now.Sub(since) > metering.FailingAtMost:
-			return disable(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledFailing, now)
+			return disableFaulty(ctx, tx, endpoint.TenantID, endpoint.ID, metering.DisabledFailing, now)
 		}
 		return nil
 	})
@@ -312,7 +317,7 @@ func (s Deliveries) Test(ctx context.Context, tenant metering.TenantID, endpoint
 			return err
 		}
 		if _, err := tx.Exec(ctx, `insert into outbox (tenant_id, id, kind, payload, created_at) values ($1, $2, $3, $4, $5)`,
-			tenant, id, metering.WebhookTest, WebhookTested{OfTenant{tenant.String()}, endpoint.String()}, metering.Instant(now)); err != nil {
+			tenant, id, metering.MessageWebhookTest, WebhookTested{OfTenant{tenant.String()}, endpoint.String()}, metering.Instant(now)); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `insert into webhook_deliveries (tenant_id, endpoint_id, message_id, due_at) values ($1, $2, $3, $4)`,

@@ -19,7 +19,7 @@ import (
 
 func TestWhatComesWhileAMessageWaitsForLongerThanTheRestIsNotHeldUp(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	h.attempt(503, 0)
 	h.now = h.now.Add(5 * time.Second)
@@ -34,7 +34,7 @@ func TestWhatComesWhileAMessageWaitsForLongerThanTheRestIsNotHeldUp(t *testing.T
 func TestAFailureOfTheFormerAddressSaysNothingOfTheNewOne(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{410, 503} {
-		h := newHooked(t, metering.BillingSynced)
+		h := newHooked(t, metering.MessageSyncSucceeded)
 		h.happen("")
 		h.happen("")
 		c := h.claim()
@@ -52,7 +52,7 @@ func TestAFailureOfTheFormerAddressSaysNothingOfTheNewOne(t *testing.T) {
 
 func TestAnEndpointThatFailsOnceAfterALongSilenceIsNotDisabled(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	for range 10 {
 		h.attempt(503, 0)
@@ -109,8 +109,8 @@ func awaitLockWaiters(t *testing.T, conn *pgx.Conn, atLeast int) {
 
 func TestASyncEndsThoughAWebhookIsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
-	other := h.add(metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
+	other := h.add(metering.MessageSyncSucceeded)
 	tx := h.begin()
 	_, err := tx.Exec(t.Context(), `delete from webhook_endpoints where tenant_id = $1 and id = $2`, h.tenant, h.hook.ID)
 	require.NoError(t, err)
@@ -127,9 +127,9 @@ func TestASyncEndsThoughAWebhookIsDeletedMeanwhile(t *testing.T) {
 
 func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	tx := h.begin()
-	_, err := tx.Exec(t.Context(), `insert into outbox (tenant_id, id, kind, payload, created_at) values ($1, $2, 'billing.synced', '{}', $3)`,
+	_, err := tx.Exec(t.Context(), `insert into outbox (tenant_id, id, kind, payload, created_at) values ($1, $2, 'sync.succeeded', '{}', $3)`,
 		h.tenant, uuid.New(), h.now)
 	require.NoError(t, err)
 	_, err = tx.Exec(t.Context(), `
@@ -152,7 +152,7 @@ func TestWhatHappensWhileAnEndpointIsDisabledIsGivenUpToo(t *testing.T) {
 
 func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	conn, err := pgx.Connect(t.Context(), h.address)
 	require.NoError(t, err)
@@ -179,7 +179,7 @@ func TestADeliveryWithoutBudgetStaysDueAndIsSentLater(t *testing.T) {
 // Another tenant reaches the same machine, however it writes its name and whatever the port.
 func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	conn, err := pgx.Connect(t.Context(), h.address)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close(context.Background()) })
@@ -196,7 +196,7 @@ func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 	other := dbtest.Tenant(t, h.store).ID
 	for n, url := range []string{"https://EXAMPLE.com/x", "https://example.com:8443/x", "https://example.com./x"} {
 		hook, err := h.store.Webhooks.Create(t.Context(), other, metering.Operator, metering.Endpoint{
-			URL: url, EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
+			URL: url, EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: []byte("sealed"), LastFour: "abcd",
 		}, h.now)
 		require.NoError(t, err)
 		_, err = h.store.Deliveries.Test(t.Context(), other, hook.ID, h.now)

@@ -204,5 +204,5 @@ func keepDiscrepancies(ctx context.Context, tx pgx.Tx, tenant metering.TenantID,
 		return err // what was found yesterday was told yesterday
 	}
 	return publish(ctx, tx, tenant, metering.WholeTenant,
-		UsageDisagrees{Day: day.Format(time.DateOnly), Discrepancies: len(found)}, now)
+		UsageDisagrees{Discrepancy: usageDiscrepancy, Day: day.Format(time.DateOnly), Discrepancies: len(found)}, now)
 }

@@ -259,7 +259,7 @@ func TestWhatWasReportedAndToldIsErased(t *testing.T) {
 	b := newBiller(t)
 	store, ctx := b.store, t.Context()
 	_, err := store.Webhooks.Create(ctx, b.tenant, "key_1", metering.Endpoint{
-		URL: "https://hooks.example.com/", EventTypes: []metering.MessageKind{metering.BillingSynced, metering.PeriodClosed}, Sealed: []byte("sealed"), LastFour: "abcd",
+		URL: "https://hooks.example.com/", EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded, metering.MessagePeriodClosed}, Sealed: []byte("sealed"), LastFour: "abcd",
 	}, b.now)
 	require.NoError(t, err)
 	b.use("60")

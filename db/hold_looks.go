@@ -386,7 +386,7 @@ func (w *holdWriter) alarm(l HoldLook, d billing.HoldDecision) error {
 		}
 		found = append(found, one)
 	}
-	return publish(w.ctx, w.tx, w.tenant, l.CustomerID, InvoiceDisagrees{
+	return publish(w.ctx, w.tx, w.tenant, l.CustomerID, InvoiceHeld{
 		HoldID: l.ID.String(), InvoiceID: l.InvoiceID, Deadline: l.Deadline.UTC(), Reasons: found, Period: periodOf(l.Period),
 	}, w.now)
 }

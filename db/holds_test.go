@@ -188,7 +188,18 @@ func TestAReleaseIsWrittenDownOnceBeforeItIsSent(t *testing.T) {
 	disagrees := billing.HoldDecision{
 		State: billing.HoldDisagrees, Reasons: []billing.HoldReason{{Code: billing.HoldSyncFailed}}, Settle: []billing.Resolved{{ID: release, State: billing.Rejected}},
 	}
-	b.decide(b.lookAt(id), disagrees)
+	_, err = b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
+		URL: "https://example.com/hook", EventTypes: metering.MessageKind("").Values(), Sealed: []byte("sealed"), LastFour: "abcd",
+	}, b.now)
+	require.NoError(t, err)
+	seen := b.lookAt(id)
+	b.decide(seen, disagrees)
+	_, err = b.store.Holds.Decided(t.Context(), b.tenant, seen, disagrees, frameRelease, b.now)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "another has decided on the same look")
+	b.decide(b.lookAt(id), billing.HoldDecision{State: billing.HoldDisagrees, Reasons: disagrees.Reasons})
+	var published []string
+	b.scan(`select array_agg(kind || ' ' || (payload->>'hold_id')) from outbox where tenant_id = $1`, []any{b.tenant}, &published)
+	require.Equal(t, []string{"invoice.held " + id.String()}, published, "once for the difference")
 	state, response := b.state(release)
 	require.Equal(t, billing.Rejected, state)
 	require.Equal(t, billing.Withdrawn, response)

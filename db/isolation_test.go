@@ -118,7 +118,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 
 	t.Run("Webhooks", func(t *testing.T) {
 		made, err := store.Webhooks.Create(ctx, theirs.tenant, metering.Operator, metering.Endpoint{
-			URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
+			URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: []byte("sealed"), LastFour: "abcd",
 		}, november)
 		require.NoError(t, err)
 		message, err := store.Deliveries.Test(ctx, theirs.tenant, made.ID, november)

@@ -296,7 +296,7 @@ func (s Members) AskForReset(ctx context.Context, emails []string, now time.Time
 			return err
 		}
 		for _, m := range asked {
-			if err := publish(ctx, tx, m.TenantID, metering.WholeTenant, MemberResetAsked{MemberID: m.ID.String()}, now); err != nil {
+			if err := publish(ctx, tx, m.TenantID, metering.WholeTenant, PasswordResetRequested{MemberID: m.ID.String()}, now); err != nil {
 				return err
 			}
 		}

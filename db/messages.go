@@ -9,8 +9,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// MessageData is what a message says of what happened. Its type decides of which
-// kind the message is.
+// MessageData is the data of a message. Its type determines the kind of the message.
 type MessageData interface{ Kind() metering.MessageKind }
 
 // OfTenant is in each message; publish fills it in.
@@ -39,38 +38,51 @@ type StoredPeriod struct {
 	MessagePeriod
 }
 
-// CustomerSynced says that all of the customer's usage is reported.
-type CustomerSynced struct {
+// SyncSucceeded is the data of a message that all usage of a customer is reported.
+type SyncSucceeded struct {
 	OfCustomer
 	SyncID uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`
 }
 
 // Kind implements MessageData.
-func (CustomerSynced) Kind() metering.MessageKind { return metering.BillingSynced }
+func (SyncSucceeded) Kind() metering.MessageKind { return metering.MessageSyncSucceeded }
 
-// CustomerNotSynced says that somebody has to act before the customer is synced.
-type CustomerNotSynced struct {
+// SyncFailed is the data of a message that a sync needs an operator.
+type SyncFailed struct {
 	OfCustomer
 	SyncID uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`
 	Error  string    `json:"error" doc:"Reason and fix"`
 }
 
 // Kind implements MessageData.
-func (CustomerNotSynced) Kind() metering.MessageKind { return metering.BillingSyncFailed }
+func (SyncFailed) Kind() metering.MessageKind { return metering.MessageSyncFailed }
 
-// PeriodClosed says that a billing period's totals are final.
+// SyncDelayed is the data of a message that a sync has been open for longer than
+// SyncDelayedAfter.
+type SyncDelayed struct {
+	OfCustomer
+	SyncID      uuid.UUID `json:"sync_id" doc:"Id of the sync, for GET /v1/billing/syncs/{id}"`
+	RequestedAt time.Time `json:"requested_at" doc:"Time at which the sync was requested"`
+	Cause       string    `json:"cause" doc:"Cause of the delay, as in GET /v1/billing/attention" example:"the sync has not finished"`
+}
+
+// Kind implements MessageData.
+func (SyncDelayed) Kind() metering.MessageKind { return metering.MessageSyncDelayed }
+
+// PeriodClosed is the data of a message that the totals of a billing period are final.
 type PeriodClosed struct {
 	OfCustomer
 	Period MessagePeriod `json:"period"`
 }
 
 // Kind implements MessageData.
-func (PeriodClosed) Kind() metering.MessageKind { return metering.PeriodClosed }
+func (PeriodClosed) Kind() metering.MessageKind { return metering.MessagePeriodClosed }
 
-// ReconciliationDisputed says that a provider's final invoices bill something of a
-// closed period that nobody has reported.
+// ReconciliationDisputed is the data of a message that a provider's final invoices bill
+// usage of a closed period that Odometer did not report.
 type ReconciliationDisputed struct {
 	OfCustomer
+	Discrepancy AttentionKind    `json:"kind" enum:"reconciliation_disputed" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
 	Period      StoredPeriod     `json:"period"`
 	MeterID     string           `json:"meter_id"`
 	MeterSlug   string           `json:"meter_slug"`
@@ -82,10 +94,10 @@ type ReconciliationDisputed struct {
 }
 
 // Kind implements MessageData.
-func (ReconciliationDisputed) Kind() metering.MessageKind { return metering.BillingDiscrepancy }
+func (ReconciliationDisputed) Kind() metering.MessageKind { return metering.MessageDiscrepancyDetected }
 
-// InvoiceDisagrees says that a held invoice differs from what was reported.
-type InvoiceDisagrees struct {
+// InvoiceHeld is the data of a message that a held invoice differs from the reports.
+type InvoiceHeld struct {
 	OfCustomer
 	HoldID    string                `json:"hold_id" doc:"Id of the hold, for POST /v1/billing/holds/{id}/release"`
 	InvoiceID string                `json:"invoice_id" doc:"Id of the invoice at the provider"`
@@ -95,7 +107,7 @@ type InvoiceDisagrees struct {
 }
 
 // Kind implements MessageData.
-func (InvoiceDisagrees) Kind() metering.MessageKind { return metering.BillingDiscrepancy }
+func (InvoiceHeld) Kind() metering.MessageKind { return metering.MessageInvoiceHeld }
 
 // InvoiceDisagreement is one thing that differs.
 type InvoiceDisagreement struct {
@@ -105,17 +117,40 @@ type InvoiceDisagreement struct {
 	Theirs  *metering.Decimal `json:"theirs" nullable:"true" doc:"The provider's units or amount"`
 }
 
-// UsageDisagrees says that the daily audit found totals and events to disagree.
+// UsageDisagrees is the data of a message that the daily audit found totals that differ
+// from the events.
 type UsageDisagrees struct {
 	OfTenant
-	Day           string `json:"day" format:"date" doc:"Day in UTC"`
-	Discrepancies int    `json:"discrepancies" doc:"Number of discrepancies. GET /v1/billing/discrepancies lists them"`
+	Discrepancy   AttentionKind `json:"kind" enum:"usage_discrepancy" doc:"The kind of discrepancy, as in GET /v1/billing/attention"`
+	Day           string        `json:"day" format:"date" doc:"Day in UTC"`
+	Discrepancies int           `json:"discrepancies" doc:"Number of discrepancies. GET /v1/billing/discrepancies lists them"`
 }
 
 // Kind implements MessageData.
-func (UsageDisagrees) Kind() metering.MessageKind { return metering.UsageDiscrepancy }
+func (UsageDisagrees) Kind() metering.MessageKind { return metering.MessageDiscrepancyDetected }
 
-// MemberInvited says that an invitation waits to be sent to somebody.
+// CredentialExpiring is the data of a message that a credential expires soon.
+type CredentialExpiring struct {
+	OfTenant
+	CredentialID string                  `json:"credential_id" doc:"Id of the API key or HMAC secret" example:"key_12"`
+	Credential   metering.CredentialKind `json:"kind" enum:"api_key,hmac_secret" doc:"The kind of credential"`
+	ExpiresAt    time.Time               `json:"expires_at" doc:"Time from which the credential is invalid"`
+}
+
+// Kind implements MessageData.
+func (CredentialExpiring) Kind() metering.MessageKind { return metering.MessageCredentialExpiring }
+
+// WebhookDisabled is the data of a message that Odometer has disabled a webhook.
+type WebhookDisabled struct {
+	OfTenant
+	WebhookID string                   `json:"webhook_id" example:"whk_3"`
+	Because   metering.DisabledBecause `json:"disabled_because" doc:"Reason. gone: the receiver answered 410. failing: deliveries failed for five days"`
+}
+
+// Kind implements MessageData.
+func (WebhookDisabled) Kind() metering.MessageKind { return metering.MessageWebhookDisabled }
+
+// MemberInvited is the data of a message that an invitation is ready to be sent.
 type MemberInvited struct {
 	OfTenant
 	InvitationID string    `json:"invitation_id" doc:"Id of the invitation. POST /v1/tenant/invitations/{id}/renew returns the token to send"`
@@ -124,23 +159,25 @@ type MemberInvited struct {
 }
 
 // Kind implements MessageData.
-func (MemberInvited) Kind() metering.MessageKind { return metering.MemberInvited }
+func (MemberInvited) Kind() metering.MessageKind { return metering.MessageMemberInvited }
 
-// MemberResetAsked says that somebody, who may be anybody, asks for another
-// password for a member.
-type MemberResetAsked struct {
+// PasswordResetRequested is the data of a message that a password reset was requested for
+// a member. The request is not authenticated.
+type PasswordResetRequested struct {
 	OfTenant
 	MemberID string `json:"member_id" doc:"Id of the member, for POST /v1/tenant/members/{id}/reset"`
 }
 
 // Kind implements MessageData.
-func (MemberResetAsked) Kind() metering.MessageKind { return metering.MemberResetAsked }
+func (PasswordResetRequested) Kind() metering.MessageKind {
+	return metering.MessagePasswordResetRequested
+}
 
-// WebhookTested says that somebody has asked for a test.
+// WebhookTested is the data of a test message.
 type WebhookTested struct {
 	OfTenant
 	WebhookID string `json:"webhook_id"`
 }
 
 // Kind implements MessageData.
-func (WebhookTested) Kind() metering.MessageKind { return metering.WebhookTest }
+func (WebhookTested) Kind() metering.MessageKind { return metering.MessageWebhookTest }

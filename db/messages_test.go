@@ -20,19 +20,22 @@ func TestEveryMessageIsOneThatTheDocumentDescribes(t *testing.T) {
 	month := db.MessagePeriod{Start: november, End: november.AddDate(0, 1, 0)}
 	ours := metering.Whole(10)
 	ofCustomer := []db.MessageData{
-		db.CustomerSynced{SyncID: uuid.New()},
-		db.CustomerNotSynced{SyncID: uuid.New(), Error: "the webhook answered 401"},
+		db.SyncSucceeded{SyncID: uuid.New()},
+		db.SyncFailed{SyncID: uuid.New(), Error: "the webhook answered 401"},
+		db.SyncDelayed{SyncID: uuid.New(), RequestedAt: november, Cause: "no worker has started the sync"},
 		db.PeriodClosed{Period: month},
-		db.ReconciliationDisputed{Period: db.StoredPeriod{ID: "per_1", MessagePeriod: month}, MeterID: "mtr_1", MeterSlug: "calls", Units: ours, Reason: "r"},
-		db.InvoiceDisagrees{HoldID: "hld_1", InvoiceID: "in_1", Period: month, Reasons: []db.InvoiceDisagreement{
+		db.ReconciliationDisputed{Discrepancy: "reconciliation_disputed", Period: db.StoredPeriod{ID: "per_1", MessagePeriod: month}, MeterID: "mtr_1", MeterSlug: "calls", Units: ours, Reason: "r"},
+		db.InvoiceHeld{HoldID: "hld_1", InvoiceID: "in_1", Period: month, Reasons: []db.InvoiceDisagreement{
 			{Code: billing.HoldNotCounted, MeterID: "mtr_1", Ours: &ours, Theirs: &ours}, {Code: billing.HoldSyncFailed},
 		}},
 	}
 	ofTenant := []db.MessageData{
-		db.UsageDisagrees{Day: "2026-11-01", Discrepancies: 1},
+		db.UsageDisagrees{Discrepancy: "usage_discrepancy", Day: "2026-11-01", Discrepancies: 1},
 		db.MemberInvited{InvitationID: "inv_1", ExpiresAt: november},
 		db.MemberInvited{InvitationID: "inv_1", ExpiresAt: november, MemberID: "member_1"},
-		db.MemberResetAsked{MemberID: "member_1"},
+		db.CredentialExpiring{CredentialID: "key_1", Credential: metering.APIKeyCredential, ExpiresAt: november},
+		db.WebhookDisabled{WebhookID: "whk_1", Because: metering.DisabledFailing},
+		db.PasswordResetRequested{MemberID: "member_1"},
 	}
 	for _, data := range ofCustomer {
 		require.NoError(t, db.Publish(t.Context(), h.store, h.tenant, h.customer.ID, data, h.now))
@@ -53,7 +56,7 @@ func TestEveryMessageIsOneThatTheDocumentDescribes(t *testing.T) {
 		require.Contains(t, string(body), `"tenant_id":"`+h.tenant.String()+`"`)
 		sent[claimed.Kind] = true
 	}
-	for _, kind := range append(kinds, metering.WebhookTest) {
+	for _, kind := range append(kinds, metering.MessageWebhookTest) {
 		require.True(t, sent[kind], kind)
 	}
 }

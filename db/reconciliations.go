@@ -279,7 +279,8 @@ func (w *planWriter) alarm(r billing.Reconciliation) error {
 		return err
 	}
 	return publish(w.ctx, w.tx, w.tenant, w.customer, ReconciliationDisputed{
-		Period: StoredPeriod{period.String(), periodOf(of)}, MeterID: r.MeterID.String(), MeterSlug: meter,
+		Discrepancy: disputedReconciliation,
+		Period:      StoredPeriod{period.String(), periodOf(of)}, MeterID: r.MeterID.String(), MeterSlug: meter,
 		Units: r.Units, Reported: r.Reported, Invoiced: r.Invoiced, Unexplained: r.Unexplained, Reason: r.Reason,
 	}, w.facts.Now)
 }

@@ -384,7 +384,7 @@ func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
 	t.Parallel()
 	b := newBooks(t)
 	hook, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.BillingDiscrepancy}, Sealed: []byte("sealed"), LastFour: "abcd",
+		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.MessageDiscrepancyDetected}, Sealed: []byte("sealed"), LastFour: "abcd",
 	}, clock.Now())
 	require.NoError(t, err)
 	period := b.closed(b.month)
@@ -396,8 +396,9 @@ func TestADisputedReconciliationIsPublishedOnce(t *testing.T) {
 	}
 	claimed, err := b.store.Deliveries.Claim(t.Context(), b.tenant, hook.ID, clock.Now(), time.Minute)
 	require.NoError(t, err)
-	require.Equal(t, metering.BillingDiscrepancy, claimed.Message.Kind)
+	require.Equal(t, metering.MessageDiscrepancyDetected, claimed.Message.Kind)
 	require.JSONEq(t, `{
+		"kind": "reconciliation_disputed",
 		"tenant_id": "`+b.tenant.String()+`", "customer_id": "`+b.customer.ID.String()+`", "customer_external_id": "acme",
 		"period": {"id": "`+period.String()+`", "start": "`+b.month.Start.Format(time.RFC3339)+`", "end": "`+b.month.End.Format(time.RFC3339)+`"},
 		"meter_id": "`+b.meter.ID.String()+`", "meter_slug": "calls", "units": 10, "reported": 9, "invoiced": 12.5, "unexplained": 3.5, "reason": "billed more than reported"

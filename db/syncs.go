@@ -224,9 +224,9 @@ func setFailing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, custom
 func publishSyncs(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, ids []uuid.UUID, failure string, now time.Time) error {
 	messages := make([]MessageData, len(ids))
 	for i, id := range ids {
-		messages[i] = CustomerSynced{SyncID: id}
+		messages[i] = SyncSucceeded{SyncID: id}
 		if failure != "" {
-			messages[i] = CustomerNotSynced{SyncID: id, Error: failure}
+			messages[i] = SyncFailed{SyncID: id, Error: failure}
 		}
 	}
 	return publishAll(ctx, tx, tenant, customer, messages, now)

@@ -121,7 +121,7 @@ func TestAPassAnswersAnyNumberOfRequests(t *testing.T) {
 	const requests = 60_000
 	b := newBiller(t)
 	_, err := b.store.Webhooks.Create(t.Context(), b.tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.BillingSynced}, Sealed: []byte("sealed"), LastFour: "abcd",
+		URL: "https://example.com/hook", EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: []byte("sealed"), LastFour: "abcd",
 	}, b.now)
 	require.NoError(t, err)
 	b.exec(`
@@ -133,7 +133,7 @@ func TestAPassAnswersAnyNumberOfRequests(t *testing.T) {
 	require.Equal(t, db.Finished{Requests: requests}, b.finish(begun.PassID, db.Answer{Reports: []uuid.UUID{uuid.New()}}))
 	var answered, published int
 	b.scan(`select count(*) from billing_syncs where tenant_id = $1 and status = 'succeeded'`, []any{b.tenant}, &answered)
-	b.scan(`select count(distinct payload->>'sync_id') from outbox where tenant_id = $1 and kind = 'billing.synced'`, []any{b.tenant}, &published)
+	b.scan(`select count(distinct payload->>'sync_id') from outbox where tenant_id = $1 and kind = 'sync.succeeded'`, []any{b.tenant}, &published)
 	require.Equal(t, []int{requests, requests}, []int{answered, published})
 }
 

@@ -148,7 +148,7 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 			"tenant": tenant, "id": id, "url": change.URL, "host": change.host(), "description": change.Description, "event_types": change.EventTypes,
 		})
 		if err == nil && change.Enabled != nil && !*change.Enabled {
-			err = disable(ctx, tx, tenant, id, metering.DisabledByTenant, now)
+			_, err = disable(ctx, tx, tenant, id, metering.DisabledByTenant, now)
 		}
 		if err == nil && (change.Enabled != nil && *change.Enabled || change.URL != nil) {
 			err = startAnew(ctx, tx, tenant, id, change.Enabled != nil && *change.Enabled, now)
@@ -167,11 +167,22 @@ func (s Webhooks) Update(ctx context.Context, tenant metering.TenantID, actor me
 	return changed, nil
 }
 
-// disable gives up what waits for the endpoint, which the caller has locked. It
-// waits for whoever is sending the endpoint something; others then see it disabled.
-func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) error {
-	if _, err := tx.Exec(ctx, `select from webhook_endpoints where tenant_id = $1 and id = $2 for update`, tenant, id); err != nil {
+// disableFaulty disables an endpoint that cannot receive messages, and publishes that to
+// the tenant's other endpoints.
+func disableFaulty(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) error {
+	disabled, err := disable(ctx, tx, tenant, id, because, now)
+	if err != nil || !disabled {
 		return err
+	}
+	return publish(ctx, tx, tenant, metering.WholeTenant, WebhookDisabled{WebhookID: id.String(), Because: because}, now)
+}
+
+// disable fails the deliveries that wait for the endpoint, which the caller has locked. It
+// waits for transactions that publish to the endpoint; later ones see it disabled. It reports
+// whether the endpoint was enabled.
+func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id metering.EndpointID, because metering.DisabledBecause, now time.Time) (disabled bool, err error) {
+	if _, err := tx.Exec(ctx, `select from webhook_endpoints where tenant_id = $1 and id = $2 for update`, tenant, id); err != nil {
+		return false, err
 	}
 	tag, err := tx.Exec(ctx, `
 		update webhook_endpoints
@@ -180,7 +191,7 @@ func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id meteri
 		  and id = $2
 		  and disabled_at is null`, tenant, id, metering.Instant(now), because)
 	if err != nil || tag.RowsAffected() == 0 {
-		return err
+		return false, err
 	}
 	_, err = tx.Exec(ctx, `
 		update webhook_deliveries
@@ -188,7 +199,7 @@ func disable(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, id meteri
 		where tenant_id = $1
 		  and endpoint_id = $2
 		  and status = 'pending'`, tenant, id, metering.Instant(now))
-	return err
+	return true, err
 }
 
 // startAnew forgets the endpoint's failures: what waits for it is due at once.

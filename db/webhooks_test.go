@@ -26,6 +26,7 @@ type hooked struct {
 	customer metering.Customer
 	hook     metering.Endpoint
 	hooks    int
+	keys     int
 	now      time.Time
 }
 
@@ -126,13 +127,13 @@ func (h *hooked) read() metering.Endpoint {
 
 func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
-	failures := h.add(metering.BillingSyncFailed)
+	h := newHooked(t, metering.MessageSyncSucceeded)
+	failures := h.add(metering.MessageSyncFailed)
 	h.happen("")
 	h.happen("the key was refused")
 
 	c := h.claim()
-	require.Equal(t, metering.BillingSynced, c.Kind)
+	require.Equal(t, metering.MessageSyncSucceeded, c.Kind)
 	require.Equal(t, 1, c.Attempt)
 	require.Equal(t, h.now, c.At.UTC())
 	var data map[string]string
@@ -144,7 +145,7 @@ func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
 
 	h.hook = failures
 	c = h.claim()
-	require.Equal(t, metering.BillingSyncFailed, c.Kind)
+	require.Equal(t, metering.MessageSyncFailed, c.Kind)
 	require.NoError(t, json.Unmarshal(c.Data, &data))
 	require.Equal(t, "the key was refused", data["error"])
 	require.Nil(t, h.claim())
@@ -152,11 +153,11 @@ func TestAnEndpointIsToldOnceOfWhatItHasChosen(t *testing.T) {
 
 func TestWhereNobodyListensNothingIsKept(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.PeriodClosed)
+	h := newHooked(t, metering.MessagePeriodClosed)
 	h.happen("")
 	disabled := false
 	_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, h.hook.ID,
-		db.EndpointChange{EventTypes: []metering.MessageKind{metering.BillingSynced}, Enabled: &disabled}, h.now)
+		db.EndpointChange{EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Enabled: &disabled}, h.now)
 	require.NoError(t, err)
 	h.happen("")
 	var messages int
@@ -166,7 +167,7 @@ func TestWhereNobodyListensNothingIsKept(t *testing.T) {
 
 func TestADeliveryWhoseSenderDiedIsClaimedAgainWithTheSameBytes(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	first := h.claim()
 	h.now = h.now.Add(31 * time.Second)
@@ -184,7 +185,7 @@ func TestADeliveryWhoseSenderDiedIsClaimedAgainWithTheSameBytes(t *testing.T) {
 
 func TestAMessageIsTriedTenTimesAndThenGivenUp(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	for attempt := 1; attempt <= 10; attempt++ {
 		h.attempt(503, 0)
@@ -212,7 +213,7 @@ func TestAMessageIsTriedTenTimesAndThenGivenUp(t *testing.T) {
 
 func TestAFailingEndpointBacksOffAndHoldsNothingUpForLong(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	for range 3 {
 		h.happen("")
 	}
@@ -237,7 +238,7 @@ func TestAFailingEndpointBacksOffAndHoldsNothingUpForLong(t *testing.T) {
 
 func TestAnotherAddressIsToldAtOnceWhatTheFormerDidNotTake(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	h.attempt(503, time.Hour)
 	require.Nil(t, h.claim())
@@ -261,7 +262,7 @@ func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 			h.attempt(503, 0)
 		},
 	} {
-		h := newHooked(t, metering.BillingSynced)
+		h := newHooked(t, metering.MessageSyncSucceeded)
 		h.happen("")
 		h.happen("")
 		fail(h)
@@ -287,7 +288,7 @@ func TestAnEndpointThatIsGoneOrFailsForDaysIsDisabled(t *testing.T) {
 
 func TestOneRunIsBegunForWhatIsDue(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	require.False(t, h.wanted())
 	h.happen("")
 	var begun sync.Map
@@ -324,7 +325,7 @@ func TestOneRunIsBegunForWhatIsDue(t *testing.T) {
 // while messages come, the endpoint is changed, and messages are asked for again.
 func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	const messages = 60
 	var all sync.WaitGroup
 	done := make(chan struct{})
@@ -385,11 +386,11 @@ func TestEveryMessageIsDeliveredWhateverHappensAtOnce(t *testing.T) {
 
 func TestATenantHasAWebhookOfEachURLOnce(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
-	same := metering.Endpoint{URL: h.hook.URL, EventTypes: []metering.MessageKind{metering.PeriodClosed}, Sealed: []byte("s")}
+	h := newHooked(t, metering.MessageSyncSucceeded)
+	same := metering.Endpoint{URL: h.hook.URL, EventTypes: []metering.MessageKind{metering.MessagePeriodClosed}, Sealed: []byte("s")}
 	_, err := h.store.Webhooks.Create(t.Context(), h.tenant, metering.Operator, same, h.now)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
-	other := h.add(metering.PeriodClosed)
+	other := h.add(metering.MessagePeriodClosed)
 	for url, want := range map[string]metering.Code{h.hook.URL: metering.CodeConflict, other.URL: ""} {
 		_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, other.ID, db.EndpointChange{URL: &url}, h.now)
 		require.Equal(t, want, metering.CodeOf(err))
@@ -403,11 +404,11 @@ func TestATenantHasAWebhookOfEachURLOnce(t *testing.T) {
 
 func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	for range metering.MaxEndpoints - 1 {
-		h.add(metering.PeriodClosed)
+		h.add(metering.MessagePeriodClosed)
 	}
-	_, err := h.store.Webhooks.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{EventTypes: []metering.MessageKind{metering.UsageDiscrepancy}, Sealed: []byte("s")}, h.now)
+	_, err := h.store.Webhooks.Create(t.Context(), h.tenant, metering.Operator, metering.Endpoint{EventTypes: []metering.MessageKind{metering.MessageDiscrepancyDetected}, Sealed: []byte("s")}, h.now)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	h.happen("")
 	require.NoError(t, h.store.Webhooks.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
@@ -422,7 +423,7 @@ func TestATenantHasAFewWebhooksAndForgetsThem(t *testing.T) {
 
 func TestWhatArrivesWhileItsEndpointIsDisabledHasArrived(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	c := h.claim()
 	disabled := false
@@ -435,7 +436,7 @@ func TestWhatArrivesWhileItsEndpointIsDisabledHasArrived(t *testing.T) {
 
 func TestADeletedEndpointsAttemptIsForgotten(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	c := h.claim()
 	require.NoError(t, h.store.Webhooks.Delete(t.Context(), h.tenant, metering.Operator, h.hook.ID))
@@ -444,7 +445,7 @@ func TestADeletedEndpointsAttemptIsForgotten(t *testing.T) {
 
 func TestOldMessagesAreForgotten(t *testing.T) {
 	t.Parallel()
-	h := newHooked(t, metering.BillingSynced)
+	h := newHooked(t, metering.MessageSyncSucceeded)
 	h.happen("")
 	h.now = h.now.Add(time.Hour)
 	h.happen("")
@@ -454,4 +455,49 @@ func TestOldMessagesAreForgotten(t *testing.T) {
 		require.Equal(t, want, forgotten)
 	}
 	require.Len(t, h.deliveries(), 1)
+}
+
+// TestADisabledEndpointIsReportedToTheOthersOnce has two endpoints fail for good at once,
+// whose messages would each wait for the other endpoint's lock.
+func TestADisabledEndpointIsReportedToTheOthersOnce(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.MessageWebhookDisabled)
+	listening := h.hook
+	both := []metering.MessageKind{metering.MessageSyncSucceeded, metering.MessageWebhookDisabled}
+	failing := []metering.Endpoint{h.add(both...), h.add(both...)}
+	want := map[string]int{}
+	for round := 1; round <= 3; round++ {
+		h.now = h.now.Add(time.Minute)
+		h.happen("")
+		h.happen("")
+		var claimed []db.ClaimedDelivery
+		for _, e := range failing {
+			h.hook = e
+			claimed = append(claimed, *h.claim(), *h.claim())
+			want[e.ID.String()] = round
+		}
+		var lanes sync.WaitGroup
+		for _, c := range claimed {
+			lanes.Go(func() {
+				gone := metering.Attempt{At: h.now, Took: time.Second, Status: 410, Problem: "the webhook answered 410"}
+				if err := h.store.Deliveries.Settle(t.Context(), c, gone, 0, h.now); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		lanes.Wait()
+		h.hook = listening
+		got := map[string]int{}
+		for _, d := range h.deliveries() {
+			var data db.WebhookDisabled
+			require.NoError(t, json.Unmarshal(d.Data, &data))
+			require.Equal(t, metering.DisabledGone, data.Because)
+			got[data.WebhookID]++
+		}
+		require.Equal(t, want, got)
+		for _, e := range failing {
+			_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, e.ID, db.EndpointChange{Enabled: new(true)}, h.now)
+			require.NoError(t, err)
+		}
+	}
 }

@@ -24,6 +24,9 @@ const (
 	MaxOverlap     = 7 * 24 * time.Hour
 )
 
+// ExpiryNotice is how long before its expiry a credential is reported.
+const ExpiryNotice = 7 * 24 * time.Hour
+
 // RotationOutcome is how the time in which both credentials are valid has ended.
 type RotationOutcome string
 

@@ -10,25 +10,31 @@ import (
 // MaxEndpoints is how many endpoints a tenant may have.
 const MaxEndpoints = 20
 
-// MessageKind says what happened.
+// MessageKind is the type of a message: a noun and a participle.
 type MessageKind string
 
-// Kinds of messages. WebhookTest goes to the endpoint that asks for it; the
-// others go to those that have chosen them.
+// Kinds of messages. An endpoint receives the kinds that it has chosen, and each
+// MessageWebhookTest that was requested for it.
 const (
-	BillingSynced      MessageKind = "billing.synced"        // a customer's sync has succeeded
-	BillingSyncFailed  MessageKind = "billing.sync_failed"   // somebody has to act before it can
-	PeriodClosed       MessageKind = "billing.period_closed" // the period's totals are final
-	BillingDiscrepancy MessageKind = "billing.discrepancy"   // a provider's invoices bill something that nobody has reported
-	UsageDiscrepancy   MessageKind = "usage.discrepancy"     // the daily audit has found totals and events to disagree
-	MemberInvited      MessageKind = "member.invited"        // a link waits to be sent to somebody
-	MemberResetAsked   MessageKind = "member.reset_asked"    // a member has forgotten the password
-	WebhookTest        MessageKind = "webhook.test"
+	MessageSyncSucceeded          MessageKind = "sync.succeeded"
+	MessageSyncFailed             MessageKind = "sync.failed"
+	MessageSyncDelayed            MessageKind = "sync.delayed" // a sync has been open for too long
+	MessagePeriodClosed           MessageKind = "period.closed"
+	MessageInvoiceHeld            MessageKind = "invoice.held" // an invoice differs from the reports and waits for an operator
+	MessageDiscrepancyDetected    MessageKind = "discrepancy.detected"
+	MessageCredentialExpiring     MessageKind = "credential.expiring"
+	MessageWebhookDisabled        MessageKind = "webhook.disabled" // by Odometer, not by the tenant
+	MessageMemberInvited          MessageKind = "member.invited"
+	MessagePasswordResetRequested MessageKind = "password_reset.requested"
+	MessageWebhookTest            MessageKind = "webhook.test"
 )
 
-// Values are the kinds that an endpoint may choose.
+// Values returns the kinds that an endpoint may choose.
 func (MessageKind) Values() []MessageKind {
-	return []MessageKind{BillingSynced, BillingSyncFailed, PeriodClosed, BillingDiscrepancy, UsageDiscrepancy, MemberInvited, MemberResetAsked}
+	return []MessageKind{
+		MessageSyncSucceeded, MessageSyncFailed, MessageSyncDelayed, MessagePeriodClosed, MessageInvoiceHeld, MessageDiscrepancyDetected,
+		MessageCredentialExpiring, MessageWebhookDisabled, MessageMemberInvited, MessagePasswordResetRequested,
+	}
 }
 
 // Message tells other systems that something happened. Data is JSON.

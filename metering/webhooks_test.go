@@ -41,11 +41,11 @@ func TestAnEndpointBacksOffLongerTheOftenerItFails(t *testing.T) {
 func TestAMessageHasTheFormOfStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	body, err := metering.Message{
-		ID: uuid.New(), Kind: metering.PeriodClosed, At: time.Date(2026, 5, 1, 2, 0, 0, 0, time.FixedZone("", 7200)),
+		ID: uuid.New(), Kind: metering.MessagePeriodClosed, At: time.Date(2026, 5, 1, 2, 0, 0, 0, time.FixedZone("", 7200)),
 		Data: json.RawMessage(`{"customer_id":"cus_1"}`),
 	}.Body()
 	require.NoError(t, err)
-	require.JSONEq(t, `{"type":"billing.period_closed","timestamp":"2026-05-01T00:00:00Z","data":{"customer_id":"cus_1"}}`, string(body))
+	require.JSONEq(t, `{"type":"period.closed","timestamp":"2026-05-01T00:00:00Z","data":{"customer_id":"cus_1"}}`, string(body))
 }
 
 func TestBothSecretsSignWhileTheyOverlap(t *testing.T) {

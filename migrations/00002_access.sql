@@ -12,9 +12,11 @@ create table api_keys (
   expires_at   timestamptz,
   revoked_at   timestamptz,
   last_used_at timestamptz,
+  expiry_reported_at timestamptz, -- time of the message credential.expiring
   primary key (tenant_id, id)
 );
 comment on table api_keys is 'API keys, each kept as a hash.';
+create index api_keys_expiring on api_keys (expires_at) where expires_at is not null and revoked_at is null and expiry_reported_at is null;
 
 create table hmac_secrets (
   tenant_id      bigint not null references tenants,
@@ -30,9 +32,11 @@ create table hmac_secrets (
   expires_at     timestamptz,
   revoked_at     timestamptz,
   last_used_at   timestamptz,
+  expiry_reported_at timestamptz, -- time of the message credential.expiring
   primary key (tenant_id, id)
 );
 comment on table hmac_secrets is 'Secrets that requests are signed with, sealed.';
+create index hmac_secrets_expiring on hmac_secrets (expires_at) where expires_at is not null and revoked_at is null and expiry_reported_at is null;
 
 -- A credential that another replaces: an API key, an HMAC secret, or what the
 -- messages to a webhook are signed with. The old one is valid until

@@ -319,6 +319,7 @@ create table billing_syncs (
   requested_at timestamptz not null,
   started_at   timestamptz,
   finished_at  timestamptz,
+  delay_reported_at timestamptz, -- time of the message sync.delayed
   failing_since timestamptz, -- of the customer's last sync, where it has failed: since when all have; null: it is not the last one, or has not failed
   callers      int not null default 1, -- that share the request: those that came before a pass took it
   pass_id      uuid,                   -- the last pass that took the request; null: none has

@@ -32,7 +32,7 @@ type unfinished struct {
 	find  func(ctx context.Context, now time.Time) ([]begin, error)
 }
 
-// begin makes sure that a run is open for a row.
+// begin makes sure that a run is open for a row, or reports the row to the tenant's webhooks.
 type begin func(ctx context.Context) error
 
 // everything is what the database may say is unfinished. Every worker looks:
@@ -56,6 +56,11 @@ func everything(config Config) []unfinished {
 		{"syncs", 0, reconcileEvery, rows(overdue(store.Syncs.Open),
 			func(ctx context.Context, o db.OpenSyncs) error {
 				return workflows.RestartSyncCustomer(ctx, c, o.Tenant, o.Customer)
+			},
+		)},
+		{"delayed syncs", 0, reconcileEvery, rows(store.Syncs.Delayed,
+			func(ctx context.Context, d db.DelayedSync) error {
+				return store.Syncs.ReportDelay(ctx, d, config.Now())
 			},
 		)},
 		{"rotations", 0, reconcileEvery, rows(store.Rotations.Unwatched,
@@ -116,7 +121,7 @@ func (u unfinished) reconcile(ctx context.Context, config Config) {
 	for ctx.Err() == nil {
 		pause := u.every
 		if err := u.once(ctx, config.Now()); err != nil && ctx.Err() == nil {
-			config.Log.WarnContext(ctx, u.what+": the worker could not start every workflow run; it tries again", "error", err)
+			config.Log.WarnContext(ctx, u.what+": the worker could not handle every row; it tries again", "error", err)
 			pause = min(pause, reconcileEvery)
 		}
 		rest(ctx, pause)

@@ -55,7 +55,7 @@ func sealEverything(t *testing.T, store *db.DB, ring db.Keyring) metering.Tenant
 		metering.OIDC{Issuer: "https://issuer.example.com", ClientID: "odometer", SealedSecret: seal(db.OIDCSecret)})
 	require.NoError(t, err)
 	hook, err := store.Webhooks.Create(t.Context(), tenant, metering.Operator, metering.Endpoint{
-		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.PeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
+		URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.MessagePeriodClosed}, Sealed: seal(db.EndpointSecret), LastFour: "abcd",
 	}, time.Now())
 	require.NoError(t, err)
 	_, _, err = store.Rotations.WebhookSecret(t.Context(), db.Rotating{Tenant: tenant, Actor: metering.Operator, Now: time.Now(), Overlap: time.Hour},

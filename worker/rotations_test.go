@@ -44,7 +44,7 @@ func (s *system) rotated(kind metering.CredentialKind, overlap time.Duration) (r
 		_, r, err = s.store.Rotations.HMACSecret(s.Context(), by, old.ID, metering.HMACSecret{Sealed: seal(db.SigningSecret, "hms_canary_new"), LastFour: "nary"})
 		require.NoError(s, err)
 	default:
-		hook := s.listen(metering.BillingSynced).hook
+		hook := s.listen(metering.MessageSyncSucceeded).hook
 		var err error
 		_, r, err = s.store.Rotations.WebhookSecret(s.Context(), by, hook.ID, seal(db.EndpointSecret, webhookSecret), "ZWY=")
 		require.NoError(s, err)

@@ -85,7 +85,7 @@ func (l *listener) awaitSettled(want map[metering.DeliveryStatus]int) {
 func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	l := s.listen(metering.BillingSynced, metering.BillingSyncFailed, metering.PeriodClosed)
+	l := s.listen(metering.MessageSyncSucceeded, metering.MessageSyncFailed, metering.MessagePeriodClosed)
 	_, err := s.connect().Exec(t.Context(), `update customers set created_at = now() - interval '70 days' where tenant_id = $1`, s.tenant)
 	require.NoError(t, err)
 	grace := func(days int) {
@@ -97,7 +97,7 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	s.use("3")
 	s.await(s.request())
 	for _, body := range l.heard(1) {
-		require.Contains(t, body, `"type":"billing.synced"`)
+		require.Contains(t, body, `"type":"sync.succeeded"`)
 		require.Contains(t, body, `"customer_external_id":"canary-customer"`)
 	}
 	s.use("3")
@@ -116,12 +116,12 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 			kind, _, _ := strings.Cut(d.Body, `","timestamp"`)
 			kinds[kind]++
 		}
-		if kinds[`{"type":"billing.period_closed`] == 0 {
+		if kinds[`{"type":"period.closed`] == 0 {
 			return fmt.Errorf("%v", kinds)
 		}
 		return nil
 	})
-	require.Equal(t, 1, kinds[`{"type":"billing.sync_failed`])
+	require.Equal(t, 1, kinds[`{"type":"sync.failed`])
 }
 
 // TestDrillMessagesArriveThoughTheirWorkerIsKilled and the webhook fails: each
@@ -130,7 +130,7 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 func TestDrillMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	l := s.listen(metering.BillingSynced)
+	l := s.listen(metering.MessageSyncSucceeded)
 	const messages = 40
 	happen := func() {
 		require.NoError(t, s.store.Syncs.Record(t.Context(), s.tenant, s.customer.ID, db.Answer{}, time.Now(), time.Now()))
@@ -165,7 +165,7 @@ func TestDrillMessagesArriveThoughTheirWorkerIsKilled(t *testing.T) {
 func TestHistoriesOfWebhooks(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t)
-	l := s.listen(metering.BillingSynced)
+	l := s.listen(metering.MessageSyncSucceeded)
 	s.work()
 	histories := map[string]*historypb.History{}
 	id := workflows.DeliverWebhooksID(l.hook.ID)
@@ -224,7 +224,7 @@ func (c *canary) messages() {
 	far := newFarEnd(c)
 	server := httptest.NewServer(nil)
 	server.Close() // nobody answers there
-	kinds := []string{"billing.synced", "billing.sync_failed", "billing.period_closed", "billing.discrepancy", "usage.discrepancy"}
+	kinds := []string{"sync.succeeded", "sync.failed", "period.closed", "invoice.held", "discrepancy.detected"}
 	made := c.must(201, "POST", "/v1/webhooks", object{"url": far.url + "/canary-messages?token=canary", "event_types": kinds, "description": "canary", "secret": webhookSecret})
 	path := "/v1/webhooks/" + made["id"].(string)
 	c.secret("the secret of a webhook for messages", made["secret"].(string))

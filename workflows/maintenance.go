@@ -22,6 +22,7 @@ func Maintain(ctx workflow.Context) (MaintainResult, error) {
 		workflow.ExecuteActivity(maintenance(storing(ctx, "delete expired request ids")), do.SweepRequestIDs).Get(ctx, nil),
 		workflow.ExecuteActivity(maintenance(storing(ctx, "delete old webhook messages")), do.SweepMessages).Get(ctx, nil),
 		workflow.ExecuteActivity(maintenance(storing(ctx, "delete old event statistics")), do.SweepEventCounts).Get(ctx, nil),
+		workflow.ExecuteActivity(maintenance(storing(ctx, "report expiring credentials")), do.ReportExpiringCredentials).Get(ctx, nil),
 		workflow.ExecuteActivity(maintenance(counting(ctx, "refresh the independent daily count and compress old events")), do.RefreshDaily).Get(ctx, nil),
 		workflow.ExecuteActivity(maintenance(counting(ctx, "compute the digests of closed periods")), do.DigestPeriods).Get(ctx, nil),
 		workflow.ExecuteActivity(maintenance(counting(ctx, "delete the totals of replaced meter versions")), do.DropRetired).Get(ctx, nil),

@@ -121,7 +121,7 @@ func TestPrometheusHasWhatAlertsAndDashboardRead(t *testing.T) {
 	fails := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, _ *http.Request) { answer.WriteHeader(http.StatusInternalServerError) }))
 	t.Cleanup(fails.Close)
 	w.call(200, "PUT", "/v1/billing/provider", fmt.Sprintf(`{"type":"webhook","url":%q,"secret":%q}`, provider.URL, secret))
-	w.call(201, "POST", "/v1/webhooks", fmt.Sprintf(`{"url":%q,"event_types":["billing.sync_failed"]}`, fails.URL))
+	w.call(201, "POST", "/v1/webhooks", fmt.Sprintf(`{"url":%q,"event_types":["sync.failed"]}`, fails.URL))
 	w.call(200, "POST", "/v1/events", `{"event_type":"call","customer_id":"acme","value":2.5}`)
 	p.scraped(`odometer_syncs_total{outcome="failed"}`) // what comes next has to be an increase
 	status, text := call(t, "POST", provider.URL+"/behave", "", `{"status":410,"times":1}`)

@@ -136,6 +136,10 @@ func (s *site) objectsPart(p *page) string {
 		if object.Description != "" {
 			text.WriteString(wrapped(sentences(object.Description)) + "\n")
 		}
+		if len(object.AnyOf) > 0 {
+			text.WriteString(wrapped("Either " + s.typeOf(p, object) + ".\n"))
+			continue
+		}
 		if len(object.Properties) == 0 {
 			text.WriteString("This object has no fields.\n")
 			continue

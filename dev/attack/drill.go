@@ -107,7 +107,7 @@ func newDrill(t testing.TB) *drill {
 	invited := d.must(d.ours, "POST", "/v1/tenant/members", fmt.Sprintf(`{"email":%q,"role":"viewer"}`, d.Email))
 	d.must(d.ours, "POST", "/v1/invitations/accept", fmt.Sprintf(`{"token":%q,"password":%q}`, invited.Token, password))
 	d.Ingest = d.must(d.Theirs, "POST", "/v1/api-keys", `{"name":"ingest","scope":"ingest_only"}`).Key
-	d.Hook = d.must(d.Theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["billing.synced"]}`).ID
+	d.Hook = d.must(d.Theirs, "POST", "/v1/webhooks", `{"url":"http://127.0.0.1:9/","event_types":["sync.succeeded"]}`).ID
 	for n := range 19 {
 		d.must(d.Theirs, "POST", "/v1/webhooks", fmt.Sprintf(`{"url":"http://127.0.0.1:9/%d","event_types":["member.invited"]}`, n))
 	}

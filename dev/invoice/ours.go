@@ -63,7 +63,7 @@ func (d *drill) newTenant(mode string, customers []customer) *tenant {
 	}
 	d.save(t)
 	hook, err := t.api.CreateWebhookWithResponse(d.Context(), nil, client.CreateWebhook{
-		Url: d.hooksURL, EventTypes: []client.CreateWebhookEventTypes{client.CreateWebhookEventTypesBillingDiscrepancy},
+		Url: d.hooksURL, EventTypes: []client.CreateWebhookEventTypes{client.CreateWebhookEventTypesDiscrepancyDetected},
 	})
 	require.NoError(d, expect.Status("create webhook", hook, err, http.StatusCreated))
 	never := client.SaveAutoSync{Enabled: true, Schedule: "0 0 29 2 *"} // the drill says when
@@ -202,14 +202,14 @@ func (d *drill) alarmed(rows []row) {
 				return err
 			}
 			about := func(m receiver.Delivery) bool {
-				return strings.Contains(m.Body, string(client.CreateWebhookEventTypesBillingDiscrepancy)) && strings.Contains(m.Body, strconv.Quote(r.customer.id))
+				return strings.Contains(m.Body, string(client.CreateWebhookEventTypesDiscrepancyDetected)) && strings.Contains(m.Body, strconv.Quote(r.customer.id))
 			}
 			if !slices.ContainsFunc(got, about) {
 				return fmt.Errorf("no webhook was told of %s", r.customer.kind)
 			}
 			return nil
 		})
-		d.sayf("   billing.discrepancy has told of %s.", r.customer.kind)
+		d.sayf("   discrepancy.detected has told of %s.", r.customer.kind)
 	}
 }
 

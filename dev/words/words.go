@@ -92,6 +92,10 @@ var Retired = []Word{
 	{"subject", "resource", Fields},
 	{"interval", "schedule", Fields},
 	{"every", "schedule", Fields},
+	{"billing synced", "sync succeeded", Anywhere},
+	{"billing sync failed", "sync failed", Anywhere},
+	{"billing discrepancy", "discrepancy detected", Anywhere},
+	{"member reset asked", "password reset requested", Anywhere},
 }
 
 // In names the retired words of an identifier or of a text, in the order of

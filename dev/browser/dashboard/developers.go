@@ -27,7 +27,7 @@ func (w walk) developers(ctx context.Context) error {
 	}
 	err := do(ctx,
 		w.to("/developers/webhooks"),
-		press("Create a webhook"), fill("URL", "http://127.0.0.1:9/messages"), fill("Description", "the incident channel"), press("billing.discrepancy"),
+		press("Create a webhook"), fill("URL", "http://127.0.0.1:9/messages"), fill("Description", "the incident channel"), press("discrepancy.detected"),
 		w.judged("webhook-make"), press("Create the webhook"), see("It is shown only once"), kept,
 		press("the incident channel"), see("No messages yet"),
 		press("Send a test message"), press("webhook.test"), see(`"webhook_id"`), press("Redeliver"),

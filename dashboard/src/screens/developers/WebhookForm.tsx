@@ -9,13 +9,16 @@ type Body = Schema<"CreateWebhook">;
 
 /** The event types that a webhook may have, and when there is a message of one. */
 export const eventTypes: Record<Body["event_types"][number], string> = {
-  "billing.synced": "A sync has succeeded",
-  "billing.sync_failed": "A sync has failed and needs attention",
-  "billing.period_closed": "A period's totals are final",
-  "billing.discrepancy": "A provider's invoices or a held invoice differ from the reported usage",
-  "usage.discrepancy": "The daily audit found a difference between totals and events",
+  "sync.succeeded": "A sync has succeeded",
+  "sync.failed": "A sync has failed and needs attention",
+  "sync.delayed": "A sync has been open for more than 15 minutes",
+  "period.closed": "A period's totals are final",
+  "invoice.held": "A held invoice differs from the reported usage and needs an operator",
+  "discrepancy.detected": "Final invoices differ from the reported usage, or totals differ from events",
+  "credential.expiring": "An API key or HMAC secret expires in 7 days",
+  "webhook.disabled": "Another webhook was disabled because its receiver is gone or fails",
   "member.invited": "An invitation link is ready to be sent",
-  "member.reset_asked": "A password reset was requested for a member, possibly by someone else",
+  "password_reset.requested": "A password reset was requested for a member, possibly by someone else",
 };
 
 interface Props {
@@ -31,7 +34,7 @@ interface Props {
 export function WebhookForm({ act, submit, onSubmit, leave, webhook }: Props) {
   const [url, setURL] = useState(webhook?.url ?? "");
   const [description, setDescription] = useState(webhook?.description ?? "");
-  const [types, setTypes] = useState<string[]>(webhook?.event_types ?? ["billing.sync_failed"]);
+  const [types, setTypes] = useState<string[]>(webhook?.event_types ?? ["sync.failed"]);
   return (
     <Form act={act} needs="webhooks:write" submit={submit} leave={leave} onSubmit={() => onSubmit({ url, description, event_types: types as Body["event_types"] })}>
       <TextInput

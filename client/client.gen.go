@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -380,31 +381,40 @@ func (e CreateMeterAggregation) Valid() bool {
 
 // Defines values for CreateWebhookEventTypes.
 const (
-	CreateWebhookEventTypesBillingDiscrepancy  CreateWebhookEventTypes = "billing.discrepancy"
-	CreateWebhookEventTypesBillingPeriodClosed CreateWebhookEventTypes = "billing.period_closed"
-	CreateWebhookEventTypesBillingSyncFailed   CreateWebhookEventTypes = "billing.sync_failed"
-	CreateWebhookEventTypesBillingSynced       CreateWebhookEventTypes = "billing.synced"
-	CreateWebhookEventTypesMemberInvited       CreateWebhookEventTypes = "member.invited"
-	CreateWebhookEventTypesMemberResetAsked    CreateWebhookEventTypes = "member.reset_asked"
-	CreateWebhookEventTypesUsageDiscrepancy    CreateWebhookEventTypes = "usage.discrepancy"
+	CreateWebhookEventTypesCredentialExpiring     CreateWebhookEventTypes = "credential.expiring"
+	CreateWebhookEventTypesDiscrepancyDetected    CreateWebhookEventTypes = "discrepancy.detected"
+	CreateWebhookEventTypesInvoiceHeld            CreateWebhookEventTypes = "invoice.held"
+	CreateWebhookEventTypesMemberInvited          CreateWebhookEventTypes = "member.invited"
+	CreateWebhookEventTypesPasswordResetRequested CreateWebhookEventTypes = "password_reset.requested"
+	CreateWebhookEventTypesPeriodClosed           CreateWebhookEventTypes = "period.closed"
+	CreateWebhookEventTypesSyncDelayed            CreateWebhookEventTypes = "sync.delayed"
+	CreateWebhookEventTypesSyncFailed             CreateWebhookEventTypes = "sync.failed"
+	CreateWebhookEventTypesSyncSucceeded          CreateWebhookEventTypes = "sync.succeeded"
+	CreateWebhookEventTypesWebhookDisabled        CreateWebhookEventTypes = "webhook.disabled"
 )
 
 // Valid indicates whether the value is a known member of the CreateWebhookEventTypes enum.
 func (e CreateWebhookEventTypes) Valid() bool {
 	switch e {
-	case CreateWebhookEventTypesBillingDiscrepancy:
+	case CreateWebhookEventTypesCredentialExpiring:
 		return true
-	case CreateWebhookEventTypesBillingPeriodClosed:
+	case CreateWebhookEventTypesDiscrepancyDetected:
 		return true
-	case CreateWebhookEventTypesBillingSyncFailed:
-		return true
-	case CreateWebhookEventTypesBillingSynced:
+	case CreateWebhookEventTypesInvoiceHeld:
 		return true
 	case CreateWebhookEventTypesMemberInvited:
 		return true
-	case CreateWebhookEventTypesMemberResetAsked:
+	case CreateWebhookEventTypesPasswordResetRequested:
 		return true
-	case CreateWebhookEventTypesUsageDiscrepancy:
+	case CreateWebhookEventTypesPeriodClosed:
+		return true
+	case CreateWebhookEventTypesSyncDelayed:
+		return true
+	case CreateWebhookEventTypesSyncFailed:
+		return true
+	case CreateWebhookEventTypesSyncSucceeded:
+		return true
+	case CreateWebhookEventTypesWebhookDisabled:
 		return true
 	default:
 		return false
@@ -527,31 +537,58 @@ func (e CreatedWebhookDisabledBecause) Valid() bool {
 
 // Defines values for CreatedWebhookEventTypes.
 const (
-	CreatedWebhookEventTypesBillingDiscrepancy  CreatedWebhookEventTypes = "billing.discrepancy"
-	CreatedWebhookEventTypesBillingPeriodClosed CreatedWebhookEventTypes = "billing.period_closed"
-	CreatedWebhookEventTypesBillingSyncFailed   CreatedWebhookEventTypes = "billing.sync_failed"
-	CreatedWebhookEventTypesBillingSynced       CreatedWebhookEventTypes = "billing.synced"
-	CreatedWebhookEventTypesMemberInvited       CreatedWebhookEventTypes = "member.invited"
-	CreatedWebhookEventTypesMemberResetAsked    CreatedWebhookEventTypes = "member.reset_asked"
-	CreatedWebhookEventTypesUsageDiscrepancy    CreatedWebhookEventTypes = "usage.discrepancy"
+	CreatedWebhookEventTypesCredentialExpiring     CreatedWebhookEventTypes = "credential.expiring"
+	CreatedWebhookEventTypesDiscrepancyDetected    CreatedWebhookEventTypes = "discrepancy.detected"
+	CreatedWebhookEventTypesInvoiceHeld            CreatedWebhookEventTypes = "invoice.held"
+	CreatedWebhookEventTypesMemberInvited          CreatedWebhookEventTypes = "member.invited"
+	CreatedWebhookEventTypesPasswordResetRequested CreatedWebhookEventTypes = "password_reset.requested"
+	CreatedWebhookEventTypesPeriodClosed           CreatedWebhookEventTypes = "period.closed"
+	CreatedWebhookEventTypesSyncDelayed            CreatedWebhookEventTypes = "sync.delayed"
+	CreatedWebhookEventTypesSyncFailed             CreatedWebhookEventTypes = "sync.failed"
+	CreatedWebhookEventTypesSyncSucceeded          CreatedWebhookEventTypes = "sync.succeeded"
+	CreatedWebhookEventTypesWebhookDisabled        CreatedWebhookEventTypes = "webhook.disabled"
 )
 
 // Valid indicates whether the value is a known member of the CreatedWebhookEventTypes enum.
 func (e CreatedWebhookEventTypes) Valid() bool {
 	switch e {
-	case CreatedWebhookEventTypesBillingDiscrepancy:
+	case CreatedWebhookEventTypesCredentialExpiring:
 		return true
-	case CreatedWebhookEventTypesBillingPeriodClosed:
+	case CreatedWebhookEventTypesDiscrepancyDetected:
 		return true
-	case CreatedWebhookEventTypesBillingSyncFailed:
-		return true
-	case CreatedWebhookEventTypesBillingSynced:
+	case CreatedWebhookEventTypesInvoiceHeld:
 		return true
 	case CreatedWebhookEventTypesMemberInvited:
 		return true
-	case CreatedWebhookEventTypesMemberResetAsked:
+	case CreatedWebhookEventTypesPasswordResetRequested:
 		return true
-	case CreatedWebhookEventTypesUsageDiscrepancy:
+	case CreatedWebhookEventTypesPeriodClosed:
+		return true
+	case CreatedWebhookEventTypesSyncDelayed:
+		return true
+	case CreatedWebhookEventTypesSyncFailed:
+		return true
+	case CreatedWebhookEventTypesSyncSucceeded:
+		return true
+	case CreatedWebhookEventTypesWebhookDisabled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for CredentialExpiringKind.
+const (
+	ApiKey     CredentialExpiringKind = "api_key"
+	HmacSecret CredentialExpiringKind = "hmac_secret"
+)
+
+// Valid indicates whether the value is a known member of the CredentialExpiringKind enum.
+func (e CredentialExpiringKind) Valid() bool {
+	switch e {
+	case ApiKey:
+		return true
+	case HmacSecret:
 		return true
 	default:
 		return false
@@ -560,32 +597,41 @@ func (e CreatedWebhookEventTypes) Valid() bool {
 
 // Defines values for DeliveryEventType.
 const (
-	DeliveryEventTypeBillingDiscrepancy  DeliveryEventType = "billing.discrepancy"
-	DeliveryEventTypeBillingPeriodClosed DeliveryEventType = "billing.period_closed"
-	DeliveryEventTypeBillingSyncFailed   DeliveryEventType = "billing.sync_failed"
-	DeliveryEventTypeBillingSynced       DeliveryEventType = "billing.synced"
-	DeliveryEventTypeMemberInvited       DeliveryEventType = "member.invited"
-	DeliveryEventTypeMemberResetAsked    DeliveryEventType = "member.reset_asked"
-	DeliveryEventTypeUsageDiscrepancy    DeliveryEventType = "usage.discrepancy"
-	DeliveryEventTypeWebhookTest         DeliveryEventType = "webhook.test"
+	DeliveryEventTypeCredentialExpiring     DeliveryEventType = "credential.expiring"
+	DeliveryEventTypeDiscrepancyDetected    DeliveryEventType = "discrepancy.detected"
+	DeliveryEventTypeInvoiceHeld            DeliveryEventType = "invoice.held"
+	DeliveryEventTypeMemberInvited          DeliveryEventType = "member.invited"
+	DeliveryEventTypePasswordResetRequested DeliveryEventType = "password_reset.requested"
+	DeliveryEventTypePeriodClosed           DeliveryEventType = "period.closed"
+	DeliveryEventTypeSyncDelayed            DeliveryEventType = "sync.delayed"
+	DeliveryEventTypeSyncFailed             DeliveryEventType = "sync.failed"
+	DeliveryEventTypeSyncSucceeded          DeliveryEventType = "sync.succeeded"
+	DeliveryEventTypeWebhookDisabled        DeliveryEventType = "webhook.disabled"
+	DeliveryEventTypeWebhookTest            DeliveryEventType = "webhook.test"
 )
 
 // Valid indicates whether the value is a known member of the DeliveryEventType enum.
 func (e DeliveryEventType) Valid() bool {
 	switch e {
-	case DeliveryEventTypeBillingDiscrepancy:
+	case DeliveryEventTypeCredentialExpiring:
 		return true
-	case DeliveryEventTypeBillingPeriodClosed:
+	case DeliveryEventTypeDiscrepancyDetected:
 		return true
-	case DeliveryEventTypeBillingSyncFailed:
-		return true
-	case DeliveryEventTypeBillingSynced:
+	case DeliveryEventTypeInvoiceHeld:
 		return true
 	case DeliveryEventTypeMemberInvited:
 		return true
-	case DeliveryEventTypeMemberResetAsked:
+	case DeliveryEventTypePasswordResetRequested:
 		return true
-	case DeliveryEventTypeUsageDiscrepancy:
+	case DeliveryEventTypePeriodClosed:
+		return true
+	case DeliveryEventTypeSyncDelayed:
+		return true
+	case DeliveryEventTypeSyncFailed:
+		return true
+	case DeliveryEventTypeSyncSucceeded:
+		return true
+	case DeliveryEventTypeWebhookDisabled:
 		return true
 	case DeliveryEventTypeWebhookTest:
 		return true
@@ -617,32 +663,41 @@ func (e DeliveryStatus) Valid() bool {
 
 // Defines values for DeliveryDetailsEventType.
 const (
-	DeliveryDetailsEventTypeBillingDiscrepancy  DeliveryDetailsEventType = "billing.discrepancy"
-	DeliveryDetailsEventTypeBillingPeriodClosed DeliveryDetailsEventType = "billing.period_closed"
-	DeliveryDetailsEventTypeBillingSyncFailed   DeliveryDetailsEventType = "billing.sync_failed"
-	DeliveryDetailsEventTypeBillingSynced       DeliveryDetailsEventType = "billing.synced"
-	DeliveryDetailsEventTypeMemberInvited       DeliveryDetailsEventType = "member.invited"
-	DeliveryDetailsEventTypeMemberResetAsked    DeliveryDetailsEventType = "member.reset_asked"
-	DeliveryDetailsEventTypeUsageDiscrepancy    DeliveryDetailsEventType = "usage.discrepancy"
-	DeliveryDetailsEventTypeWebhookTest         DeliveryDetailsEventType = "webhook.test"
+	DeliveryDetailsEventTypeCredentialExpiring     DeliveryDetailsEventType = "credential.expiring"
+	DeliveryDetailsEventTypeDiscrepancyDetected    DeliveryDetailsEventType = "discrepancy.detected"
+	DeliveryDetailsEventTypeInvoiceHeld            DeliveryDetailsEventType = "invoice.held"
+	DeliveryDetailsEventTypeMemberInvited          DeliveryDetailsEventType = "member.invited"
+	DeliveryDetailsEventTypePasswordResetRequested DeliveryDetailsEventType = "password_reset.requested"
+	DeliveryDetailsEventTypePeriodClosed           DeliveryDetailsEventType = "period.closed"
+	DeliveryDetailsEventTypeSyncDelayed            DeliveryDetailsEventType = "sync.delayed"
+	DeliveryDetailsEventTypeSyncFailed             DeliveryDetailsEventType = "sync.failed"
+	DeliveryDetailsEventTypeSyncSucceeded          DeliveryDetailsEventType = "sync.succeeded"
+	DeliveryDetailsEventTypeWebhookDisabled        DeliveryDetailsEventType = "webhook.disabled"
+	DeliveryDetailsEventTypeWebhookTest            DeliveryDetailsEventType = "webhook.test"
 )
 
 // Valid indicates whether the value is a known member of the DeliveryDetailsEventType enum.
 func (e DeliveryDetailsEventType) Valid() bool {
 	switch e {
-	case DeliveryDetailsEventTypeBillingDiscrepancy:
+	case DeliveryDetailsEventTypeCredentialExpiring:
 		return true
-	case DeliveryDetailsEventTypeBillingPeriodClosed:
+	case DeliveryDetailsEventTypeDiscrepancyDetected:
 		return true
-	case DeliveryDetailsEventTypeBillingSyncFailed:
-		return true
-	case DeliveryDetailsEventTypeBillingSynced:
+	case DeliveryDetailsEventTypeInvoiceHeld:
 		return true
 	case DeliveryDetailsEventTypeMemberInvited:
 		return true
-	case DeliveryDetailsEventTypeMemberResetAsked:
+	case DeliveryDetailsEventTypePasswordResetRequested:
 		return true
-	case DeliveryDetailsEventTypeUsageDiscrepancy:
+	case DeliveryDetailsEventTypePeriodClosed:
+		return true
+	case DeliveryDetailsEventTypeSyncDelayed:
+		return true
+	case DeliveryDetailsEventTypeSyncFailed:
+		return true
+	case DeliveryDetailsEventTypeSyncSucceeded:
+		return true
+	case DeliveryDetailsEventTypeWebhookDisabled:
 		return true
 	case DeliveryDetailsEventTypeWebhookTest:
 		return true
@@ -1041,45 +1096,45 @@ func (e MemberRole) Valid() bool {
 	}
 }
 
-// Defines values for MessageOfCustomerNotSyncedType.
+// Defines values for MessageOfCredentialExpiringType.
 const (
-	MessageOfCustomerNotSyncedTypeBillingSyncFailed MessageOfCustomerNotSyncedType = "billing.sync_failed"
+	MessageOfCredentialExpiringTypeCredentialExpiring MessageOfCredentialExpiringType = "credential.expiring"
 )
 
-// Valid indicates whether the value is a known member of the MessageOfCustomerNotSyncedType enum.
-func (e MessageOfCustomerNotSyncedType) Valid() bool {
+// Valid indicates whether the value is a known member of the MessageOfCredentialExpiringType enum.
+func (e MessageOfCredentialExpiringType) Valid() bool {
 	switch e {
-	case MessageOfCustomerNotSyncedTypeBillingSyncFailed:
+	case MessageOfCredentialExpiringTypeCredentialExpiring:
 		return true
 	default:
 		return false
 	}
 }
 
-// Defines values for MessageOfCustomerSyncedType.
+// Defines values for MessageOfDiscrepancyDetectedType.
 const (
-	MessageOfCustomerSyncedTypeBillingSynced MessageOfCustomerSyncedType = "billing.synced"
+	MessageOfDiscrepancyDetectedTypeDiscrepancyDetected MessageOfDiscrepancyDetectedType = "discrepancy.detected"
 )
 
-// Valid indicates whether the value is a known member of the MessageOfCustomerSyncedType enum.
-func (e MessageOfCustomerSyncedType) Valid() bool {
+// Valid indicates whether the value is a known member of the MessageOfDiscrepancyDetectedType enum.
+func (e MessageOfDiscrepancyDetectedType) Valid() bool {
 	switch e {
-	case MessageOfCustomerSyncedTypeBillingSynced:
+	case MessageOfDiscrepancyDetectedTypeDiscrepancyDetected:
 		return true
 	default:
 		return false
 	}
 }
 
-// Defines values for MessageOfInvoiceDisagreesType.
+// Defines values for MessageOfInvoiceHeldType.
 const (
-	MessageOfInvoiceDisagreesTypeBillingDiscrepancy MessageOfInvoiceDisagreesType = "billing.discrepancy"
+	MessageOfInvoiceHeldTypeInvoiceHeld MessageOfInvoiceHeldType = "invoice.held"
 )
 
-// Valid indicates whether the value is a known member of the MessageOfInvoiceDisagreesType enum.
-func (e MessageOfInvoiceDisagreesType) Valid() bool {
+// Valid indicates whether the value is a known member of the MessageOfInvoiceHeldType enum.
+func (e MessageOfInvoiceHeldType) Valid() bool {
 	switch e {
-	case MessageOfInvoiceDisagreesTypeBillingDiscrepancy:
+	case MessageOfInvoiceHeldTypeInvoiceHeld:
 		return true
 	default:
 		return false
@@ -1101,15 +1156,15 @@ func (e MessageOfMemberInvitedType) Valid() bool {
 	}
 }
 
-// Defines values for MessageOfMemberResetAskedType.
+// Defines values for MessageOfPasswordResetRequestedType.
 const (
-	MessageOfMemberResetAskedTypeMemberResetAsked MessageOfMemberResetAskedType = "member.reset_asked"
+	MessageOfPasswordResetRequestedTypePasswordResetRequested MessageOfPasswordResetRequestedType = "password_reset.requested"
 )
 
-// Valid indicates whether the value is a known member of the MessageOfMemberResetAskedType enum.
-func (e MessageOfMemberResetAskedType) Valid() bool {
+// Valid indicates whether the value is a known member of the MessageOfPasswordResetRequestedType enum.
+func (e MessageOfPasswordResetRequestedType) Valid() bool {
 	switch e {
-	case MessageOfMemberResetAskedTypeMemberResetAsked:
+	case MessageOfPasswordResetRequestedTypePasswordResetRequested:
 		return true
 	default:
 		return false
@@ -1118,28 +1173,13 @@ func (e MessageOfMemberResetAskedType) Valid() bool {
 
 // Defines values for MessageOfPeriodClosedType.
 const (
-	MessageOfPeriodClosedTypeBillingPeriodClosed MessageOfPeriodClosedType = "billing.period_closed"
+	MessageOfPeriodClosedTypePeriodClosed MessageOfPeriodClosedType = "period.closed"
 )
 
 // Valid indicates whether the value is a known member of the MessageOfPeriodClosedType enum.
 func (e MessageOfPeriodClosedType) Valid() bool {
 	switch e {
-	case MessageOfPeriodClosedTypeBillingPeriodClosed:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for MessageOfReconciliationDisputedType.
-const (
-	MessageOfReconciliationDisputedTypeBillingDiscrepancy MessageOfReconciliationDisputedType = "billing.discrepancy"
-)
-
-// Valid indicates whether the value is a known member of the MessageOfReconciliationDisputedType enum.
-func (e MessageOfReconciliationDisputedType) Valid() bool {
-	switch e {
-	case MessageOfReconciliationDisputedTypeBillingDiscrepancy:
+	case MessageOfPeriodClosedTypePeriodClosed:
 		return true
 	default:
 		return false
@@ -1161,6 +1201,51 @@ func (e MessageOfStatementType) Valid() bool {
 	}
 }
 
+// Defines values for MessageOfSyncDelayedType.
+const (
+	MessageOfSyncDelayedTypeSyncDelayed MessageOfSyncDelayedType = "sync.delayed"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfSyncDelayedType enum.
+func (e MessageOfSyncDelayedType) Valid() bool {
+	switch e {
+	case MessageOfSyncDelayedTypeSyncDelayed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfSyncFailedType.
+const (
+	MessageOfSyncFailedTypeSyncFailed MessageOfSyncFailedType = "sync.failed"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfSyncFailedType enum.
+func (e MessageOfSyncFailedType) Valid() bool {
+	switch e {
+	case MessageOfSyncFailedTypeSyncFailed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfSyncSucceededType.
+const (
+	MessageOfSyncSucceededTypeSyncSucceeded MessageOfSyncSucceededType = "sync.succeeded"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfSyncSucceededType enum.
+func (e MessageOfSyncSucceededType) Valid() bool {
+	switch e {
+	case MessageOfSyncSucceededTypeSyncSucceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MessageOfTriedType.
 const (
 	Ping MessageOfTriedType = "ping"
@@ -1176,15 +1261,15 @@ func (e MessageOfTriedType) Valid() bool {
 	}
 }
 
-// Defines values for MessageOfUsageDisagreesType.
+// Defines values for MessageOfWebhookDisabledType.
 const (
-	MessageOfUsageDisagreesTypeUsageDiscrepancy MessageOfUsageDisagreesType = "usage.discrepancy"
+	MessageOfWebhookDisabledTypeWebhookDisabled MessageOfWebhookDisabledType = "webhook.disabled"
 )
 
-// Valid indicates whether the value is a known member of the MessageOfUsageDisagreesType enum.
-func (e MessageOfUsageDisagreesType) Valid() bool {
+// Valid indicates whether the value is a known member of the MessageOfWebhookDisabledType enum.
+func (e MessageOfWebhookDisabledType) Valid() bool {
 	switch e {
-	case MessageOfUsageDisagreesTypeUsageDiscrepancy:
+	case MessageOfWebhookDisabledTypeWebhookDisabled:
 		return true
 	default:
 		return false
@@ -1662,6 +1747,21 @@ func (e ReconciliationState) Valid() bool {
 	case ReconciliationStateWaived:
 		return true
 	case ReconciliationStateWrittenOff:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ReconciliationDisputedKind.
+const (
+	ReconciliationDisputedKindReconciliationDisputed ReconciliationDisputedKind = "reconciliation_disputed"
+)
+
+// Valid indicates whether the value is a known member of the ReconciliationDisputedKind enum.
+func (e ReconciliationDisputedKind) Valid() bool {
+	switch e {
+	case ReconciliationDisputedKindReconciliationDisputed:
 		return true
 	default:
 		return false
@@ -2387,31 +2487,55 @@ func (e UpdateTenantLatePolicy) Valid() bool {
 
 // Defines values for UpdateWebhookEventTypes.
 const (
-	UpdateWebhookEventTypesBillingDiscrepancy  UpdateWebhookEventTypes = "billing.discrepancy"
-	UpdateWebhookEventTypesBillingPeriodClosed UpdateWebhookEventTypes = "billing.period_closed"
-	UpdateWebhookEventTypesBillingSyncFailed   UpdateWebhookEventTypes = "billing.sync_failed"
-	UpdateWebhookEventTypesBillingSynced       UpdateWebhookEventTypes = "billing.synced"
-	UpdateWebhookEventTypesMemberInvited       UpdateWebhookEventTypes = "member.invited"
-	UpdateWebhookEventTypesMemberResetAsked    UpdateWebhookEventTypes = "member.reset_asked"
-	UpdateWebhookEventTypesUsageDiscrepancy    UpdateWebhookEventTypes = "usage.discrepancy"
+	UpdateWebhookEventTypesCredentialExpiring     UpdateWebhookEventTypes = "credential.expiring"
+	UpdateWebhookEventTypesDiscrepancyDetected    UpdateWebhookEventTypes = "discrepancy.detected"
+	UpdateWebhookEventTypesInvoiceHeld            UpdateWebhookEventTypes = "invoice.held"
+	UpdateWebhookEventTypesMemberInvited          UpdateWebhookEventTypes = "member.invited"
+	UpdateWebhookEventTypesPasswordResetRequested UpdateWebhookEventTypes = "password_reset.requested"
+	UpdateWebhookEventTypesPeriodClosed           UpdateWebhookEventTypes = "period.closed"
+	UpdateWebhookEventTypesSyncDelayed            UpdateWebhookEventTypes = "sync.delayed"
+	UpdateWebhookEventTypesSyncFailed             UpdateWebhookEventTypes = "sync.failed"
+	UpdateWebhookEventTypesSyncSucceeded          UpdateWebhookEventTypes = "sync.succeeded"
+	UpdateWebhookEventTypesWebhookDisabled        UpdateWebhookEventTypes = "webhook.disabled"
 )
 
 // Valid indicates whether the value is a known member of the UpdateWebhookEventTypes enum.
 func (e UpdateWebhookEventTypes) Valid() bool {
 	switch e {
-	case UpdateWebhookEventTypesBillingDiscrepancy:
+	case UpdateWebhookEventTypesCredentialExpiring:
 		return true
-	case UpdateWebhookEventTypesBillingPeriodClosed:
+	case UpdateWebhookEventTypesDiscrepancyDetected:
 		return true
-	case UpdateWebhookEventTypesBillingSyncFailed:
-		return true
-	case UpdateWebhookEventTypesBillingSynced:
+	case UpdateWebhookEventTypesInvoiceHeld:
 		return true
 	case UpdateWebhookEventTypesMemberInvited:
 		return true
-	case UpdateWebhookEventTypesMemberResetAsked:
+	case UpdateWebhookEventTypesPasswordResetRequested:
 		return true
-	case UpdateWebhookEventTypesUsageDiscrepancy:
+	case UpdateWebhookEventTypesPeriodClosed:
+		return true
+	case UpdateWebhookEventTypesSyncDelayed:
+		return true
+	case UpdateWebhookEventTypesSyncFailed:
+		return true
+	case UpdateWebhookEventTypesSyncSucceeded:
+		return true
+	case UpdateWebhookEventTypesWebhookDisabled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UsageDisagreesKind.
+const (
+	UsageDisagreesKindUsageDiscrepancy UsageDisagreesKind = "usage_discrepancy"
+)
+
+// Valid indicates whether the value is a known member of the UsageDisagreesKind enum.
+func (e UsageDisagreesKind) Valid() bool {
+	switch e {
+	case UsageDisagreesKindUsageDiscrepancy:
 		return true
 	default:
 		return false
@@ -2465,31 +2589,61 @@ func (e WebhookDisabledBecause) Valid() bool {
 
 // Defines values for WebhookEventTypes.
 const (
-	WebhookEventTypesBillingDiscrepancy  WebhookEventTypes = "billing.discrepancy"
-	WebhookEventTypesBillingPeriodClosed WebhookEventTypes = "billing.period_closed"
-	WebhookEventTypesBillingSyncFailed   WebhookEventTypes = "billing.sync_failed"
-	WebhookEventTypesBillingSynced       WebhookEventTypes = "billing.synced"
-	WebhookEventTypesMemberInvited       WebhookEventTypes = "member.invited"
-	WebhookEventTypesMemberResetAsked    WebhookEventTypes = "member.reset_asked"
-	WebhookEventTypesUsageDiscrepancy    WebhookEventTypes = "usage.discrepancy"
+	WebhookEventTypesCredentialExpiring     WebhookEventTypes = "credential.expiring"
+	WebhookEventTypesDiscrepancyDetected    WebhookEventTypes = "discrepancy.detected"
+	WebhookEventTypesInvoiceHeld            WebhookEventTypes = "invoice.held"
+	WebhookEventTypesMemberInvited          WebhookEventTypes = "member.invited"
+	WebhookEventTypesPasswordResetRequested WebhookEventTypes = "password_reset.requested"
+	WebhookEventTypesPeriodClosed           WebhookEventTypes = "period.closed"
+	WebhookEventTypesSyncDelayed            WebhookEventTypes = "sync.delayed"
+	WebhookEventTypesSyncFailed             WebhookEventTypes = "sync.failed"
+	WebhookEventTypesSyncSucceeded          WebhookEventTypes = "sync.succeeded"
+	WebhookEventTypesWebhookDisabled        WebhookEventTypes = "webhook.disabled"
 )
 
 // Valid indicates whether the value is a known member of the WebhookEventTypes enum.
 func (e WebhookEventTypes) Valid() bool {
 	switch e {
-	case WebhookEventTypesBillingDiscrepancy:
+	case WebhookEventTypesCredentialExpiring:
 		return true
-	case WebhookEventTypesBillingPeriodClosed:
+	case WebhookEventTypesDiscrepancyDetected:
 		return true
-	case WebhookEventTypesBillingSyncFailed:
-		return true
-	case WebhookEventTypesBillingSynced:
+	case WebhookEventTypesInvoiceHeld:
 		return true
 	case WebhookEventTypesMemberInvited:
 		return true
-	case WebhookEventTypesMemberResetAsked:
+	case WebhookEventTypesPasswordResetRequested:
 		return true
-	case WebhookEventTypesUsageDiscrepancy:
+	case WebhookEventTypesPeriodClosed:
+		return true
+	case WebhookEventTypesSyncDelayed:
+		return true
+	case WebhookEventTypesSyncFailed:
+		return true
+	case WebhookEventTypesSyncSucceeded:
+		return true
+	case WebhookEventTypesWebhookDisabled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookDisabledDisabledBecause.
+const (
+	WebhookDisabledDisabledBecauseFailing WebhookDisabledDisabledBecause = "failing"
+	WebhookDisabledDisabledBecauseGone    WebhookDisabledDisabledBecause = "gone"
+	WebhookDisabledDisabledBecauseTenant  WebhookDisabledDisabledBecause = "tenant"
+)
+
+// Valid indicates whether the value is a known member of the WebhookDisabledDisabledBecause enum.
+func (e WebhookDisabledDisabledBecause) Valid() bool {
+	switch e {
+	case WebhookDisabledDisabledBecauseFailing:
+		return true
+	case WebhookDisabledDisabledBecauseGone:
+		return true
+	case WebhookDisabledDisabledBecauseTenant:
 		return true
 	default:
 		return false
@@ -3775,6 +3929,28 @@ type CreatedWebhookDisabledBecause string
 // CreatedWebhookEventTypes defines model for CreatedWebhook.EventTypes.
 type CreatedWebhookEventTypes string
 
+// CredentialExpiring defines model for CredentialExpiring.
+type CredentialExpiring struct {
+	// CredentialId Id of the API key or HMAC secret
+	//
+	// Examples: key_12
+	CredentialId string `json:"credential_id"`
+
+	// ExpiresAt Time from which the credential is invalid
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Kind The kind of credential
+	Kind CredentialExpiringKind `json:"kind"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
+
+// CredentialExpiringKind The kind of credential
+type CredentialExpiringKind string
+
 // Customer defines model for Customer.
 type Customer struct {
 	// ArchivedAt Time at which the customer was archived. Null if it is not archived
@@ -3825,28 +4001,6 @@ type CustomerFields struct {
 	Name *string `json:"name,omitempty"`
 }
 
-// CustomerNotSynced defines model for CustomerNotSynced.
-type CustomerNotSynced struct {
-	// CustomerExternalId External ID of the customer
-	CustomerExternalId string `json:"customer_external_id"`
-
-	// CustomerId The customer's id
-	//
-	// Examples: cus_42
-	CustomerId string `json:"customer_id"`
-
-	// Error Reason and fix
-	Error string `json:"error"`
-
-	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
-	SyncId string `json:"sync_id"`
-
-	// TenantId The tenant's id
-	//
-	// Examples: ten_1
-	TenantId string `json:"tenant_id"`
-}
-
 // CustomerPlan defines model for CustomerPlan.
 type CustomerPlan struct {
 	// Plan Slug of the plan that charges the current period. Null if the meters' own prices apply
@@ -3854,25 +4008,6 @@ type CustomerPlan struct {
 
 	// Versions Assignments in order of effective_from
 	Versions []Assignment `json:"versions"`
-}
-
-// CustomerSynced defines model for CustomerSynced.
-type CustomerSynced struct {
-	// CustomerExternalId External ID of the customer
-	CustomerExternalId string `json:"customer_external_id"`
-
-	// CustomerId The customer's id
-	//
-	// Examples: cus_42
-	CustomerId string `json:"customer_id"`
-
-	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
-	SyncId string `json:"sync_id"`
-
-	// TenantId The tenant's id
-	//
-	// Examples: ten_1
-	TenantId string `json:"tenant_id"`
 }
 
 // DailyUsage defines model for DailyUsage.
@@ -3995,6 +4130,11 @@ type Digest struct {
 	//
 	// Examples: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855
 	Hash string `json:"hash"`
+}
+
+// DiscrepancyDetected defines model for DiscrepancyDetected.
+type DiscrepancyDetected struct {
+	union json.RawMessage
 }
 
 // Ended defines model for Ended.
@@ -4507,8 +4647,8 @@ type InvoiceDisagreement struct {
 // InvoiceDisagreementCode The kind of difference between the invoice and the reports
 type InvoiceDisagreementCode string
 
-// InvoiceDisagrees defines model for InvoiceDisagrees.
-type InvoiceDisagrees struct {
+// InvoiceHeld defines model for InvoiceHeld.
+type InvoiceHeld struct {
 	// CustomerExternalId External ID of the customer
 	CustomerExternalId string `json:"customer_external_id"`
 
@@ -4961,58 +5101,52 @@ type MemberInvited struct {
 	TenantId string `json:"tenant_id"`
 }
 
-// MemberResetAsked defines model for MemberResetAsked.
-type MemberResetAsked struct {
-	// MemberId Id of the member, for POST /v1/tenant/members/{id}/reset
-	MemberId string `json:"member_id"`
-
-	// TenantId The tenant's id
-	//
-	// Examples: ten_1
-	TenantId string `json:"tenant_id"`
+// Message defines model for Message.
+type Message struct {
+	union json.RawMessage
 }
 
-// MessageOfCustomerNotSynced defines model for MessageOfCustomerNotSynced.
-type MessageOfCustomerNotSynced struct {
-	Data CustomerNotSynced `json:"data"`
+// MessageOfCredentialExpiring defines model for MessageOfCredentialExpiring.
+type MessageOfCredentialExpiring struct {
+	Data CredentialExpiring `json:"data"`
 
 	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
-	Type MessageOfCustomerNotSyncedType `json:"type"`
+	Type MessageOfCredentialExpiringType `json:"type"`
 }
 
-// MessageOfCustomerNotSyncedType The type
-type MessageOfCustomerNotSyncedType string
+// MessageOfCredentialExpiringType The type
+type MessageOfCredentialExpiringType string
 
-// MessageOfCustomerSynced defines model for MessageOfCustomerSynced.
-type MessageOfCustomerSynced struct {
-	Data CustomerSynced `json:"data"`
+// MessageOfDiscrepancyDetected defines model for MessageOfDiscrepancyDetected.
+type MessageOfDiscrepancyDetected struct {
+	Data DiscrepancyDetected `json:"data"`
 
 	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
-	Type MessageOfCustomerSyncedType `json:"type"`
+	Type MessageOfDiscrepancyDetectedType `json:"type"`
 }
 
-// MessageOfCustomerSyncedType The type
-type MessageOfCustomerSyncedType string
+// MessageOfDiscrepancyDetectedType The type
+type MessageOfDiscrepancyDetectedType string
 
-// MessageOfInvoiceDisagrees defines model for MessageOfInvoiceDisagrees.
-type MessageOfInvoiceDisagrees struct {
-	Data InvoiceDisagrees `json:"data"`
+// MessageOfInvoiceHeld defines model for MessageOfInvoiceHeld.
+type MessageOfInvoiceHeld struct {
+	Data InvoiceHeld `json:"data"`
 
 	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
-	Type MessageOfInvoiceDisagreesType `json:"type"`
+	Type MessageOfInvoiceHeldType `json:"type"`
 }
 
-// MessageOfInvoiceDisagreesType The type
-type MessageOfInvoiceDisagreesType string
+// MessageOfInvoiceHeldType The type
+type MessageOfInvoiceHeldType string
 
 // MessageOfMemberInvited defines model for MessageOfMemberInvited.
 type MessageOfMemberInvited struct {
@@ -5028,19 +5162,19 @@ type MessageOfMemberInvited struct {
 // MessageOfMemberInvitedType The type
 type MessageOfMemberInvitedType string
 
-// MessageOfMemberResetAsked defines model for MessageOfMemberResetAsked.
-type MessageOfMemberResetAsked struct {
-	Data MemberResetAsked `json:"data"`
+// MessageOfPasswordResetRequested defines model for MessageOfPasswordResetRequested.
+type MessageOfPasswordResetRequested struct {
+	Data PasswordResetRequested `json:"data"`
 
 	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
-	Type MessageOfMemberResetAskedType `json:"type"`
+	Type MessageOfPasswordResetRequestedType `json:"type"`
 }
 
-// MessageOfMemberResetAskedType The type
-type MessageOfMemberResetAskedType string
+// MessageOfPasswordResetRequestedType The type
+type MessageOfPasswordResetRequestedType string
 
 // MessageOfPeriodClosed defines model for MessageOfPeriodClosed.
 type MessageOfPeriodClosed struct {
@@ -5056,20 +5190,6 @@ type MessageOfPeriodClosed struct {
 // MessageOfPeriodClosedType The type
 type MessageOfPeriodClosedType string
 
-// MessageOfReconciliationDisputed defines model for MessageOfReconciliationDisputed.
-type MessageOfReconciliationDisputed struct {
-	Data ReconciliationDisputed `json:"data"`
-
-	// Timestamp Time at which the message was created
-	Timestamp time.Time `json:"timestamp"`
-
-	// Type The type
-	Type MessageOfReconciliationDisputedType `json:"type"`
-}
-
-// MessageOfReconciliationDisputedType The type
-type MessageOfReconciliationDisputedType string
-
 // MessageOfStatement defines model for MessageOfStatement.
 type MessageOfStatement struct {
 	Data Statement `json:"data"`
@@ -5083,6 +5203,48 @@ type MessageOfStatement struct {
 
 // MessageOfStatementType The type
 type MessageOfStatementType string
+
+// MessageOfSyncDelayed defines model for MessageOfSyncDelayed.
+type MessageOfSyncDelayed struct {
+	Data SyncDelayed `json:"data"`
+
+	// Timestamp Time at which the message was created
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfSyncDelayedType `json:"type"`
+}
+
+// MessageOfSyncDelayedType The type
+type MessageOfSyncDelayedType string
+
+// MessageOfSyncFailed defines model for MessageOfSyncFailed.
+type MessageOfSyncFailed struct {
+	Data SyncFailed `json:"data"`
+
+	// Timestamp Time at which the message was created
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfSyncFailedType `json:"type"`
+}
+
+// MessageOfSyncFailedType The type
+type MessageOfSyncFailedType string
+
+// MessageOfSyncSucceeded defines model for MessageOfSyncSucceeded.
+type MessageOfSyncSucceeded struct {
+	Data SyncSucceeded `json:"data"`
+
+	// Timestamp Time at which the message was created
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfSyncSucceededType `json:"type"`
+}
+
+// MessageOfSyncSucceededType The type
+type MessageOfSyncSucceededType string
 
 // MessageOfTried defines model for MessageOfTried.
 type MessageOfTried struct {
@@ -5098,19 +5260,19 @@ type MessageOfTried struct {
 // MessageOfTriedType The type
 type MessageOfTriedType string
 
-// MessageOfUsageDisagrees defines model for MessageOfUsageDisagrees.
-type MessageOfUsageDisagrees struct {
-	Data UsageDisagrees `json:"data"`
+// MessageOfWebhookDisabled defines model for MessageOfWebhookDisabled.
+type MessageOfWebhookDisabled struct {
+	Data WebhookDisabled `json:"data"`
 
 	// Timestamp Time at which the message was created
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type The type
-	Type MessageOfUsageDisagreesType `json:"type"`
+	Type MessageOfWebhookDisabledType `json:"type"`
 }
 
-// MessageOfUsageDisagreesType The type
-type MessageOfUsageDisagreesType string
+// MessageOfWebhookDisabledType The type
+type MessageOfWebhookDisabledType string
 
 // MessageOfWebhookTested defines model for MessageOfWebhookTested.
 type MessageOfWebhookTested struct {
@@ -5325,6 +5487,17 @@ type OwnSession struct {
 
 	// Id The id of this object
 	Id openapi_types.UUID `json:"id"`
+}
+
+// PasswordResetRequested defines model for PasswordResetRequested.
+type PasswordResetRequested struct {
+	// MemberId Id of the member, for POST /v1/tenant/members/{id}/reset
+	MemberId string `json:"member_id"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
 }
 
 // PasswordSet defines model for PasswordSet.
@@ -6063,6 +6236,9 @@ type ReconciliationDisputed struct {
 	// Invoiced Units on the provider's final invoices
 	Invoiced json.Number `json:"invoiced"`
 
+	// Kind The kind of discrepancy, as in GET /v1/billing/attention
+	Kind ReconciliationDisputedKind `json:"kind"`
+
 	// MeterId The meter's id
 	MeterId string `json:"meter_id"`
 
@@ -6087,6 +6263,9 @@ type ReconciliationDisputed struct {
 	// Units Units at the closing of the period
 	Units json.Number `json:"units"`
 }
+
+// ReconciliationDisputedKind The kind of discrepancy, as in GET /v1/billing/attention
+type ReconciliationDisputedKind string
 
 // RemoveMember defines model for RemoveMember.
 type RemoveMember struct {
@@ -6482,6 +6661,11 @@ type StatementLine struct {
 	Usage json.Number `json:"usage"`
 }
 
+// StatementMessage defines model for StatementMessage.
+type StatementMessage struct {
+	union json.RawMessage
+}
+
 // StatementMeter defines model for StatementMeter.
 type StatementMeter struct {
 	// Amount Amount, rounded to the currency's minor unit
@@ -6785,6 +6969,55 @@ type SyncBilling struct {
 	CustomerExternalId string `json:"customer_external_id"`
 }
 
+// SyncDelayed defines model for SyncDelayed.
+type SyncDelayed struct {
+	// Cause Cause of the delay, as in GET /v1/billing/attention
+	//
+	// Examples: the sync has not finished
+	Cause string `json:"cause"`
+
+	// CustomerExternalId External ID of the customer
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// RequestedAt Time at which the sync was requested
+	RequestedAt time.Time `json:"requested_at"`
+
+	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
+	SyncId string `json:"sync_id"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
+
+// SyncFailed defines model for SyncFailed.
+type SyncFailed struct {
+	// CustomerExternalId External ID of the customer
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// Error Reason and fix
+	Error string `json:"error"`
+
+	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
+	SyncId string `json:"sync_id"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
+
 // SyncLine defines model for SyncLine.
 type SyncLine struct {
 	// Amount Charge for the usage, rounded to the currency's minor unit. For an adjustment, the additional charge of the closed period
@@ -6944,6 +7177,25 @@ type SyncRunStatus string
 
 // SyncRunTrigger The source of the request
 type SyncRunTrigger string
+
+// SyncSucceeded defines model for SyncSucceeded.
+type SyncSucceeded struct {
+	// CustomerExternalId External ID of the customer
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// SyncId Id of the sync, for GET /v1/billing/syncs/{id}
+	SyncId string `json:"sync_id"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+}
 
 // Tenant defines model for Tenant.
 type Tenant struct {
@@ -7273,11 +7525,17 @@ type UsageDisagrees struct {
 	// Discrepancies Number of discrepancies. GET /v1/billing/discrepancies lists them
 	Discrepancies int64 `json:"discrepancies"`
 
+	// Kind The kind of discrepancy, as in GET /v1/billing/attention
+	Kind UsageDisagreesKind `json:"kind"`
+
 	// TenantId The tenant's id
 	//
 	// Examples: ten_1
 	TenantId string `json:"tenant_id"`
 }
+
+// UsageDisagreesKind The kind of discrepancy, as in GET /v1/billing/attention
+type UsageDisagreesKind string
 
 // UsageDiscrepancy defines model for UsageDiscrepancy.
 type UsageDiscrepancy struct {
@@ -7446,6 +7704,25 @@ type WebhookDisabledBecause string
 
 // WebhookEventTypes defines model for Webhook.EventTypes.
 type WebhookEventTypes string
+
+// WebhookDisabled defines model for WebhookDisabled.
+type WebhookDisabled struct {
+	// DisabledBecause Reason. gone: the receiver answered 410. failing: deliveries failed for five days
+	DisabledBecause WebhookDisabledDisabledBecause `json:"disabled_because"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+
+	// WebhookId The webhook's id
+	//
+	// Examples: whk_3
+	WebhookId string `json:"webhook_id"`
+}
+
+// WebhookDisabledDisabledBecause Reason. gone: the receiver answered 410. failing: deliveries failed for five days
+type WebhookDisabledDisabledBecause string
 
 // WebhookTested defines model for WebhookTested.
 type WebhookTested struct {
@@ -8571,6 +8848,633 @@ func (a ReceivedEvent) MarshalJSON() ([]byte, error) {
 		}
 	}
 	return json.Marshal(object)
+}
+
+// AsReconciliationDisputed returns the union data inside the DiscrepancyDetected as a ReconciliationDisputed
+func (t DiscrepancyDetected) AsReconciliationDisputed() (ReconciliationDisputed, error) {
+	var body ReconciliationDisputed
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromReconciliationDisputed overwrites any union data inside the DiscrepancyDetected as the provided ReconciliationDisputed
+func (t *DiscrepancyDetected) FromReconciliationDisputed(v ReconciliationDisputed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"kind":"reconciliation_disputed"}`))
+	t.union = b
+	return err
+}
+
+// MergeReconciliationDisputed performs a merge with any union data inside the DiscrepancyDetected, using the provided ReconciliationDisputed
+func (t *DiscrepancyDetected) MergeReconciliationDisputed(v ReconciliationDisputed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"kind":"reconciliation_disputed"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsUsageDisagrees returns the union data inside the DiscrepancyDetected as a UsageDisagrees
+func (t DiscrepancyDetected) AsUsageDisagrees() (UsageDisagrees, error) {
+	var body UsageDisagrees
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUsageDisagrees overwrites any union data inside the DiscrepancyDetected as the provided UsageDisagrees
+func (t *DiscrepancyDetected) FromUsageDisagrees(v UsageDisagrees) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"kind":"usage_discrepancy"}`))
+	t.union = b
+	return err
+}
+
+// MergeUsageDisagrees performs a merge with any union data inside the DiscrepancyDetected, using the provided UsageDisagrees
+func (t *DiscrepancyDetected) MergeUsageDisagrees(v UsageDisagrees) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"kind":"usage_discrepancy"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t DiscrepancyDetected) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"kind"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t DiscrepancyDetected) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "reconciliation_disputed":
+		return t.AsReconciliationDisputed()
+	case "usage_discrepancy":
+		return t.AsUsageDisagrees()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t DiscrepancyDetected) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *DiscrepancyDetected) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsMessageOfCredentialExpiring returns the union data inside the Message as a MessageOfCredentialExpiring
+func (t Message) AsMessageOfCredentialExpiring() (MessageOfCredentialExpiring, error) {
+	var body MessageOfCredentialExpiring
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfCredentialExpiring overwrites any union data inside the Message as the provided MessageOfCredentialExpiring
+func (t *Message) FromMessageOfCredentialExpiring(v MessageOfCredentialExpiring) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"credential.expiring"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfCredentialExpiring performs a merge with any union data inside the Message, using the provided MessageOfCredentialExpiring
+func (t *Message) MergeMessageOfCredentialExpiring(v MessageOfCredentialExpiring) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"credential.expiring"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfDiscrepancyDetected returns the union data inside the Message as a MessageOfDiscrepancyDetected
+func (t Message) AsMessageOfDiscrepancyDetected() (MessageOfDiscrepancyDetected, error) {
+	var body MessageOfDiscrepancyDetected
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfDiscrepancyDetected overwrites any union data inside the Message as the provided MessageOfDiscrepancyDetected
+func (t *Message) FromMessageOfDiscrepancyDetected(v MessageOfDiscrepancyDetected) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"discrepancy.detected"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfDiscrepancyDetected performs a merge with any union data inside the Message, using the provided MessageOfDiscrepancyDetected
+func (t *Message) MergeMessageOfDiscrepancyDetected(v MessageOfDiscrepancyDetected) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"discrepancy.detected"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfInvoiceHeld returns the union data inside the Message as a MessageOfInvoiceHeld
+func (t Message) AsMessageOfInvoiceHeld() (MessageOfInvoiceHeld, error) {
+	var body MessageOfInvoiceHeld
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfInvoiceHeld overwrites any union data inside the Message as the provided MessageOfInvoiceHeld
+func (t *Message) FromMessageOfInvoiceHeld(v MessageOfInvoiceHeld) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"invoice.held"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfInvoiceHeld performs a merge with any union data inside the Message, using the provided MessageOfInvoiceHeld
+func (t *Message) MergeMessageOfInvoiceHeld(v MessageOfInvoiceHeld) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"invoice.held"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfMemberInvited returns the union data inside the Message as a MessageOfMemberInvited
+func (t Message) AsMessageOfMemberInvited() (MessageOfMemberInvited, error) {
+	var body MessageOfMemberInvited
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfMemberInvited overwrites any union data inside the Message as the provided MessageOfMemberInvited
+func (t *Message) FromMessageOfMemberInvited(v MessageOfMemberInvited) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"member.invited"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfMemberInvited performs a merge with any union data inside the Message, using the provided MessageOfMemberInvited
+func (t *Message) MergeMessageOfMemberInvited(v MessageOfMemberInvited) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"member.invited"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfPasswordResetRequested returns the union data inside the Message as a MessageOfPasswordResetRequested
+func (t Message) AsMessageOfPasswordResetRequested() (MessageOfPasswordResetRequested, error) {
+	var body MessageOfPasswordResetRequested
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfPasswordResetRequested overwrites any union data inside the Message as the provided MessageOfPasswordResetRequested
+func (t *Message) FromMessageOfPasswordResetRequested(v MessageOfPasswordResetRequested) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"password_reset.requested"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfPasswordResetRequested performs a merge with any union data inside the Message, using the provided MessageOfPasswordResetRequested
+func (t *Message) MergeMessageOfPasswordResetRequested(v MessageOfPasswordResetRequested) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"password_reset.requested"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfPeriodClosed returns the union data inside the Message as a MessageOfPeriodClosed
+func (t Message) AsMessageOfPeriodClosed() (MessageOfPeriodClosed, error) {
+	var body MessageOfPeriodClosed
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfPeriodClosed overwrites any union data inside the Message as the provided MessageOfPeriodClosed
+func (t *Message) FromMessageOfPeriodClosed(v MessageOfPeriodClosed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"period.closed"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfPeriodClosed performs a merge with any union data inside the Message, using the provided MessageOfPeriodClosed
+func (t *Message) MergeMessageOfPeriodClosed(v MessageOfPeriodClosed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"period.closed"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfSyncDelayed returns the union data inside the Message as a MessageOfSyncDelayed
+func (t Message) AsMessageOfSyncDelayed() (MessageOfSyncDelayed, error) {
+	var body MessageOfSyncDelayed
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfSyncDelayed overwrites any union data inside the Message as the provided MessageOfSyncDelayed
+func (t *Message) FromMessageOfSyncDelayed(v MessageOfSyncDelayed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"sync.delayed"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfSyncDelayed performs a merge with any union data inside the Message, using the provided MessageOfSyncDelayed
+func (t *Message) MergeMessageOfSyncDelayed(v MessageOfSyncDelayed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"sync.delayed"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfSyncFailed returns the union data inside the Message as a MessageOfSyncFailed
+func (t Message) AsMessageOfSyncFailed() (MessageOfSyncFailed, error) {
+	var body MessageOfSyncFailed
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfSyncFailed overwrites any union data inside the Message as the provided MessageOfSyncFailed
+func (t *Message) FromMessageOfSyncFailed(v MessageOfSyncFailed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"sync.failed"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfSyncFailed performs a merge with any union data inside the Message, using the provided MessageOfSyncFailed
+func (t *Message) MergeMessageOfSyncFailed(v MessageOfSyncFailed) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"sync.failed"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfSyncSucceeded returns the union data inside the Message as a MessageOfSyncSucceeded
+func (t Message) AsMessageOfSyncSucceeded() (MessageOfSyncSucceeded, error) {
+	var body MessageOfSyncSucceeded
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfSyncSucceeded overwrites any union data inside the Message as the provided MessageOfSyncSucceeded
+func (t *Message) FromMessageOfSyncSucceeded(v MessageOfSyncSucceeded) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"sync.succeeded"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfSyncSucceeded performs a merge with any union data inside the Message, using the provided MessageOfSyncSucceeded
+func (t *Message) MergeMessageOfSyncSucceeded(v MessageOfSyncSucceeded) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"sync.succeeded"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfWebhookDisabled returns the union data inside the Message as a MessageOfWebhookDisabled
+func (t Message) AsMessageOfWebhookDisabled() (MessageOfWebhookDisabled, error) {
+	var body MessageOfWebhookDisabled
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfWebhookDisabled overwrites any union data inside the Message as the provided MessageOfWebhookDisabled
+func (t *Message) FromMessageOfWebhookDisabled(v MessageOfWebhookDisabled) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"webhook.disabled"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfWebhookDisabled performs a merge with any union data inside the Message, using the provided MessageOfWebhookDisabled
+func (t *Message) MergeMessageOfWebhookDisabled(v MessageOfWebhookDisabled) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"webhook.disabled"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfWebhookTested returns the union data inside the Message as a MessageOfWebhookTested
+func (t Message) AsMessageOfWebhookTested() (MessageOfWebhookTested, error) {
+	var body MessageOfWebhookTested
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfWebhookTested overwrites any union data inside the Message as the provided MessageOfWebhookTested
+func (t *Message) FromMessageOfWebhookTested(v MessageOfWebhookTested) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"webhook.test"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfWebhookTested performs a merge with any union data inside the Message, using the provided MessageOfWebhookTested
+func (t *Message) MergeMessageOfWebhookTested(v MessageOfWebhookTested) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"webhook.test"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t Message) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"type"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t Message) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "credential.expiring":
+		return t.AsMessageOfCredentialExpiring()
+	case "discrepancy.detected":
+		return t.AsMessageOfDiscrepancyDetected()
+	case "invoice.held":
+		return t.AsMessageOfInvoiceHeld()
+	case "member.invited":
+		return t.AsMessageOfMemberInvited()
+	case "password_reset.requested":
+		return t.AsMessageOfPasswordResetRequested()
+	case "period.closed":
+		return t.AsMessageOfPeriodClosed()
+	case "sync.delayed":
+		return t.AsMessageOfSyncDelayed()
+	case "sync.failed":
+		return t.AsMessageOfSyncFailed()
+	case "sync.succeeded":
+		return t.AsMessageOfSyncSucceeded()
+	case "webhook.disabled":
+		return t.AsMessageOfWebhookDisabled()
+	case "webhook.test":
+		return t.AsMessageOfWebhookTested()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t Message) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *Message) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
+
+// AsMessageOfTried returns the union data inside the StatementMessage as a MessageOfTried
+func (t StatementMessage) AsMessageOfTried() (MessageOfTried, error) {
+	var body MessageOfTried
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfTried overwrites any union data inside the StatementMessage as the provided MessageOfTried
+func (t *StatementMessage) FromMessageOfTried(v MessageOfTried) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"ping"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfTried performs a merge with any union data inside the StatementMessage, using the provided MessageOfTried
+func (t *StatementMessage) MergeMessageOfTried(v MessageOfTried) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"ping"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsMessageOfStatement returns the union data inside the StatementMessage as a MessageOfStatement
+func (t StatementMessage) AsMessageOfStatement() (MessageOfStatement, error) {
+	var body MessageOfStatement
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfStatement overwrites any union data inside the StatementMessage as the provided MessageOfStatement
+func (t *StatementMessage) FromMessageOfStatement(v MessageOfStatement) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"usage.statement"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfStatement performs a merge with any union data inside the StatementMessage, using the provided MessageOfStatement
+func (t *StatementMessage) MergeMessageOfStatement(v MessageOfStatement) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"usage.statement"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t StatementMessage) Discriminator() (string, error) {
+	var discriminator struct {
+		Discriminator string `json:"type"`
+	}
+	err := json.Unmarshal(t.union, &discriminator)
+	return discriminator.Discriminator, err
+}
+
+func (t StatementMessage) ValueByDiscriminator() (interface{}, error) {
+	discriminator, err := t.Discriminator()
+	if err != nil {
+		return nil, err
+	}
+	switch discriminator {
+	case "ping":
+		return t.AsMessageOfTried()
+	case "usage.statement":
+		return t.AsMessageOfStatement()
+	default:
+		return nil, errors.New("unknown discriminator value: " + discriminator)
+	}
+}
+
+func (t StatementMessage) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *StatementMessage) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
 }
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
@@ -9923,7 +10827,7 @@ type ClientInterface interface {
 
 	// AskForResetWithBody Ask for a password reset
 	//
-	// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+	// Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -9932,7 +10836,7 @@ type ClientInterface interface {
 
 	// AskForReset Ask for a password reset
 	//
-	// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+	// Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -12925,7 +13829,7 @@ func (c *Client) ListUncountedEvents(ctx context.Context, slug string, params *L
 
 // AskForResetWithBody Ask for a password reset
 //
-// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+// Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12944,7 +13848,7 @@ func (c *Client) AskForResetWithBody(ctx context.Context, contentType string, bo
 
 // AskForReset Ask for a password reset
 //
-// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+// Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -22554,7 +23458,7 @@ type ClientWithResponsesInterface interface {
 
 	// AskForResetWithBodyWithResponse Ask for a password reset
 	//
-	// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+	// Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -22563,7 +23467,7 @@ type ClientWithResponsesInterface interface {
 
 	// AskForResetWithResponse Ask for a password reset
 	//
-	// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+	// Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -31649,7 +32553,7 @@ func (c *ClientWithResponses) ListUncountedEventsWithResponse(ctx context.Contex
 
 // AskForResetWithBodyWithResponse Ask for a password reset
 //
-// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+// Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -31664,7 +32568,7 @@ func (c *ClientWithResponses) AskForResetWithBodyWithResponse(ctx context.Contex
 
 // AskForResetWithResponse Ask for a password reset
 //
-// Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+// Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
-	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -38,9 +38,17 @@ func (h *hooked) key(expiresAt *time.Time) metering.APIKey {
 		Name: "ingest", Scope: metering.ScopeIngestOnly, LastFour: "abcd", ExpiresAt: expiresAt,
 	}, fmt.Appendf(nil, "hash %d of %s", h.keys, h.tenant), h.now)
 	require.NoError(h, err)
-	_, err = dbtest.Conn(h.T).Exec(h.Context(), `update api_keys set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, created.ID, h.now)
-	require.NoError(h, err)
+	h.exec(`update api_keys set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, created.ID, h.now)
 	return created
+}
+
+func (h *hooked) exec(sql string, args ...any) {
+	h.Helper()
+	conn, err := pgx.Connect(h.Context(), h.address)
+	require.NoError(h, err)
+	defer conn.Close(h.Context())
+	_, err = conn.Exec(h.Context(), sql, args...)
+	require.NoError(h, err)
 }
 
 func TestAnExpiringCredentialIsReportedOnce(t *testing.T) {
@@ -54,8 +62,7 @@ func TestAnExpiringCredentialIsReportedOnce(t *testing.T) {
 		Name: "orders", Scope: metering.ScopeIngestOnly, Sealed: []byte("sealed"), LastFour: "abcd", ExpiresAt: &expiresAt,
 	}, h.now)
 	require.NoError(t, err)
-	_, err = dbtest.Conn(t).Exec(t.Context(), `update hmac_secrets set created_at = $2 where tenant_id = $1`, h.tenant, h.now)
-	require.NoError(t, err)
+	h.exec(`update hmac_secrets set created_at = $2 where tenant_id = $1`, h.tenant, h.now)
 
 	h.now = expiresAt.Add(-metering.ExpiryNotice - time.Second)
 	h.reportExpiring()
@@ -93,8 +100,7 @@ func TestWhichCredentialsAreNotReportedAsExpiring(t *testing.T) {
 	by := db.Rotating{Tenant: h.tenant, Actor: metering.Operator, Now: h.now, Overlap: time.Hour}
 	successor, begun, err := h.store.Rotations.APIKey(t.Context(), by, rotated.ID, metering.APIKey{LastFour: "efgh"}, []byte("successor of "+h.tenant.String()))
 	require.NoError(t, err)
-	_, err = dbtest.Conn(t).Exec(t.Context(), `update api_keys set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, successor.ID, h.now)
-	require.NoError(t, err)
+	h.exec(`update api_keys set created_at = $3 where tenant_id = $1 and id = $2`, h.tenant, successor.ID, h.now)
 	h.reportExpiring()
 	require.Empty(t, h.deliveries())
 

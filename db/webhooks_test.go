@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/db"
@@ -161,7 +162,10 @@ func TestWhereNobodyListensNothingIsKept(t *testing.T) {
 	require.NoError(t, err)
 	h.happen("")
 	var messages int
-	require.NoError(t, dbtest.Conn(t).QueryRow(t.Context(), `select count(*) from outbox where tenant_id = $1`, h.tenant).Scan(&messages))
+	conn, err := pgx.Connect(t.Context(), h.address)
+	require.NoError(t, err)
+	defer conn.Close(t.Context())
+	require.NoError(t, conn.QueryRow(t.Context(), `select count(*) from outbox where tenant_id = $1`, h.tenant).Scan(&messages))
 	require.Zero(t, messages)
 }
 

@@ -1757,7 +1757,7 @@ export interface paths {
         put?: never;
         /**
          * Ask for a password reset
-         * @description Sends a `member.reset_asked` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
+         * @description Sends a `password_reset.requested` message to the webhooks of every tenant that has a member with this e-mail, at most every ten minutes. The response is the same for an unknown e-mail.
          */
         post: operations["ask-for-reset"];
         delete?: never;
@@ -2481,7 +2481,7 @@ export interface paths {
     };
 }
 export interface webhooks {
-    "billing.discrepancy": {
+    "credential.expiring": {
         parameters: {
             query?: never;
             header?: never;
@@ -2491,20 +2491,19 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * The provider's invoices differ from the reports
+         * An API key or HMAC secret expires in 7 days
          * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     - Without `hold_id`: final invoices of a closed period differ from the reports. Sent again whenever the difference changes.
-         *     - With `hold_id`: a held invoice differs from the reports. Sent once for each time that a difference appears.
+         *     Sent once for each credential. Not sent for a credential that was created with less than 7 days to live, or that is being rotated.
          */
-        post: operations["billing.discrepancy"];
+        post: operations["credential.expiring"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "billing.period_closed": {
+    "discrepancy.detected": {
         parameters: {
             query?: never;
             header?: never;
@@ -2514,17 +2513,20 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * The totals of a billing period are final
-         * @description Sent to the webhooks that subscribe to this event type.
+         * Amounts that should be equal differ
+         * @description Sent to the webhooks that subscribe to this event type. `kind` is the kind of discrepancy:
+         *
+         *     - `reconciliation_disputed`: the final invoices of a closed period bill more than was reported, or another amount. Sent again whenever the difference changes.
+         *     - `usage_discrepancy`: the daily audit found totals that differ from the events. Sent once for each `day`.
          */
-        post: operations["billing.period_closed"];
+        post: operations["discrepancy.detected"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "billing.sync_failed": {
+    "invoice.held": {
         parameters: {
             query?: never;
             header?: never;
@@ -2534,30 +2536,12 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * The sync of a customer needs an operator
+         * A held invoice differs from the reports and needs an operator
          * @description Sent to the webhooks that subscribe to this event type.
+         *
+         *     Sent each time that the invoice starts to differ.
          */
-        post: operations["billing.sync_failed"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "billing.synced": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * A sync of a customer succeeded
-         * @description Sent to the webhooks that subscribe to this event type.
-         */
-        post: operations["billing.synced"];
+        post: operations["invoice.held"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2584,7 +2568,7 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
-    "member.reset_asked": {
+    "password_reset.requested": {
         parameters: {
             query?: never;
             header?: never;
@@ -2599,7 +2583,27 @@ export interface webhooks {
          *
          *     The request is not authenticated, so it may not come from the member. Sent at most every ten minutes.
          */
-        post: operations["member.reset_asked"];
+        post: operations["password_reset.requested"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "period.closed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The totals of a billing period are final
+         * @description Sent to the webhooks that subscribe to this event type.
+         */
+        post: operations["period.closed"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2626,7 +2630,7 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
-    "usage.discrepancy": {
+    "sync.delayed": {
         parameters: {
             query?: never;
             header?: never;
@@ -2636,12 +2640,52 @@ export interface webhooks {
         get?: never;
         put?: never;
         /**
-         * The daily audit found a discrepancy between totals and events
+         * A sync of a customer has been open for more than 15 minutes
          * @description Sent to the webhooks that subscribe to this event type.
          *
-         *     Sent once for each `day`.
+         *     Sent once for each sync, for the oldest open sync of a customer. Not sent if the customer's last sync failed.
          */
-        post: operations["usage.discrepancy"];
+        post: operations["sync.delayed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "sync.failed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The sync of a customer needs an operator
+         * @description Sent to the webhooks that subscribe to this event type.
+         */
+        post: operations["sync.failed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "sync.succeeded": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A sync of a customer succeeded
+         * @description Sent to the webhooks that subscribe to this event type.
+         */
+        post: operations["sync.succeeded"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2664,6 +2708,26 @@ export interface webhooks {
          *     A statement replaces earlier ones with the same customer, `stream` and period. Keep the one with the highest `sequence`.
          */
         post: operations["usage.statement"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "webhook.disabled": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Odometer disabled a webhook because its receiver is gone or fails
+         * @description Sent to the webhooks that subscribe to this event type. The disabled webhook does not receive it. Not sent if the tenant disabled the webhook.
+         */
+        post: operations["webhook.disabled"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3403,7 +3467,7 @@ export interface components {
             /** @description Description for people. Odometer does not use it */
             description?: string;
             /** @description Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested")[];
             /** @description whsec_ followed by 24 to 64 bytes in base64. Created if omitted */
             secret?: string;
             /** @description Where messages are sent */
@@ -3594,7 +3658,7 @@ export interface components {
             /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested")[];
             /**
              * Format: date-time
              * @description Time of the first failure since the last successful delivery
@@ -3616,6 +3680,28 @@ export interface components {
             secret_last_four: string;
             /** @description Where messages are sent */
             url: string;
+        };
+        CredentialExpiring: {
+            /**
+             * @description Id of the API key or HMAC secret
+             * @example key_12
+             */
+            credential_id: string;
+            /**
+             * Format: date-time
+             * @description Time from which the credential is invalid
+             */
+            expires_at: string;
+            /**
+             * @description The kind of credential
+             * @enum {string}
+             */
+            kind: "api_key" | "hmac_secret";
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
+            tenant_id: string;
         };
         Customer: {
             /**
@@ -3667,45 +3753,11 @@ export interface components {
             /** @description The name */
             name?: string;
         };
-        CustomerNotSynced: {
-            /** @description External ID of the customer */
-            customer_external_id: string;
-            /**
-             * @description The customer's id
-             * @example cus_42
-             */
-            customer_id: string;
-            /** @description Reason and fix */
-            error: string;
-            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
-            sync_id: string;
-            /**
-             * @description The tenant's id
-             * @example ten_1
-             */
-            tenant_id: string;
-        };
         CustomerPlan: {
             /** @description Slug of the plan that charges the current period. Null if the meters' own prices apply */
             plan: string | null;
             /** @description Assignments in order of effective_from */
             versions: components["schemas"]["Assignment"][];
-        };
-        CustomerSynced: {
-            /** @description External ID of the customer */
-            customer_external_id: string;
-            /**
-             * @description The customer's id
-             * @example cus_42
-             */
-            customer_id: string;
-            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
-            sync_id: string;
-            /**
-             * @description The tenant's id
-             * @example ten_1
-             */
-            tenant_id: string;
         };
         DailyUsage: {
             /** @description All meters, by id */
@@ -3758,7 +3810,7 @@ export interface components {
              * @description The event type
              * @enum {string}
              */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked" | "webhook.test";
+            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "webhook.test";
             /** @description Id of the message, sent as webhook-id */
             id: string;
             /**
@@ -3796,7 +3848,7 @@ export interface components {
              * @description The event type
              * @enum {string}
              */
-            event_type: "billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked" | "webhook.test";
+            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "webhook.test";
             /** @description Id of the message, sent as webhook-id */
             id: string;
             /**
@@ -3832,6 +3884,7 @@ export interface components {
              */
             hash: string;
         };
+        DiscrepancyDetected: components["schemas"]["ReconciliationDisputed"] | components["schemas"]["UsageDisagrees"];
         Ended: {
             /** @description Always true */
             ended: boolean;
@@ -4347,7 +4400,7 @@ export interface components {
              */
             theirs: string | null;
         };
-        InvoiceDisagrees: {
+        InvoiceHeld: {
             /** @description External ID of the customer */
             customer_external_id: string;
             /**
@@ -4708,17 +4761,9 @@ export interface components {
              */
             tenant_id: string;
         };
-        MemberResetAsked: {
-            /** @description Id of the member, for POST /v1/tenant/members/{id}/reset */
-            member_id: string;
-            /**
-             * @description The tenant's id
-             * @example ten_1
-             */
-            tenant_id: string;
-        };
-        MessageOfCustomerNotSynced: {
-            data: components["schemas"]["CustomerNotSynced"];
+        Message: components["schemas"]["MessageOfCredentialExpiring"] | components["schemas"]["MessageOfDiscrepancyDetected"] | components["schemas"]["MessageOfInvoiceHeld"] | components["schemas"]["MessageOfMemberInvited"] | components["schemas"]["MessageOfPasswordResetRequested"] | components["schemas"]["MessageOfPeriodClosed"] | components["schemas"]["MessageOfSyncDelayed"] | components["schemas"]["MessageOfSyncFailed"] | components["schemas"]["MessageOfSyncSucceeded"] | components["schemas"]["MessageOfWebhookDisabled"] | components["schemas"]["MessageOfWebhookTested"];
+        MessageOfCredentialExpiring: {
+            data: components["schemas"]["CredentialExpiring"];
             /**
              * Format: date-time
              * @description Time at which the message was created
@@ -4728,10 +4773,10 @@ export interface components {
              * @description The type
              * @enum {string}
              */
-            type: "billing.sync_failed";
+            type: "credential.expiring";
         };
-        MessageOfCustomerSynced: {
-            data: components["schemas"]["CustomerSynced"];
+        MessageOfDiscrepancyDetected: {
+            data: components["schemas"]["DiscrepancyDetected"];
             /**
              * Format: date-time
              * @description Time at which the message was created
@@ -4741,10 +4786,10 @@ export interface components {
              * @description The type
              * @enum {string}
              */
-            type: "billing.synced";
+            type: "discrepancy.detected";
         };
-        MessageOfInvoiceDisagrees: {
-            data: components["schemas"]["InvoiceDisagrees"];
+        MessageOfInvoiceHeld: {
+            data: components["schemas"]["InvoiceHeld"];
             /**
              * Format: date-time
              * @description Time at which the message was created
@@ -4754,7 +4799,7 @@ export interface components {
              * @description The type
              * @enum {string}
              */
-            type: "billing.discrepancy";
+            type: "invoice.held";
         };
         MessageOfMemberInvited: {
             data: components["schemas"]["MemberInvited"];
@@ -4769,8 +4814,8 @@ export interface components {
              */
             type: "member.invited";
         };
-        MessageOfMemberResetAsked: {
-            data: components["schemas"]["MemberResetAsked"];
+        MessageOfPasswordResetRequested: {
+            data: components["schemas"]["PasswordResetRequested"];
             /**
              * Format: date-time
              * @description Time at which the message was created
@@ -4780,7 +4825,7 @@ export interface components {
              * @description The type
              * @enum {string}
              */
-            type: "member.reset_asked";
+            type: "password_reset.requested";
         };
         MessageOfPeriodClosed: {
             data: components["schemas"]["PeriodClosed"];
@@ -4793,20 +4838,7 @@ export interface components {
              * @description The type
              * @enum {string}
              */
-            type: "billing.period_closed";
-        };
-        MessageOfReconciliationDisputed: {
-            data: components["schemas"]["ReconciliationDisputed"];
-            /**
-             * Format: date-time
-             * @description Time at which the message was created
-             */
-            timestamp: string;
-            /**
-             * @description The type
-             * @enum {string}
-             */
-            type: "billing.discrepancy";
+            type: "period.closed";
         };
         MessageOfStatement: {
             data: components["schemas"]["Statement"];
@@ -4821,6 +4853,45 @@ export interface components {
              */
             type: "usage.statement";
         };
+        MessageOfSyncDelayed: {
+            data: components["schemas"]["SyncDelayed"];
+            /**
+             * Format: date-time
+             * @description Time at which the message was created
+             */
+            timestamp: string;
+            /**
+             * @description The type
+             * @enum {string}
+             */
+            type: "sync.delayed";
+        };
+        MessageOfSyncFailed: {
+            data: components["schemas"]["SyncFailed"];
+            /**
+             * Format: date-time
+             * @description Time at which the message was created
+             */
+            timestamp: string;
+            /**
+             * @description The type
+             * @enum {string}
+             */
+            type: "sync.failed";
+        };
+        MessageOfSyncSucceeded: {
+            data: components["schemas"]["SyncSucceeded"];
+            /**
+             * Format: date-time
+             * @description Time at which the message was created
+             */
+            timestamp: string;
+            /**
+             * @description The type
+             * @enum {string}
+             */
+            type: "sync.succeeded";
+        };
         MessageOfTried: {
             data: components["schemas"]["Tried"];
             /**
@@ -4834,8 +4905,8 @@ export interface components {
              */
             type: "ping";
         };
-        MessageOfUsageDisagrees: {
-            data: components["schemas"]["UsageDisagrees"];
+        MessageOfWebhookDisabled: {
+            data: components["schemas"]["WebhookDisabled"];
             /**
              * Format: date-time
              * @description Time at which the message was created
@@ -4845,7 +4916,7 @@ export interface components {
              * @description The type
              * @enum {string}
              */
-            type: "usage.discrepancy";
+            type: "webhook.disabled";
         };
         MessageOfWebhookTested: {
             data: components["schemas"]["WebhookTested"];
@@ -5068,6 +5139,15 @@ export interface components {
              * @description The id of this object
              */
             id: string;
+        };
+        PasswordResetRequested: {
+            /** @description Id of the member, for POST /v1/tenant/members/{id}/reset */
+            member_id: string;
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
+            tenant_id: string;
         };
         PasswordSet: {
             /** @description Always true. The password changes in all the person's tenants, and all other sessions end */
@@ -5817,6 +5897,11 @@ export interface components {
              * @description Units on the provider's final invoices
              */
             invoiced: string;
+            /**
+             * @description The kind of discrepancy, as in GET /v1/billing/attention
+             * @enum {string}
+             */
+            kind: "reconciliation_disputed";
             /** @description The meter's id */
             meter_id: string;
             /** @description The meter's slug */
@@ -6206,6 +6291,7 @@ export interface components {
              */
             usage: string;
         };
+        StatementMessage: components["schemas"]["MessageOfTried"] | components["schemas"]["MessageOfStatement"];
         StatementMeter: {
             /**
              * Format: decimal
@@ -6533,6 +6619,50 @@ export interface components {
             /** @description The customer's external ID */
             customer_external_id: string;
         };
+        SyncDelayed: {
+            /**
+             * @description Cause of the delay, as in GET /v1/billing/attention
+             * @example the sync has not finished
+             */
+            cause: string;
+            /** @description External ID of the customer */
+            customer_external_id: string;
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
+            customer_id: string;
+            /**
+             * Format: date-time
+             * @description Time at which the sync was requested
+             */
+            requested_at: string;
+            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
+            sync_id: string;
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
+            tenant_id: string;
+        };
+        SyncFailed: {
+            /** @description External ID of the customer */
+            customer_external_id: string;
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
+            customer_id: string;
+            /** @description Reason and fix */
+            error: string;
+            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
+            sync_id: string;
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
+            tenant_id: string;
+        };
         SyncLine: {
             /**
              * Format: decimal
@@ -6692,6 +6822,22 @@ export interface components {
              * @enum {string}
              */
             trigger: "manual" | "schedule" | "provider";
+        };
+        SyncSucceeded: {
+            /** @description External ID of the customer */
+            customer_external_id: string;
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
+            customer_id: string;
+            /** @description Id of the sync, for GET /v1/billing/syncs/{id} */
+            sync_id: string;
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
+            tenant_id: string;
         };
         Tenant: {
             /**
@@ -6988,7 +7134,7 @@ export interface components {
             /** @description false disables the webhook and discards its waiting messages. true enables it for new messages */
             enabled?: boolean;
             /** @description The types of messages that the webhook receives */
-            event_types?: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
+            event_types?: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested")[];
             /** @description Where messages are sent */
             url?: string;
         };
@@ -7003,6 +7149,11 @@ export interface components {
              * @description Number of discrepancies. GET /v1/billing/discrepancies lists them
              */
             discrepancies: number;
+            /**
+             * @description The kind of discrepancy, as in GET /v1/billing/attention
+             * @enum {string}
+             */
+            kind: "usage_discrepancy";
             /**
              * @description The tenant's id
              * @example ten_1
@@ -7163,7 +7314,7 @@ export interface components {
             /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
-            event_types: ("billing.synced" | "billing.sync_failed" | "billing.period_closed" | "billing.discrepancy" | "usage.discrepancy" | "member.invited" | "member.reset_asked")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested")[];
             /**
              * Format: date-time
              * @description Time of the first failure since the last successful delivery
@@ -7183,6 +7334,23 @@ export interface components {
             secret_last_four: string;
             /** @description Where messages are sent */
             url: string;
+        };
+        WebhookDisabled: {
+            /**
+             * @description Reason. gone: the receiver answered 410. failing: deliveries failed for five days
+             * @enum {string}
+             */
+            disabled_because: "tenant" | "gone" | "failing";
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
+            tenant_id: string;
+            /**
+             * @description The webhook's id
+             * @example whk_3
+             */
+            webhook_id: string;
         };
         WebhookTested: {
             /**
@@ -13075,7 +13243,7 @@ export interface operations {
             };
         };
     };
-    "billing.discrepancy": {
+    "credential.expiring": {
         parameters: {
             query?: never;
             header: {
@@ -13091,7 +13259,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["MessageOfReconciliationDisputed"] | components["schemas"]["MessageOfInvoiceDisagrees"];
+                "application/json": components["schemas"]["MessageOfCredentialExpiring"];
             };
         };
         responses: {
@@ -13118,7 +13286,7 @@ export interface operations {
             };
         };
     };
-    "billing.period_closed": {
+    "discrepancy.detected": {
         parameters: {
             query?: never;
             header: {
@@ -13134,7 +13302,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["MessageOfPeriodClosed"];
+                "application/json": components["schemas"]["MessageOfDiscrepancyDetected"];
             };
         };
         responses: {
@@ -13161,7 +13329,7 @@ export interface operations {
             };
         };
     };
-    "billing.sync_failed": {
+    "invoice.held": {
         parameters: {
             query?: never;
             header: {
@@ -13177,50 +13345,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["MessageOfCustomerNotSynced"];
-            };
-        };
-        responses: {
-            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
-            410: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description The message is received */
-            "2XX": {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            /** @description The message is retried if a retry can succeed */
-            default: {
-                headers: {
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-        };
-    };
-    "billing.synced": {
-        parameters: {
-            query?: never;
-            header: {
-                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
-                "webhook-id": string;
-                /** @description Unix time of this attempt in seconds */
-                "webhook-timestamp": string;
-                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
-                "webhook-signature": string;
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["MessageOfCustomerSynced"];
+                "application/json": components["schemas"]["MessageOfInvoiceHeld"];
             };
         };
         responses: {
@@ -13290,7 +13415,7 @@ export interface operations {
             };
         };
     };
-    "member.reset_asked": {
+    "password_reset.requested": {
         parameters: {
             query?: never;
             header: {
@@ -13306,7 +13431,50 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["MessageOfMemberResetAsked"];
+                "application/json": components["schemas"]["MessageOfPasswordResetRequested"];
+            };
+        };
+        responses: {
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is received */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is retried if a retry can succeed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "period.closed": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
+                "webhook-id": string;
+                /** @description Unix time of this attempt in seconds */
+                "webhook-timestamp": string;
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfPeriodClosed"];
             };
         };
         responses: {
@@ -13376,7 +13544,7 @@ export interface operations {
             };
         };
     };
-    "usage.discrepancy": {
+    "sync.delayed": {
         parameters: {
             query?: never;
             header: {
@@ -13392,7 +13560,93 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["MessageOfUsageDisagrees"];
+                "application/json": components["schemas"]["MessageOfSyncDelayed"];
+            };
+        };
+        responses: {
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is received */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is retried if a retry can succeed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "sync.failed": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
+                "webhook-id": string;
+                /** @description Unix time of this attempt in seconds */
+                "webhook-timestamp": string;
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfSyncFailed"];
+            };
+        };
+        responses: {
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is received */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is retried if a retry can succeed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "sync.succeeded": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
+                "webhook-id": string;
+                /** @description Unix time of this attempt in seconds */
+                "webhook-timestamp": string;
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfSyncSucceeded"];
             };
         };
         responses: {
@@ -13436,6 +13690,49 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["MessageOfStatement"];
+            };
+        };
+        responses: {
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is received */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is retried if a retry can succeed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "webhook.disabled": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
+                "webhook-id": string;
+                /** @description Unix time of this attempt in seconds */
+                "webhook-timestamp": string;
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfWebhookDisabled"];
             };
         };
         responses: {

@@ -207,13 +207,16 @@ class CreateWebhook(TypedDict):
     description: NotRequired[str]
     event_types: list[
         Literal[
-            "billing.synced",
-            "billing.sync_failed",
-            "billing.period_closed",
-            "billing.discrepancy",
-            "usage.discrepancy",
+            "sync.succeeded",
+            "sync.failed",
+            "sync.delayed",
+            "period.closed",
+            "invoice.held",
+            "discrepancy.detected",
+            "credential.expiring",
+            "webhook.disabled",
             "member.invited",
-            "member.reset_asked",
+            "password_reset.requested",
         ]
     ]
     secret: NotRequired[str]
@@ -277,13 +280,16 @@ class CreatedWebhook(TypedDict):
     enabled: bool
     event_types: list[
         Literal[
-            "billing.synced",
-            "billing.sync_failed",
-            "billing.period_closed",
-            "billing.discrepancy",
-            "usage.discrepancy",
+            "sync.succeeded",
+            "sync.failed",
+            "sync.delayed",
+            "period.closed",
+            "invoice.held",
+            "discrepancy.detected",
+            "credential.expiring",
+            "webhook.disabled",
             "member.invited",
-            "member.reset_asked",
+            "password_reset.requested",
         ]
     ]
     failing_since: str | None
@@ -294,6 +300,13 @@ class CreatedWebhook(TypedDict):
     url: str
 
 
+class CredentialExpiring(TypedDict):
+    credential_id: str
+    expires_at: str
+    kind: Literal["api_key", "hmac_secret"]
+    tenant_id: str
+
+
 class CustomerFields(TypedDict):
     billing_provider_id: NotRequired[str | None]
     external_id: NotRequired[str]
@@ -301,24 +314,9 @@ class CustomerFields(TypedDict):
     name: NotRequired[str]
 
 
-class CustomerNotSynced(TypedDict):
-    customer_external_id: str
-    customer_id: str
-    error: str
-    sync_id: str
-    tenant_id: str
-
-
 class CustomerPlan(TypedDict):
     plan: str | None
     versions: list[Assignment]
-
-
-class CustomerSynced(TypedDict):
-    customer_external_id: str
-    customer_id: str
-    sync_id: str
-    tenant_id: str
 
 
 class DayUsage(TypedDict):
@@ -344,13 +342,16 @@ class Delivery(TypedDict):
     attempts: int
     created_at: str
     event_type: Literal[
-        "billing.synced",
-        "billing.sync_failed",
-        "billing.period_closed",
-        "billing.discrepancy",
-        "usage.discrepancy",
+        "sync.succeeded",
+        "sync.failed",
+        "sync.delayed",
+        "period.closed",
+        "invoice.held",
+        "discrepancy.detected",
+        "credential.expiring",
+        "webhook.disabled",
         "member.invited",
-        "member.reset_asked",
+        "password_reset.requested",
         "webhook.test",
     ]
     id: str
@@ -365,13 +366,16 @@ class DeliveryDetails(TypedDict):
     body: str
     created_at: str
     event_type: Literal[
-        "billing.synced",
-        "billing.sync_failed",
-        "billing.period_closed",
-        "billing.discrepancy",
-        "usage.discrepancy",
+        "sync.succeeded",
+        "sync.failed",
+        "sync.delayed",
+        "period.closed",
+        "invoice.held",
+        "discrepancy.detected",
+        "credential.expiring",
+        "webhook.disabled",
         "member.invited",
-        "member.reset_asked",
+        "password_reset.requested",
         "webhook.test",
     ]
     id: str
@@ -692,33 +696,16 @@ class MemberInvited(TypedDict):
     tenant_id: str
 
 
-class MemberResetAsked(TypedDict):
-    member_id: str
-    tenant_id: str
-
-
-class MessageOfCustomerNotSynced(TypedDict):
-    data: CustomerNotSynced
+class MessageOfCredentialExpiring(TypedDict):
+    data: CredentialExpiring
     timestamp: str
-    type: Literal["billing.sync_failed"]
-
-
-class MessageOfCustomerSynced(TypedDict):
-    data: CustomerSynced
-    timestamp: str
-    type: Literal["billing.synced"]
+    type: Literal["credential.expiring"]
 
 
 class MessageOfMemberInvited(TypedDict):
     data: MemberInvited
     timestamp: str
     type: Literal["member.invited"]
-
-
-class MessageOfMemberResetAsked(TypedDict):
-    data: MemberResetAsked
-    timestamp: str
-    type: Literal["member.reset_asked"]
 
 
 class MessagePeriod(TypedDict):
@@ -770,6 +757,11 @@ class OwnSession(TypedDict):
     current: bool
     expires_at: str
     id: str
+
+
+class PasswordResetRequested(TypedDict):
+    member_id: str
+    tenant_id: str
 
 
 class PasswordSet(TypedDict):
@@ -1140,10 +1132,34 @@ class SyncBilling(TypedDict):
     customer_external_id: str
 
 
+class SyncDelayed(TypedDict):
+    cause: str
+    customer_external_id: str
+    customer_id: str
+    requested_at: str
+    sync_id: str
+    tenant_id: str
+
+
+class SyncFailed(TypedDict):
+    customer_external_id: str
+    customer_id: str
+    error: str
+    sync_id: str
+    tenant_id: str
+
+
 class SyncPause(TypedDict):
     by: str
     reason: str
     since: str
+
+
+class SyncSucceeded(TypedDict):
+    customer_external_id: str
+    customer_id: str
+    sync_id: str
+    tenant_id: str
 
 
 class Tenant(TypedDict):
@@ -1269,13 +1285,16 @@ class UpdateWebhook(TypedDict):
     event_types: NotRequired[
         list[
             Literal[
-                "billing.synced",
-                "billing.sync_failed",
-                "billing.period_closed",
-                "billing.discrepancy",
-                "usage.discrepancy",
+                "sync.succeeded",
+                "sync.failed",
+                "sync.delayed",
+                "period.closed",
+                "invoice.held",
+                "discrepancy.detected",
+                "credential.expiring",
+                "webhook.disabled",
                 "member.invited",
-                "member.reset_asked",
+                "password_reset.requested",
             ]
         ]
     ]
@@ -1285,6 +1304,7 @@ class UpdateWebhook(TypedDict):
 class UsageDisagrees(TypedDict):
     day: str
     discrepancies: int
+    kind: Literal["usage_discrepancy"]
     tenant_id: str
 
 
@@ -1329,13 +1349,16 @@ class Webhook(TypedDict):
     enabled: bool
     event_types: list[
         Literal[
-            "billing.synced",
-            "billing.sync_failed",
-            "billing.period_closed",
-            "billing.discrepancy",
-            "usage.discrepancy",
+            "sync.succeeded",
+            "sync.failed",
+            "sync.delayed",
+            "period.closed",
+            "invoice.held",
+            "discrepancy.detected",
+            "credential.expiring",
+            "webhook.disabled",
             "member.invited",
-            "member.reset_asked",
+            "password_reset.requested",
         ]
     ]
     failing_since: str | None
@@ -1343,6 +1366,12 @@ class Webhook(TypedDict):
     id: str
     secret_last_four: str
     url: str
+
+
+class WebhookDisabled(TypedDict):
+    disabled_because: Literal["tenant", "gone", "failing"]
+    tenant_id: str
+    webhook_id: str
 
 
 class WebhookTested(TypedDict):
@@ -1487,7 +1516,7 @@ class EventCounts(TypedDict):
     windows: list[CountedWindow]
 
 
-class InvoiceDisagrees(TypedDict):
+class InvoiceHeld(TypedDict):
     customer_external_id: str
     customer_id: str
     deadline: str
@@ -1552,16 +1581,40 @@ class ListWebhook(TypedDict):
     next_page_token: str | None
 
 
-class MessageOfInvoiceDisagrees(TypedDict):
-    data: InvoiceDisagrees
+class MessageOfInvoiceHeld(TypedDict):
+    data: InvoiceHeld
     timestamp: str
-    type: Literal["billing.discrepancy"]
+    type: Literal["invoice.held"]
+
+
+class MessageOfPasswordResetRequested(TypedDict):
+    data: PasswordResetRequested
+    timestamp: str
+    type: Literal["password_reset.requested"]
 
 
 class MessageOfPeriodClosed(TypedDict):
     data: PeriodClosed
     timestamp: str
-    type: Literal["billing.period_closed"]
+    type: Literal["period.closed"]
+
+
+class MessageOfSyncDelayed(TypedDict):
+    data: SyncDelayed
+    timestamp: str
+    type: Literal["sync.delayed"]
+
+
+class MessageOfSyncFailed(TypedDict):
+    data: SyncFailed
+    timestamp: str
+    type: Literal["sync.failed"]
+
+
+class MessageOfSyncSucceeded(TypedDict):
+    data: SyncSucceeded
+    timestamp: str
+    type: Literal["sync.succeeded"]
 
 
 class MessageOfTried(TypedDict):
@@ -1570,10 +1623,10 @@ class MessageOfTried(TypedDict):
     type: Literal["ping"]
 
 
-class MessageOfUsageDisagrees(TypedDict):
-    data: UsageDisagrees
+class MessageOfWebhookDisabled(TypedDict):
+    data: WebhookDisabled
     timestamp: str
-    type: Literal["usage.discrepancy"]
+    type: Literal["webhook.disabled"]
 
 
 class MessageOfWebhookTested(TypedDict):
@@ -1670,6 +1723,7 @@ class ReconciliationDisputed(TypedDict):
     customer_external_id: str
     customer_id: str
     invoiced: Decimal
+    kind: Literal["reconciliation_disputed"]
     meter_id: str
     meter_slug: str
     period: StoredPeriod
@@ -1825,6 +1879,9 @@ class Customer(TypedDict):
     tenant_id: str
 
 
+DiscrepancyDetected: TypeAlias = ReconciliationDisputed | UsageDisagrees
+
+
 class EventPage(TypedDict):
     data: list[StoredEvent]
     has_more: bool
@@ -1856,16 +1913,19 @@ class ListUncountedEvent(TypedDict):
     next_page_token: str | None
 
 
-class MessageOfReconciliationDisputed(TypedDict):
-    data: ReconciliationDisputed
+class MessageOfDiscrepancyDetected(TypedDict):
+    data: DiscrepancyDetected
     timestamp: str
-    type: Literal["billing.discrepancy"]
+    type: Literal["discrepancy.detected"]
 
 
 class MessageOfStatement(TypedDict):
     data: Statement
     timestamp: str
     type: Literal["usage.statement"]
+
+
+StatementMessage: TypeAlias = MessageOfTried | MessageOfStatement
 
 
 class StatementReport(TypedDict):
@@ -1981,6 +2041,21 @@ class ListStatementReport(TypedDict):
     data: list[StatementReport]
     has_more: bool
     next_page_token: str | None
+
+
+Message: TypeAlias = (
+    MessageOfCredentialExpiring
+    | MessageOfDiscrepancyDetected
+    | MessageOfInvoiceHeld
+    | MessageOfMemberInvited
+    | MessageOfPasswordResetRequested
+    | MessageOfPeriodClosed
+    | MessageOfSyncDelayed
+    | MessageOfSyncFailed
+    | MessageOfSyncSucceeded
+    | MessageOfWebhookDisabled
+    | MessageOfWebhookTested
+)
 
 
 class StatementLine(TypedDict):

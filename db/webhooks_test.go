@@ -461,8 +461,8 @@ func TestOldMessagesAreForgotten(t *testing.T) {
 	require.Len(t, h.deliveries(), 1)
 }
 
-// TestADisabledEndpointIsReportedToTheOthersOnce has two endpoints fail for good at once,
-// whose messages would each wait for the other endpoint's lock.
+// TestADisabledEndpointIsReportedToTheOthersOnce disables two endpoints at once. The message
+// about each locks the other endpoint.
 func TestADisabledEndpointIsReportedToTheOthersOnce(t *testing.T) {
 	t.Parallel()
 	h := newHooked(t, metering.MessageWebhookDisabled)

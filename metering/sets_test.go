@@ -30,7 +30,7 @@ func TestASetHasAllOfItsConstants(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, sets)
-	sets["MessageKind"] = append(sets["MessageKind"], "MessageWebhookTest") // which nobody chooses
+	sets["MessageKind"] = append(sets["MessageKind"], "MessageWebhookTest") // endpoints do not choose it
 	for name, values := range sets {
 		require.Equal(t, constants[name], values, name)
 	}

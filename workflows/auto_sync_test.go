@@ -41,9 +41,7 @@ type fleet struct {
 
 func newFleet(t *testing.T, customers int) *fleet {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	f := &fleet{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), failing: map[metering.CustomerID]bool{}}
+	f := &fleet{TestWorkflowEnvironment: newEnvironment(), failing: map[metering.CustomerID]bool{}}
 	f.SetTestTimeout(time.Minute)
 	f.sync = func() error { return nil }
 	f.events = func() (activities.ListEventsResult, error) { return activities.ListEventsResult{}, nil }

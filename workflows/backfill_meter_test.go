@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/testsuite"
 
 	"github.com/odometer-metering/odometer/activities"
 	"github.com/odometer-metering/odometer/metering"
@@ -16,9 +15,7 @@ import (
 )
 
 func TestBackfillMeterCountsEachDayOnceAndThenSwitches(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	env.RegisterActivity(do)
 	var days, counted []time.Time
 	for i := range 75 {
@@ -48,9 +45,7 @@ func TestBackfillMeterCountsEachDayOnceAndThenSwitches(t *testing.T) {
 }
 
 func TestBackfillMeterOfNothingOnlySwitches(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	env.RegisterActivity(do)
 	env.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{}, nil)
 	env.OnActivity(do.CompleteMeterVersion, mock.Anything, mock.Anything).Return(nil).Once()
@@ -60,9 +55,7 @@ func TestBackfillMeterOfNothingOnlySwitches(t *testing.T) {
 }
 
 func TestBackfillMeterTriesAFailingDayAgain(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	env.RegisterActivity(do)
 	tries := 0
 	env.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{Days: make([]time.Time, 1)}, nil)
@@ -80,9 +73,7 @@ func TestBackfillMeterTriesAFailingDayAgain(t *testing.T) {
 }
 
 func TestABackfillThatWorkersDieOfIsPausedUntilAnOperatorResumesIt(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	env.RegisterActivity(do)
 	var asked []activities.CountDaysInput
 	env.OnActivity(do.PlanBackfill, mock.Anything, mock.Anything).Return(activities.PlanBackfillResult{Days: make([]time.Time, 3)}, nil)

@@ -33,9 +33,7 @@ type delivering struct {
 
 func newDelivering(t *testing.T, due ...time.Duration) *delivering {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	d := &delivering{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), due: due}
+	d := &delivering{TestWorkflowEnvironment: newEnvironment(), due: due}
 	d.began = d.Now()
 	d.RegisterActivity(do)
 	recorded(d.TestWorkflowEnvironment)

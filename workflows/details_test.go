@@ -51,9 +51,7 @@ func TestTheDetailsOfARunBeginWithItsCustomer(t *testing.T) {
 // detailsOfErasure are those of a run before each of its steps, and in the end.
 func detailsOfErasure(t *testing.T, page string) (details []string) {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	look := func(context.Context, activities.CustomerInput) error {
 		details = append(details, detailsOf(t, env))
 		return nil

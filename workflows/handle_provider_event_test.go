@@ -42,9 +42,7 @@ type happening struct {
 
 func newHappening(t *testing.T) *happening {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	h := &happening{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	h := &happening{TestWorkflowEnvironment: newEnvironment()}
 	h.event = activities.ReadEventResult{CustomerID: 2, Invoice: true}
 	drafted := h.Now()
 	h.invoice = func() (activities.ReadInvoiceResult, error) {

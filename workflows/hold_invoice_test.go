@@ -43,9 +43,7 @@ type heldInvoice struct {
 
 func newHeldInvoice(t *testing.T) *heldInvoice {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	h := &heldInvoice{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), sent: map[uuid.UUID][]time.Time{}}
+	h := &heldInvoice{TestWorkflowEnvironment: newEnvironment(), sent: map[uuid.UUID][]time.Time{}}
 	h.began = h.Now()
 	h.grace, h.deadline = h.began.Add(72*time.Hour), h.began.Add(120*time.Hour)
 	h.agrees = func(int) bool { return true }

@@ -28,9 +28,7 @@ var rotating = activities.RotationInput{TenantID: 1, RotationID: 7}
 
 func newRotation(t *testing.T) *rotation {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	r := &rotation{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	r := &rotation{TestWorkflowEnvironment: newEnvironment()}
 	r.now = activities.RotationResult{Old: "sec_3", New: "sec_4", Until: r.Now().Add(24 * time.Hour), WarnAt: r.Now().Add(18 * time.Hour)}
 	r.RegisterActivity(do)
 	recorded(r.TestWorkflowEnvironment)
@@ -163,9 +161,7 @@ func TestARotationGoesByTheRow(t *testing.T) {
 }
 
 func TestARotationOutlastsAFailingDatabase(t *testing.T) {
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	env := suite.NewTestWorkflowEnvironment()
+	env := newEnvironment()
 	env.RegisterActivity(do)
 	tries := 0
 	env.OnActivity(do.ReadRotation, mock.Anything, rotating).Return(func(context.Context, activities.RotationInput) (activities.RotationResult, error) {

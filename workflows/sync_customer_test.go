@@ -71,9 +71,7 @@ func newWorld(t *testing.T) *world {
 // emptyWorld is one in which nobody plans or sends.
 func emptyWorld(t *testing.T) *world {
 	t.Helper()
-	var suite testsuite.WorkflowTestSuite
-	suite.SetLogger(quiet)
-	w := &world{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
+	w := &world{TestWorkflowEnvironment: newEnvironment()}
 	w.SetWorkerOptions(worker.Options{})
 	w.SetTestTimeout(time.Minute)
 	w.deadline = w.Now().Add(72 * time.Hour)

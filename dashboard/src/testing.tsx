@@ -1,4 +1,4 @@
-import { cleanup, configure, fireEvent, render, screen } from "@testing-library/react";
+import { act, cleanup, configure, fireEvent, render, screen } from "@testing-library/react";
 import { stringify } from "lossless-json";
 import { afterEach, beforeEach, vi } from "vitest";
 import { forget } from "./api/session";
@@ -48,6 +48,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
+  act(() => router.history.replace("/none")); // where the next test begins, and not on the page of this one
   cleanup();
   forget(queries);
   vi.unstubAllGlobals();

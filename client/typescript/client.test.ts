@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createClient, type Schema } from "./client.js";
+import { createClient, parseExactly, type Schema } from "./client.js";
 
 const { ODOMETER_URL: baseUrl, ODOMETER_API_KEY: apiKey } = process.env;
 if (!baseUrl || !apiKey) throw new Error("ODOMETER_URL and ODOMETER_API_KEY name a running API: run go test ./cmd/odometer");
@@ -62,4 +62,22 @@ test("a problem is typed", async () => {
   assert.equal(response.status, 404);
   assert.equal(error?.code, "not_found");
   assert.equal(error?.status, 404);
+});
+
+test("messages are distinguished by their type", () => {
+  const describe = (body: string) => {
+    const message = parseExactly<Schema<"Message">>(body);
+    switch (message.type) {
+      case "sync.failed":
+        return `${message.data.customer_external_id}: ${message.data.error}`;
+      case "discrepancy.detected":
+        return message.data.kind === "usage_discrepancy" ? message.data.day : `${message.data.meter_slug}: ${message.data.unexplained} units are unexplained`;
+      default:
+        return "";
+    }
+  };
+  assert.equal(describe(`{"type":"sync.failed","data":{"customer_external_id":"acme","error":"the webhook answered 401"}}`), "acme: the webhook answered 401");
+  assert.equal(describe(`{"type":"discrepancy.detected","data":{"kind":"usage_discrepancy","day":"2026-12-03"}}`), "2026-12-03");
+  const disputed = `{"type":"discrepancy.detected","data":{"kind":"reconciliation_disputed","meter_slug":"calls","unexplained":${precise}}}`;
+  assert.equal(describe(disputed), `calls: ${precise} units are unexplained`);
 });

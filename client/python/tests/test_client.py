@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import datetime, timezone
 from decimal import Decimal
@@ -9,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from odometer_client import Client, OdometerError, ProblemError, Recorder, UnencodableError
-from odometer_client.schema import Event, SetPricing
+from odometer_client.schema import Event, Message, SetPricing
 
 PRECISE = Decimal("123456789012345678.123456789012")
 CUSTOMER = "a/b ?#%é"
@@ -113,3 +114,21 @@ def test_a_recorder_counts_each_event_once(client: Client) -> None:
         for _ in range(100):
             recorder.record({"event_type": "python-call", "customer_id": "recorded"})
     assert client.get_usage_total(customer="recorded")["total"] == 100
+
+
+def describe(body: str) -> str:
+    message: Message = json.loads(body, parse_float=Decimal)
+    if message["type"] == "sync.failed":
+        return f"{message['data']['customer_external_id']}: {message['data']['error']}"
+    if message["type"] == "discrepancy.detected":
+        data = message["data"]
+        return data["day"] if data["kind"] == "usage_discrepancy" else f"{data['meter_slug']}: {data['unexplained']} units are unexplained"
+    return ""
+
+
+def test_messages_are_distinguished_by_their_type() -> None:
+    failed = '{"type":"sync.failed","data":{"customer_external_id":"acme","error":"the webhook answered 401"}}'
+    assert describe(failed) == "acme: the webhook answered 401"
+    assert describe('{"type":"discrepancy.detected","data":{"kind":"usage_discrepancy","day":"2026-12-03"}}') == "2026-12-03"
+    disputed = f'{{"type":"discrepancy.detected","data":{{"kind":"reconciliation_disputed","meter_slug":"calls","unexplained":{PRECISE}}}}}'
+    assert describe(disputed) == f"calls: {PRECISE} units are unexplained"

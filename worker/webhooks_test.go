@@ -124,6 +124,41 @@ func TestAWebhookIsToldOfSyncsAndOfClosedPeriods(t *testing.T) {
 	require.Equal(t, 1, kinds[`{"type":"sync.failed`])
 }
 
+// TestWorkersReportDelaysAndExpiries without a request: two workers poll, and two runs of
+// Maintain look.
+func TestWorkersReportDelaysAndExpiries(t *testing.T) {
+	t.Parallel()
+	s := newSystem(t)
+	s.use("1")
+	delays, expiries := s.listen(metering.MessageSyncDelayed), s.listen(metering.MessageCredentialExpiring)
+	sync := s.request()
+	require.NoError(t, s.store.Syncs.Pause(t.Context(), s.tenant, s.steering(sync), time.Now()))
+	key, err := s.store.APIKeys.Create(t.Context(), s.tenant, metering.Operator,
+		metering.APIKey{Name: "ingest", Scope: metering.ScopeIngestOnly, LastFour: "abcd", ExpiresAt: new(time.Now().AddDate(0, 0, 5))}, []byte("hash of "+s.tenant.String()), time.Now())
+	require.NoError(t, err)
+	for _, statement := range []string{
+		`update billing_syncs set requested_at = requested_at - interval '1 hour' where tenant_id = $1`,
+		`update api_keys set created_at = created_at - interval '30 days' where tenant_id = $1`,
+	} {
+		_, err := s.connect().Exec(t.Context(), statement, s.tenant)
+		require.NoError(t, err)
+	}
+	s.work()
+	s.work()
+	for _, id := range []string{"test-maintain-1", "test-maintain-2"} {
+		run, err := s.temporal.ExecuteWorkflow(t.Context(), client.StartWorkflowOptions{ID: id, TaskQueue: workflows.TaskQueue}, workflows.Maintain)
+		require.NoError(t, err)
+		require.NoError(t, run.Get(t.Context(), nil))
+	}
+	for _, body := range delays.heard(1) {
+		require.Contains(t, body, sync.String())
+		require.Contains(t, body, `"cause":"paused: for the test"`)
+	}
+	for _, body := range expiries.heard(1) {
+		require.Contains(t, body, `"credential_id":"`+key.ID.String()+`"`)
+	}
+}
+
 // TestDrillMessagesArriveThoughTheirWorkerIsKilled and the webhook fails: each
 // arrives, with the same id and bytes however often it is sent. No message meets two
 // failures, since the attempt after the second one follows five minutes later.

@@ -2,8 +2,10 @@ package db_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -207,4 +209,49 @@ func TestTenantsShareTheBudgetOfAHost(t *testing.T) {
 		require.Equal(t, time.Duration(n+1)*time.Second/50, spent("host example.com").Sub(full), url)
 	}
 	require.True(t, full.Equal(spent(h.tenant.String())), "what the other tenant spends is not this one's")
+}
+
+// TestADisabledEndpointIsReportedToTheOthersOnce disables two endpoints at once. The message
+// about each locks the other endpoint.
+func TestADisabledEndpointIsReportedToTheOthersOnce(t *testing.T) {
+	t.Parallel()
+	h := newHooked(t, metering.MessageWebhookDisabled)
+	listening := h.hook
+	both := []metering.MessageKind{metering.MessageSyncSucceeded, metering.MessageWebhookDisabled}
+	failing := []metering.Endpoint{h.add(both...), h.add(both...)}
+	want := map[string]int{}
+	for round := 1; round <= 3; round++ {
+		h.now = h.now.Add(time.Minute)
+		h.happen("")
+		h.happen("")
+		var claimed []db.ClaimedDelivery
+		for _, e := range failing {
+			h.hook = e
+			claimed = append(claimed, *h.claim(), *h.claim())
+			want[e.ID.String()] = round
+		}
+		var lanes sync.WaitGroup
+		for _, c := range claimed {
+			lanes.Go(func() {
+				gone := metering.Attempt{At: h.now, Took: time.Second, Status: 410, Problem: "the webhook answered 410"}
+				if err := h.store.Deliveries.Settle(t.Context(), c, gone, 0, h.now); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		lanes.Wait()
+		h.hook = listening
+		got := map[string]int{}
+		for _, d := range h.deliveries() {
+			var data db.WebhookDisabled
+			require.NoError(t, json.Unmarshal(d.Data, &data))
+			require.Equal(t, metering.DisabledGone, data.Because)
+			got[data.WebhookID]++
+		}
+		require.Equal(t, want, got)
+		for _, e := range failing {
+			_, err := h.store.Webhooks.Update(t.Context(), h.tenant, metering.Operator, e.ID, db.EndpointChange{Enabled: new(true)}, h.now)
+			require.NoError(t, err)
+		}
+	}
 }

@@ -38,13 +38,18 @@ const reportedAtOnce = 100
 // countsKept is how long counts of events and references to uncounted events are kept.
 const countsKept = 90 * 24 * time.Hour
 
-// SweepEventCounts deletes old counts of events and old references to uncounted events.
+// firingsKept is how long firings of alerts are kept: longer than a yearly billing period.
+const firingsKept = 400 * 24 * time.Hour
+
+// SweepEventCounts deletes old counts of events, old references to uncounted events, and old
+// firings of alerts.
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
 	before := a.now().Add(-countsKept)
 	return errors.Join(
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, a.now().Add(-firingsKept), most) }),
 	)
 }
 

@@ -32,6 +32,8 @@ var matrix = map[string]string{
 	"billing:write":   "admin",
 	"webhooks:read":   "admin",
 	"webhooks:write":  "admin",
+	"alerts:read":     "admin",
+	"alerts:write":    "admin",
 	"api_keys:manage": "admin",
 	"tenant:manage":   "admin",
 	"session:own":     "admin read_write read_only ingest_only",

@@ -68,6 +68,7 @@ var fieldDocs = map[string]string{
 	"next_attempt_at":      "Time of the next attempt; null if none is planned",
 	"next_page_token":      "The page_token of the next page; null on the last one",
 	"next_runs":            "Times of the next runs",
+	"occurred_at":          "Time at which Odometer found that the threshold is reached",
 	"password":             "The person's password",
 	"paused":               "Whether the schedule is paused",
 	"plan":                 "The plan's slug; null: no plan",

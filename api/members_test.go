@@ -31,6 +31,8 @@ var roleMatrix = map[string]string{
 	"billing:write":   "owner admin billing",
 	"webhooks:read":   "owner admin developer billing",
 	"webhooks:write":  "owner admin developer",
+	"alerts:read":     "owner admin developer billing",
+	"alerts:write":    "owner admin developer",
 	"api_keys:manage": "owner admin",
 	"tenant:manage":   "owner",
 	"session:own":     "owner admin developer billing viewer",

@@ -35,6 +35,9 @@ func (s *server) messages() {
 	describeMessage[db.MemberInvited](document, metering.MessageMemberInvited, "An invitation is ready to be sent", toWebhooks)
 	describeMessage[db.PasswordResetRequested](document, metering.MessagePasswordResetRequested, "A password reset was requested for a member",
 		toWebhooks+"\n\nThe request is not authenticated, so it may not come from the member. Sent at most every ten minutes.")
+	describeMessage[db.AlertTriggered](document, metering.MessageAlertTriggered, "A customer reached a threshold of an alert",
+		toWebhooks+"\n\nSent once for each alert, customer, threshold and billing period. For `silence`, once for each last event, and `period` is the time "+
+			"from that event until the alert's minutes had passed.")
 	describeMessage[db.WebhookTested](document, metering.MessageWebhookTest, "A webhook was tested", "Sent after `POST /v1/webhooks/{id}/test`.")
 	describeMessage[webhook.Statement](document, webhook.UsageStatement, "The current bill of a billing period",
 		"Sent to the receiver of statements if the billing provider is a webhook. Respond with 2xx when it is stored.\n\n"+

@@ -26,6 +26,8 @@ const (
 	BillingWrite   Permission = "billing:write"
 	HooksRead      Permission = "webhooks:read"
 	HooksWrite     Permission = "webhooks:write"
+	AlertsRead     Permission = "alerts:read"
+	AlertsWrite    Permission = "alerts:write"
 	KeysManage     Permission = "api_keys:manage" // API keys, HMAC secrets, audit log
 	TenantManage   Permission = "tenant:manage"   // tenant settings, members
 	OwnSession     Permission = "session:own"     // what everybody may: know who they are, and leave
@@ -65,6 +67,8 @@ var permissions = map[Permission]grant{
 	BillingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},
 	HooksRead:      {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, biller}},
 	HooksWrite:     {[]metering.Scope{adm}, []metering.Role{owner, admin, developer}},
+	AlertsRead:     {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, biller}},
+	AlertsWrite:    {[]metering.Scope{adm}, []metering.Role{owner, admin, developer}},
 	KeysManage:     {[]metering.Scope{adm}, []metering.Role{owner, admin}},
 	TenantManage:   {[]metering.Scope{adm}, []metering.Role{owner}},
 	OwnSession:     {[]metering.Scope{adm, rw, ro, ink}, []metering.Role{owner, admin, developer, biller, viewer}},

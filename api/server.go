@@ -399,6 +399,7 @@ func (s *server) routes() {
 	huma.Register(s.api, created(post("rotate-hmac-secret", "/v1/hmac-secrets/{id}/rotate", KeysManage, "Rotate an HMAC secret",
 		"Returns a new secret with the same name, scope, signatures and expiry. The old secret stays valid for `overlap_seconds`.")), s.rotateHMACSecret)
 
+	s.alerts()
 	huma.Register(s.api, created(post("create-webhook", "/v1/webhooks", HooksWrite, "Create a webhook",
 		"The webhook receives messages of its event types. The signing secret is shown only in this response.")), s.createWebhook)
 	huma.Register(s.api, get("list-webhooks", "/v1/webhooks", HooksRead, "List webhooks",

@@ -44,6 +44,7 @@ func describeSets(schemas huma.Registry) {
 	describe[billing.ReconciliationState](schemas)
 	describe[billing.State](schemas)
 	describe[metering.Aggregation](schemas)
+	describe[metering.AlertType](schemas)
 	describe[metering.Bills](schemas)
 	describe[metering.DeliveryStatus](schemas)
 	describe[metering.DisabledBecause](schemas)

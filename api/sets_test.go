@@ -20,7 +20,7 @@ func TestTheDocumentHasTheSetsOfTheCode(t *testing.T) {
 	t.Parallel()
 	messages, roles := metering.MessageKind("").Values(), metering.Role("").Values()
 	sets := [][]string{
-		valuesOf(metering.Aggregation("").Values()), valuesOf(metering.DeliveryStatus("").Values()), valuesOf(metering.DisabledBecause("").Values()),
+		valuesOf(metering.Aggregation("").Values()), valuesOf(metering.AlertType("").Values()), valuesOf(metering.DeliveryStatus("").Values()), valuesOf(metering.DisabledBecause("").Values()),
 		valuesOf(billing.Component("").Values()), valuesOf(billing.Kind("").Values()), valuesOf(billing.State("").Values()),
 		valuesOf([]billing.Kind{billing.StatementReport, billing.QuantityReport, billing.ChargeReport}), // of reports with lines
 		valuesOf(billing.PeriodState("").Values()), billing.StepNames(),

@@ -23,6 +23,7 @@ func OpenPeriods(f Facts) []Period {
 // billed it and without the adjustments that the period carries, which are of
 // others.
 type OpenCharge struct {
+	MeterID  metering.MeterID
 	Events   int64
 	Charge   metering.Decimal // rounded to the currency's minor unit
 	Currency string
@@ -33,7 +34,7 @@ type OpenCharge struct {
 func OpenCharges(f Facts, period Period) (charges []OpenCharge) {
 	for _, c := range f.shown(period) {
 		if c.price.Version != 0 || c.theirs != nil {
-			charges = append(charges, OpenCharge{c.events, c.charge(), c.currency})
+			charges = append(charges, OpenCharge{c.meter.ID, c.events, c.charge(), c.currency})
 		}
 	}
 	return charges

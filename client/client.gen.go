@@ -43,6 +43,48 @@ func (e APIKeyMetadataScope) Valid() bool {
 	}
 }
 
+// Defines values for AlertType.
+const (
+	AlertTypeSilence AlertType = "silence"
+	AlertTypeSpend   AlertType = "spend"
+	AlertTypeUsage   AlertType = "usage"
+)
+
+// Valid indicates whether the value is a known member of the AlertType enum.
+func (e AlertType) Valid() bool {
+	switch e {
+	case AlertTypeSilence:
+		return true
+	case AlertTypeSpend:
+		return true
+	case AlertTypeUsage:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertDefinitionType.
+const (
+	AlertDefinitionTypeSilence AlertDefinitionType = "silence"
+	AlertDefinitionTypeSpend   AlertDefinitionType = "spend"
+	AlertDefinitionTypeUsage   AlertDefinitionType = "usage"
+)
+
+// Valid indicates whether the value is a known member of the AlertDefinitionType enum.
+func (e AlertDefinitionType) Valid() bool {
+	switch e {
+	case AlertDefinitionTypeSilence:
+		return true
+	case AlertDefinitionTypeSpend:
+		return true
+	case AlertDefinitionTypeUsage:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for AttentionCauseKind.
 const (
 	AttentionCauseKindBackfillStuck          AttentionCauseKind = "backfill_stuck"
@@ -381,6 +423,7 @@ func (e CreateMeterAggregation) Valid() bool {
 
 // Defines values for CreateWebhookEventTypes.
 const (
+	CreateWebhookEventTypesAlertTriggered         CreateWebhookEventTypes = "alert.triggered"
 	CreateWebhookEventTypesCredentialExpiring     CreateWebhookEventTypes = "credential.expiring"
 	CreateWebhookEventTypesDiscrepancyDetected    CreateWebhookEventTypes = "discrepancy.detected"
 	CreateWebhookEventTypesInvoiceHeld            CreateWebhookEventTypes = "invoice.held"
@@ -396,6 +439,8 @@ const (
 // Valid indicates whether the value is a known member of the CreateWebhookEventTypes enum.
 func (e CreateWebhookEventTypes) Valid() bool {
 	switch e {
+	case CreateWebhookEventTypesAlertTriggered:
+		return true
 	case CreateWebhookEventTypesCredentialExpiring:
 		return true
 	case CreateWebhookEventTypesDiscrepancyDetected:
@@ -537,6 +582,7 @@ func (e CreatedWebhookDisabledBecause) Valid() bool {
 
 // Defines values for CreatedWebhookEventTypes.
 const (
+	CreatedWebhookEventTypesAlertTriggered         CreatedWebhookEventTypes = "alert.triggered"
 	CreatedWebhookEventTypesCredentialExpiring     CreatedWebhookEventTypes = "credential.expiring"
 	CreatedWebhookEventTypesDiscrepancyDetected    CreatedWebhookEventTypes = "discrepancy.detected"
 	CreatedWebhookEventTypesInvoiceHeld            CreatedWebhookEventTypes = "invoice.held"
@@ -552,6 +598,8 @@ const (
 // Valid indicates whether the value is a known member of the CreatedWebhookEventTypes enum.
 func (e CreatedWebhookEventTypes) Valid() bool {
 	switch e {
+	case CreatedWebhookEventTypesAlertTriggered:
+		return true
 	case CreatedWebhookEventTypesCredentialExpiring:
 		return true
 	case CreatedWebhookEventTypesDiscrepancyDetected:
@@ -597,6 +645,7 @@ func (e CredentialExpiringKind) Valid() bool {
 
 // Defines values for DeliveryEventType.
 const (
+	DeliveryEventTypeAlertTriggered         DeliveryEventType = "alert.triggered"
 	DeliveryEventTypeCredentialExpiring     DeliveryEventType = "credential.expiring"
 	DeliveryEventTypeDiscrepancyDetected    DeliveryEventType = "discrepancy.detected"
 	DeliveryEventTypeInvoiceHeld            DeliveryEventType = "invoice.held"
@@ -613,6 +662,8 @@ const (
 // Valid indicates whether the value is a known member of the DeliveryEventType enum.
 func (e DeliveryEventType) Valid() bool {
 	switch e {
+	case DeliveryEventTypeAlertTriggered:
+		return true
 	case DeliveryEventTypeCredentialExpiring:
 		return true
 	case DeliveryEventTypeDiscrepancyDetected:
@@ -663,6 +714,7 @@ func (e DeliveryStatus) Valid() bool {
 
 // Defines values for DeliveryDetailsEventType.
 const (
+	DeliveryDetailsEventTypeAlertTriggered         DeliveryDetailsEventType = "alert.triggered"
 	DeliveryDetailsEventTypeCredentialExpiring     DeliveryDetailsEventType = "credential.expiring"
 	DeliveryDetailsEventTypeDiscrepancyDetected    DeliveryDetailsEventType = "discrepancy.detected"
 	DeliveryDetailsEventTypeInvoiceHeld            DeliveryDetailsEventType = "invoice.held"
@@ -679,6 +731,8 @@ const (
 // Valid indicates whether the value is a known member of the DeliveryDetailsEventType enum.
 func (e DeliveryDetailsEventType) Valid() bool {
 	switch e {
+	case DeliveryDetailsEventTypeAlertTriggered:
+		return true
 	case DeliveryDetailsEventTypeCredentialExpiring:
 		return true
 	case DeliveryDetailsEventTypeDiscrepancyDetected:
@@ -1090,6 +1144,21 @@ func (e MemberRole) Valid() bool {
 	case MemberRoleOwner:
 		return true
 	case MemberRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for MessageOfAlertTriggeredType.
+const (
+	MessageOfAlertTriggeredTypeAlertTriggered MessageOfAlertTriggeredType = "alert.triggered"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfAlertTriggeredType enum.
+func (e MessageOfAlertTriggeredType) Valid() bool {
+	switch e {
+	case MessageOfAlertTriggeredTypeAlertTriggered:
 		return true
 	default:
 		return false
@@ -2269,6 +2338,27 @@ func (e TenantLatePolicy) Valid() bool {
 	}
 }
 
+// Defines values for TriggeredAlertType.
+const (
+	TriggeredAlertTypeSilence TriggeredAlertType = "silence"
+	TriggeredAlertTypeSpend   TriggeredAlertType = "spend"
+	TriggeredAlertTypeUsage   TriggeredAlertType = "usage"
+)
+
+// Valid indicates whether the value is a known member of the TriggeredAlertType enum.
+func (e TriggeredAlertType) Valid() bool {
+	switch e {
+	case TriggeredAlertTypeSilence:
+		return true
+	case TriggeredAlertTypeSpend:
+		return true
+	case TriggeredAlertTypeUsage:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UncountedEventRule.
 const (
 	UncountedEventRuleValueInvalid UncountedEventRule = "value_invalid"
@@ -2487,6 +2577,7 @@ func (e UpdateTenantLatePolicy) Valid() bool {
 
 // Defines values for UpdateWebhookEventTypes.
 const (
+	UpdateWebhookEventTypesAlertTriggered         UpdateWebhookEventTypes = "alert.triggered"
 	UpdateWebhookEventTypesCredentialExpiring     UpdateWebhookEventTypes = "credential.expiring"
 	UpdateWebhookEventTypesDiscrepancyDetected    UpdateWebhookEventTypes = "discrepancy.detected"
 	UpdateWebhookEventTypesInvoiceHeld            UpdateWebhookEventTypes = "invoice.held"
@@ -2502,6 +2593,8 @@ const (
 // Valid indicates whether the value is a known member of the UpdateWebhookEventTypes enum.
 func (e UpdateWebhookEventTypes) Valid() bool {
 	switch e {
+	case UpdateWebhookEventTypesAlertTriggered:
+		return true
 	case UpdateWebhookEventTypesCredentialExpiring:
 		return true
 	case UpdateWebhookEventTypesDiscrepancyDetected:
@@ -2589,6 +2682,7 @@ func (e WebhookDisabledBecause) Valid() bool {
 
 // Defines values for WebhookEventTypes.
 const (
+	WebhookEventTypesAlertTriggered         WebhookEventTypes = "alert.triggered"
 	WebhookEventTypesCredentialExpiring     WebhookEventTypes = "credential.expiring"
 	WebhookEventTypesDiscrepancyDetected    WebhookEventTypes = "discrepancy.detected"
 	WebhookEventTypesInvoiceHeld            WebhookEventTypes = "invoice.held"
@@ -2604,6 +2698,8 @@ const (
 // Valid indicates whether the value is a known member of the WebhookEventTypes enum.
 func (e WebhookEventTypes) Valid() bool {
 	switch e {
+	case WebhookEventTypesAlertTriggered:
+		return true
 	case WebhookEventTypesCredentialExpiring:
 		return true
 	case WebhookEventTypesDiscrepancyDetected:
@@ -3106,6 +3202,139 @@ type AdjustmentLine struct {
 
 	// Steps Steps that compute the amount. After the period that bills the adjustment has closed, they contain the reported amounts
 	Steps []Step `json:"steps"`
+}
+
+// Alert defines model for Alert.
+type Alert struct {
+	// All Whether all customers are the scope
+	All bool `json:"all"`
+
+	// CreatedAt Time of creation
+	CreatedAt time.Time `json:"created_at"`
+
+	// Currency Currency of spend
+	//
+	// Examples: USD
+	Currency *string `json:"currency,omitempty"`
+
+	// Customer External ID of the only customer in the scope
+	//
+	// Examples: acme
+	Customer *string `json:"customer,omitempty"`
+
+	// Enabled Whether this is enabled
+	Enabled bool `json:"enabled"`
+
+	// Group The only group that counts: value of each group_by property
+	Group *map[string]interface{} `json:"group,omitempty"`
+
+	// Id The id of this object
+	//
+	// Examples: alt_42
+	Id string `json:"id"`
+
+	// Meter Slug of the meter. Absent for spend of all meters, and for silence
+	//
+	// Examples: calls
+	Meter *string `json:"meter,omitempty"`
+
+	// Minutes Minutes of silence
+	Minutes *int64 `json:"minutes,omitempty"`
+
+	// Name The name
+	Name string `json:"name"`
+
+	// Plan Slug of the plan. Its customers are the scope
+	//
+	// Examples: pro
+	Plan *string `json:"plan,omitempty"`
+
+	// Thresholds Usage in units or spend in currency, ascending. Empty for silence
+	Thresholds []json.Number `json:"thresholds"`
+
+	// Type The type
+	Type AlertType `json:"type"`
+}
+
+// AlertType The type
+type AlertType string
+
+// AlertDefinition defines model for AlertDefinition.
+type AlertDefinition struct {
+	// All true: all customers
+	All *bool `json:"all,omitempty"`
+
+	// Currency For spend: the currency of the charges. The tenant's currency if omitted
+	Currency *string `json:"currency,omitempty"`
+
+	// Customer External ID of a customer. Send either customer, plan or all
+	Customer *string `json:"customer,omitempty"`
+
+	// Group For usage: the value of each group_by property of the meter, so that only this group counts. A group that the meter counts in $other returns 422
+	Group *map[string]interface{} `json:"group,omitempty"`
+
+	// Meter Slug of a meter. Required for usage. If omitted for spend, all meters count
+	Meter *string `json:"meter,omitempty"`
+
+	// Minutes For silence: the number of minutes without an event
+	Minutes *int64 `json:"minutes,omitempty"`
+
+	// Name The name
+	Name string `json:"name"`
+
+	// Plan Slug of a plan
+	Plan *string `json:"plan,omitempty"`
+
+	// Thresholds For usage and spend: 1 to 10 numbers above 0
+	Thresholds *[]json.Number `json:"thresholds,omitempty"`
+
+	// Type The type
+	Type AlertDefinitionType `json:"type"`
+}
+
+// AlertDefinitionType The type
+type AlertDefinitionType string
+
+// AlertTriggered defines model for AlertTriggered.
+type AlertTriggered struct {
+	Alert TriggeredAlert `json:"alert"`
+
+	// Currency Currency of value and threshold. Absent except for spend
+	Currency *string `json:"currency,omitempty"`
+
+	// CustomerExternalId External ID of the customer
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// Id Id of the firing
+	//
+	// Examples: fir_42
+	Id string `json:"id"`
+
+	// Late Whether the period had ended when the threshold was reached
+	Late bool `json:"late"`
+
+	// OccurredAt Time at which Odometer found that the threshold is reached
+	OccurredAt time.Time     `json:"occurred_at"`
+	Period     MessagePeriod `json:"period"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+
+	// Threshold The threshold that was reached. For silence, the minutes of the alert
+	Threshold json.Number `json:"threshold"`
+
+	// Unit Unit of the meter, or minutes. Absent if the meter has no unit, and for spend
+	Unit *string `json:"unit,omitempty"`
+
+	// Value The total, the charge or the minutes at occurred_at
+	Value json.Number `json:"value"`
 }
 
 // AskForReset defines model for AskForReset.
@@ -4029,6 +4258,17 @@ type DayUsage struct {
 	Usage json.Number `json:"usage"`
 }
 
+// DeleteAlert defines model for DeleteAlert.
+type DeleteAlert struct {
+	// Deleted Always true
+	Deleted bool `json:"deleted"`
+
+	// Id The id of this object
+	//
+	// Examples: alt_42
+	Id string `json:"id"`
+}
+
 // DeleteOIDC defines model for DeleteOIDC.
 type DeleteOIDC struct {
 	// Deleted Always true
@@ -4408,6 +4648,33 @@ type FindInvitation struct {
 	Token string `json:"token"`
 }
 
+// Firing defines model for Firing.
+type Firing struct {
+	// CustomerExternalId The customer's external ID
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId The customer's id
+	CustomerId string `json:"customer_id"`
+
+	// Id The id of this object
+	//
+	// Examples: fir_42
+	Id string `json:"id"`
+
+	// Late Whether the period had ended when the threshold was reached
+	Late bool `json:"late"`
+
+	// OccurredAt Time at which Odometer found that the threshold is reached
+	OccurredAt time.Time     `json:"occurred_at"`
+	Period     MessagePeriod `json:"period"`
+
+	// Threshold The threshold that was reached. For silence, the minutes of the alert
+	Threshold json.Number `json:"threshold"`
+
+	// Value The total, the charge or the minutes at occurred_at
+	Value json.Number `json:"value"`
+}
+
 // FoundInvitation defines model for FoundInvitation.
 type FoundInvitation struct {
 	// Email The person's e-mail
@@ -4781,6 +5048,18 @@ type ListAPIKeyMetadata struct {
 	NextPageToken *string `json:"next_page_token"`
 }
 
+// ListAlert defines model for ListAlert.
+type ListAlert struct {
+	// Data The items of this page
+	Data []Alert `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken page_token of the next page. Null on the last page
+	NextPageToken *string `json:"next_page_token"`
+}
+
 // ListAuditEntry defines model for ListAuditEntry.
 type ListAuditEntry struct {
 	// Data The items of this page
@@ -4845,6 +5124,18 @@ type ListEventConflict struct {
 type ListExportedEvent struct {
 	// Data The items of this page
 	Data []ExportedEvent `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken page_token of the next page. Null on the last page
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListFiring defines model for ListFiring.
+type ListFiring struct {
+	// Data The items of this page
+	Data []Firing `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -5105,6 +5396,20 @@ type MemberInvited struct {
 type Message struct {
 	union json.RawMessage
 }
+
+// MessageOfAlertTriggered defines model for MessageOfAlertTriggered.
+type MessageOfAlertTriggered struct {
+	Data AlertTriggered `json:"data"`
+
+	// Timestamp Time at which the message was created
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfAlertTriggeredType `json:"type"`
+}
+
+// MessageOfAlertTriggeredType The type
+type MessageOfAlertTriggeredType string
 
 // MessageOfCredentialExpiring defines model for MessageOfCredentialExpiring.
 type MessageOfCredentialExpiring struct {
@@ -7261,6 +7566,23 @@ type Total struct {
 // Tried defines model for Tried.
 type Tried = map[string]interface{}
 
+// TriggeredAlert defines model for TriggeredAlert.
+type TriggeredAlert struct {
+	// Id The id of this object
+	//
+	// Examples: alt_42
+	Id string `json:"id"`
+
+	// Name The name
+	Name string `json:"name"`
+
+	// Type The type
+	Type TriggeredAlertType `json:"type"`
+}
+
+// TriggeredAlertType The type
+type TriggeredAlertType string
+
 // UncountedEvent defines model for UncountedEvent.
 type UncountedEvent struct {
 	// CountedBy Meters that count the event. A meter that is backfilling is listed after its backfill
@@ -7416,6 +7738,21 @@ type Unresolved struct {
 
 // UnresolvedState The state
 type UnresolvedState string
+
+// UpdateAlert defines model for UpdateAlert.
+type UpdateAlert struct {
+	// Enabled false disables the alert. true enables it
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// Minutes For silence: the number of minutes without an event
+	Minutes *int64 `json:"minutes,omitempty"`
+
+	// Name The name
+	Name *string `json:"name,omitempty"`
+
+	// Thresholds Replaces the thresholds of a usage or spend alert
+	Thresholds *[]json.Number `json:"thresholds,omitempty"`
+}
 
 // UpdateMember defines model for UpdateMember.
 type UpdateMember struct {
@@ -7733,6 +8070,30 @@ type WebhookTested struct {
 
 	// WebhookId The webhook's id
 	WebhookId string `json:"webhook_id"`
+}
+
+// ListAlertsParams defines parameters for ListAlerts.
+type ListAlertsParams struct {
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the previous page
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+}
+
+// CreateAlertParams defines parameters for CreateAlert.
+type CreateAlertParams struct {
+	// IdempotencyKey Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret
+	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+}
+
+// ListFiringsParams defines parameters for ListFirings.
+type ListFiringsParams struct {
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the previous page
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
 }
 
 // ListApiKeysParams defines parameters for ListApiKeys.
@@ -8413,6 +8774,12 @@ type RotateWebhookSecretParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// CreateAlertJSONRequestBody defines body for CreateAlert for application/json ContentType.
+type CreateAlertJSONRequestBody = AlertDefinition
+
+// UpdateAlertJSONRequestBody defines body for UpdateAlert for application/json ContentType.
+type UpdateAlertJSONRequestBody = UpdateAlert
+
 // CreateApiKeyJSONRequestBody defines body for CreateApiKey for application/json ContentType.
 type CreateApiKeyJSONRequestBody = CreateAPIKey
 
@@ -8951,6 +9318,40 @@ func (t *DiscrepancyDetected) UnmarshalJSON(b []byte) error {
 	return err
 }
 
+// AsMessageOfAlertTriggered returns the union data inside the Message as a MessageOfAlertTriggered
+func (t Message) AsMessageOfAlertTriggered() (MessageOfAlertTriggered, error) {
+	var body MessageOfAlertTriggered
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfAlertTriggered overwrites any union data inside the Message as the provided MessageOfAlertTriggered
+func (t *Message) FromMessageOfAlertTriggered(v MessageOfAlertTriggered) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"alert.triggered"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfAlertTriggered performs a merge with any union data inside the Message, using the provided MessageOfAlertTriggered
+func (t *Message) MergeMessageOfAlertTriggered(v MessageOfAlertTriggered) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"alert.triggered"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
 // AsMessageOfCredentialExpiring returns the union data inside the Message as a MessageOfCredentialExpiring
 func (t Message) AsMessageOfCredentialExpiring() (MessageOfCredentialExpiring, error) {
 	var body MessageOfCredentialExpiring
@@ -9339,6 +9740,8 @@ func (t Message) ValueByDiscriminator() (interface{}, error) {
 		return nil, err
 	}
 	switch discriminator {
+	case "alert.triggered":
+		return t.AsMessageOfAlertTriggered()
 	case "credential.expiring":
 		return t.AsMessageOfCredentialExpiring()
 	case "discrepancy.detected":
@@ -9569,6 +9972,88 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListAlerts List alerts
+	//
+	// Alerts are listed in order of creation.
+	//
+	// Corresponds with GET /v1/alerts (the `ListAlerts` operationId).
+	ListAlerts(ctx context.Context, params *ListAlertsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateAlertWithBody Create an alert
+	//
+	// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+	//
+	// - `usage`: the total of a meter in a billing period, or of one of its groups.
+	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+	// - An alert of a plan reads the billing periods that the plan charges.
+	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
+	CreateAlertWithBody(ctx context.Context, params *CreateAlertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateAlert Create an alert
+	//
+	// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+	//
+	// - `usage`: the total of a meter in a billing period, or of one of its groups.
+	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+	// - An alert of a plan reads the billing periods that the plan charges.
+	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
+	CreateAlert(ctx context.Context, params *CreateAlertParams, body CreateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteAlert Delete an alert and its firings
+	//
+	// Messages that were already sent stay in the deliveries of webhooks.
+	//
+	// Corresponds with DELETE /v1/alerts/{id} (the `DeleteAlert` operationId).
+	DeleteAlert(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAlert Get an alert
+	//
+	// The response contains the scope, the thresholds and whether the alert is enabled.
+	//
+	// Corresponds with GET /v1/alerts/{id} (the `GetAlert` operationId).
+	GetAlert(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateAlertWithBody Update, disable or enable an alert
+	//
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /v1/alerts/{id} (the `UpdateAlert` operationId).
+	UpdateAlertWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateAlert Update, disable or enable an alert
+	//
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /v1/alerts/{id} (the `UpdateAlert` operationId).
+	UpdateAlert(ctx context.Context, id string, body UpdateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListFirings List an alert's firings
+	//
+	// Firings are listed newest first. They are kept for 400 days.
+	//
+	// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+	//
+	// Corresponds with GET /v1/alerts/{id}/firings (the `ListFirings` operationId).
+	ListFirings(ctx context.Context, id string, params *ListFiringsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListApiKeys List API keys
 	//
@@ -11332,6 +11817,168 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetReadinessRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListAlerts List alerts
+//
+// Alerts are listed in order of creation.
+//
+// Corresponds with GET /v1/alerts (the `ListAlerts` operationId).
+func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAlertsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateAlertWithBody Create an alert
+//
+// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+//
+// - `usage`: the total of a meter in a billing period, or of one of its groups.
+// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+// - An alert of a plan reads the billing periods that the plan charges.
+// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
+func (c *Client) CreateAlertWithBody(ctx context.Context, params *CreateAlertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateAlertRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateAlert Create an alert
+//
+// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+//
+// - `usage`: the total of a meter in a billing period, or of one of its groups.
+// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+// - An alert of a plan reads the billing periods that the plan charges.
+// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
+func (c *Client) CreateAlert(ctx context.Context, params *CreateAlertParams, body CreateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateAlertRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteAlert Delete an alert and its firings
+//
+// Messages that were already sent stay in the deliveries of webhooks.
+//
+// Corresponds with DELETE /v1/alerts/{id} (the `DeleteAlert` operationId).
+func (c *Client) DeleteAlert(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteAlertRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAlert Get an alert
+//
+// The response contains the scope, the thresholds and whether the alert is enabled.
+//
+// Corresponds with GET /v1/alerts/{id} (the `GetAlert` operationId).
+func (c *Client) GetAlert(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAlertRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateAlertWithBody Update, disable or enable an alert
+//
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /v1/alerts/{id} (the `UpdateAlert` operationId).
+func (c *Client) UpdateAlertWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateAlertRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateAlert Update, disable or enable an alert
+//
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /v1/alerts/{id} (the `UpdateAlert` operationId).
+func (c *Client) UpdateAlert(ctx context.Context, id string, body UpdateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateAlertRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListFirings List an alert's firings
+//
+// Firings are listed newest first. They are kept for 400 days.
+//
+// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+//
+// Corresponds with GET /v1/alerts/{id}/firings (the `ListFirings` operationId).
+func (c *Client) ListFirings(ctx context.Context, id string, params *ListFiringsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListFiringsRequest(c.Server, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -14898,6 +15545,315 @@ func NewGetReadinessRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListAlertsRequest constructs an http.Request for the ListAlerts method
+func NewListAlertsRequest(server string, params *ListAlertsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/alerts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewCreateAlertRequest calls the generic CreateAlert builder with application/json body
+func NewCreateAlertRequest(server string, params *CreateAlertParams, body CreateAlertJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateAlertRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCreateAlertRequestWithBody constructs an http.Request for the CreateAlert method, with any body, and a specified content type
+func NewCreateAlertRequestWithBody(server string, params *CreateAlertParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/alerts")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.IdempotencyKey != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Idempotency-Key", *params.IdempotencyKey, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewDeleteAlertRequest constructs an http.Request for the DeleteAlert method
+func NewDeleteAlertRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/alerts/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAlertRequest constructs an http.Request for the GetAlert method
+func NewGetAlertRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/alerts/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewUpdateAlertRequest calls the generic UpdateAlert builder with application/json body
+func NewUpdateAlertRequest(server string, id string, body UpdateAlertJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateAlertRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewUpdateAlertRequestWithBody constructs an http.Request for the UpdateAlert method, with any body, and a specified content type
+func NewUpdateAlertRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/alerts/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListFiringsRequest constructs an http.Request for the ListFirings method
+func NewListFiringsRequest(server string, id string, params *ListFiringsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/alerts/%s/firings", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -22103,6 +23059,96 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
 
+	// ListAlertsWithResponse List alerts
+	//
+	// Alerts are listed in order of creation.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/alerts (the `ListAlerts` operationId).
+	ListAlertsWithResponse(ctx context.Context, params *ListAlertsParams, reqEditors ...RequestEditorFn) (*ListAlertsResponse, error)
+
+	// CreateAlertWithBodyWithResponse Create an alert
+	//
+	// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+	//
+	// - `usage`: the total of a meter in a billing period, or of one of its groups.
+	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+	// - An alert of a plan reads the billing periods that the plan charges.
+	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
+	CreateAlertWithBodyWithResponse(ctx context.Context, params *CreateAlertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAlertResponse, error)
+
+	// CreateAlertWithResponse Create an alert
+	//
+	// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+	//
+	// - `usage`: the total of a meter in a billing period, or of one of its groups.
+	// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+	// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+	// - An alert of a plan reads the billing periods that the plan charges.
+	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
+	CreateAlertWithResponse(ctx context.Context, params *CreateAlertParams, body CreateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAlertResponse, error)
+
+	// DeleteAlertWithResponse Delete an alert and its firings
+	//
+	// Messages that were already sent stay in the deliveries of webhooks.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/alerts/{id} (the `DeleteAlert` operationId).
+	DeleteAlertWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteAlertResponse, error)
+
+	// GetAlertWithResponse Get an alert
+	//
+	// The response contains the scope, the thresholds and whether the alert is enabled.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/alerts/{id} (the `GetAlert` operationId).
+	GetAlertWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAlertResponse, error)
+
+	// UpdateAlertWithBodyWithResponse Update, disable or enable an alert
+	//
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/alerts/{id} (the `UpdateAlert` operationId).
+	UpdateAlertWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateAlertResponse, error)
+
+	// UpdateAlertWithResponse Update, disable or enable an alert
+	//
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /v1/alerts/{id} (the `UpdateAlert` operationId).
+	UpdateAlertWithResponse(ctx context.Context, id string, body UpdateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateAlertResponse, error)
+
+	// ListFiringsWithResponse List an alert's firings
+	//
+	// Firings are listed newest first. They are kept for 400 days.
+	//
+	// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/alerts/{id}/firings (the `ListFirings` operationId).
+	ListFiringsWithResponse(ctx context.Context, id string, params *ListFiringsParams, reqEditors ...RequestEditorFn) (*ListFiringsResponse, error)
+
 	// ListApiKeysWithResponse List API keys
 	//
 	// Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
@@ -24086,6 +25132,294 @@ func (r GetReadinessResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetReadinessResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListAlertsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListAlert
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAlertsResponse) GetJSON200() *ListAlert {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListAlertsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAlertsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAlertsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAlertsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAlertsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CreateAlertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Alert
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateAlertResponse) GetJSON201() *Alert {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CreateAlertResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateAlertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateAlertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateAlertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateAlertResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteAlertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeleteAlert
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteAlertResponse) GetJSON200() *DeleteAlert {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteAlertResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteAlertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteAlertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteAlertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteAlertResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAlertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Alert
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAlertResponse) GetJSON200() *Alert {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetAlertResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAlertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAlertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAlertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAlertResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type UpdateAlertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Alert
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateAlertResponse) GetJSON200() *Alert {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r UpdateAlertResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateAlertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateAlertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateAlertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateAlertResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListFiringsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListFiring
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListFiringsResponse) GetJSON200() *ListFiring {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListFiringsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListFiringsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListFiringsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListFiringsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListFiringsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -30460,6 +31794,144 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 	return ParseGetReadinessResponse(rsp)
 }
 
+// ListAlertsWithResponse List alerts
+//
+// Alerts are listed in order of creation.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/alerts (the `ListAlerts` operationId).
+func (c *ClientWithResponses) ListAlertsWithResponse(ctx context.Context, params *ListAlertsParams, reqEditors ...RequestEditorFn) (*ListAlertsResponse, error) {
+	rsp, err := c.ListAlerts(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAlertsResponse(rsp)
+}
+
+// CreateAlertWithBodyWithResponse Create an alert
+//
+// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+//
+// - `usage`: the total of a meter in a billing period, or of one of its groups.
+// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+// - An alert of a plan reads the billing periods that the plan charges.
+// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
+func (c *ClientWithResponses) CreateAlertWithBodyWithResponse(ctx context.Context, params *CreateAlertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateAlertResponse, error) {
+	rsp, err := c.CreateAlertWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateAlertResponse(rsp)
+}
+
+// CreateAlertWithResponse Create an alert
+//
+// An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+//
+// - `usage`: the total of a meter in a billing period, or of one of its groups.
+// - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+// - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+// - An alert of a plan reads the billing periods that the plan charges.
+// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
+func (c *ClientWithResponses) CreateAlertWithResponse(ctx context.Context, params *CreateAlertParams, body CreateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAlertResponse, error) {
+	rsp, err := c.CreateAlert(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateAlertResponse(rsp)
+}
+
+// DeleteAlertWithResponse Delete an alert and its firings
+//
+// Messages that were already sent stay in the deliveries of webhooks.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/alerts/{id} (the `DeleteAlert` operationId).
+func (c *ClientWithResponses) DeleteAlertWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteAlertResponse, error) {
+	rsp, err := c.DeleteAlert(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteAlertResponse(rsp)
+}
+
+// GetAlertWithResponse Get an alert
+//
+// The response contains the scope, the thresholds and whether the alert is enabled.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/alerts/{id} (the `GetAlert` operationId).
+func (c *ClientWithResponses) GetAlertWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*GetAlertResponse, error) {
+	rsp, err := c.GetAlert(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAlertResponse(rsp)
+}
+
+// UpdateAlertWithBodyWithResponse Update, disable or enable an alert
+//
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/alerts/{id} (the `UpdateAlert` operationId).
+func (c *ClientWithResponses) UpdateAlertWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateAlertResponse, error) {
+	rsp, err := c.UpdateAlertWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateAlertResponse(rsp)
+}
+
+// UpdateAlertWithResponse Update, disable or enable an alert
+//
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /v1/alerts/{id} (the `UpdateAlert` operationId).
+func (c *ClientWithResponses) UpdateAlertWithResponse(ctx context.Context, id string, body UpdateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateAlertResponse, error) {
+	rsp, err := c.UpdateAlert(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateAlertResponse(rsp)
+}
+
+// ListFiringsWithResponse List an alert's firings
+//
+// Firings are listed newest first. They are kept for 400 days.
+//
+// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/alerts/{id}/firings (the `ListFirings` operationId).
+func (c *ClientWithResponses) ListFiringsWithResponse(ctx context.Context, id string, params *ListFiringsParams, reqEditors ...RequestEditorFn) (*ListFiringsResponse, error) {
+	rsp, err := c.ListFirings(ctx, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListFiringsResponse(rsp)
+}
+
 // ListApiKeysWithResponse List API keys
 //
 // Keys are listed newest first, including revoked and expired ones. The keys themselves are not stored.
@@ -33469,6 +34941,204 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
 		var dest Readiness
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListAlertsResponse parses an HTTP response from a ListAlertsWithResponse call
+func ParseListAlertsResponse(rsp *http.Response) (*ListAlertsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAlertsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListAlert
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCreateAlertResponse parses an HTTP response from a CreateAlertWithResponse call
+func ParseCreateAlertResponse(rsp *http.Response) (*CreateAlertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateAlertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Alert
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteAlertResponse parses an HTTP response from a DeleteAlertWithResponse call
+func ParseDeleteAlertResponse(rsp *http.Response) (*DeleteAlertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteAlertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeleteAlert
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetAlertResponse parses an HTTP response from a GetAlertWithResponse call
+func ParseGetAlertResponse(rsp *http.Response) (*GetAlertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAlertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Alert
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseUpdateAlertResponse parses an HTTP response from a UpdateAlertWithResponse call
+func ParseUpdateAlertResponse(rsp *http.Response) (*UpdateAlertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateAlertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Alert
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListFiringsResponse parses an HTTP response from a ListFiringsWithResponse call
+func ParseListFiringsResponse(rsp *http.Response) (*ListFiringsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListFiringsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListFiring
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}

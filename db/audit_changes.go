@@ -156,6 +156,13 @@ func tellEndpoint(e metering.Endpoint) told {
 	}
 }
 
+func tellAlert(a metering.Alert) told {
+	return told{
+		"name": a.Name, "type": a.Type, "customer": personal(a.ExternalID), "plan": a.Plan, "meter": a.Meter, "group": personal(a.Group),
+		"thresholds": a.Thresholds, "minutes": a.Minutes, "currency": a.Currency, "enabled": a.Enabled,
+	}
+}
+
 func tellProvider(p metering.Provider) told {
 	return told{
 		"kind": p.Kind, "account": p.Account, "livemode": p.Livemode, "address": personal(p.Address), "bills": p.Bills, "prices": p.Mapping,

@@ -226,6 +226,9 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
+	if err := evaluateClosing(w.ctx, w.tx, w.tenant, &w.facts, c.Period); err != nil {
+		return err
+	}
 	return publish(w.ctx, w.tx, w.tenant, w.customer, PeriodClosed{Period: periodOf(c.Period.Range)}, w.facts.Now)
 }
 

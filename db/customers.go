@@ -39,6 +39,9 @@ func (s Customers) Create(ctx context.Context, tenant metering.TenantID, actor m
 		if err != nil {
 			return customerConflict(err)
 		}
+		if err := queueAlerts(ctx, tx, tenant, created.ID); err != nil {
+			return err
+		}
 		if created.BillingProviderID != nil {
 			if err := auditChange(ctx, tx, tenant, actor, "customer.link", created.ID.String(), nil, tellLink(created)); err != nil {
 				return err
@@ -109,6 +112,9 @@ func (s Customers) Upsert(
 		}).Scan(append(customerFields(&saved), &created)...)
 		if err != nil {
 			return customerConflict(err)
+		}
+		if err := queueAlerts(ctx, tx, tenant, saved.ID); err != nil {
+			return err
 		}
 		if links {
 			if err := auditChange(ctx, tx, tenant, actor, "customer.link", saved.ID.String(), tellLink(former), tellLink(saved)); err != nil {

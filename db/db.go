@@ -71,6 +71,8 @@ type DB struct {
 	Secrets         Secrets
 	Webhooks        Webhooks
 	Deliveries      Deliveries
+	Alerts          Alerts
+	Evaluations     Evaluations
 }
 
 // querier is what a pool and a transaction have in common.
@@ -231,6 +233,8 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		Secrets:         Secrets{pool},
 		Webhooks:        Webhooks{pool},
 		Deliveries:      Deliveries{pool},
+		Alerts:          Alerts{pool},
+		Evaluations:     Evaluations{pool, read},
 	}, nil
 }
 

@@ -24,14 +24,19 @@ const (
 
 // foldAdded takes the tenant's oldest rows of usage_added into the rollups: hours
 // first, and both in the order of their keys. It is one statement, so that who reads
-// finds them there or here, and never in both or neither. It says whether it took all
-// that it saw.
+// finds them there or here, and never in both or neither. It queues the customers that
+// have alerts. It returns whether it folded all rows that it saw.
 var foldAdded = `
 	with oldest as materialized (
 	  select id, sum(cardinality(customer_ids)) over (order by id) as tallies
 	  from (select id, customer_ids from usage_added where tenant_id = @tenant order by id limit @rows) r),
 	last as materialized (select max(id) as id from oldest where tallies <= @tallies),
 	added as materialized (select * from usage_unfolded where tenant_id = @tenant and id <= (select id from last)),
+	queued as (
+	  insert into alert_due (tenant_id, customer_id)
+	  select distinct u.tenant_id, u.event_customer_id
+	  from added u
+	  where ` + hasAlerts("@tenant", "u.event_customer_id") + `),
 	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
 	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),
 	folded as (delete from usage_added where tenant_id = @tenant and id <= (select id from last) and (select count(*) from months) > 0 returning 1)

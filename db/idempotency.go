@@ -34,7 +34,7 @@ func (d *DB) Once(ctx context.Context, tenant metering.TenantID, claim Claim, cr
 			former, err = formerAnswer(ctx, tx, tenant, claim)
 			return err
 		}
-		answer, err := create(Creators{Customers{tx}, Meters{tx}, Plans{tx}, APIKeys{tx}, HMACSecrets{tx}, Invitations{tx}, Webhooks{tx}, Rotations{tx}, Retries{tx}})
+		answer, err := create(Creators{Customers{tx}, Meters{tx}, Plans{tx}, APIKeys{tx}, HMACSecrets{tx}, Invitations{tx}, Webhooks{tx}, Rotations{tx}, Retries{tx}, Alerts{tx}})
 		if err != nil {
 			return err
 		}
@@ -55,11 +55,12 @@ type Creators struct {
 	Webhooks    Webhooks
 	Rotations   Rotations
 	Retries     Retries
+	Alerts      Alerts
 }
 
 // Creators are those of the pool: each method is a transaction of its own.
 func (d *DB) Creators() Creators {
-	return Creators{d.Customers, d.Meters, d.Plans, d.APIKeys, d.HMACSecrets, d.Invitations, d.Webhooks, d.Rotations, Retries{d.pool}}
+	return Creators{d.Customers, d.Meters, d.Plans, d.APIKeys, d.HMACSecrets, d.Invitations, d.Webhooks, d.Rotations, Retries{d.pool}, d.Alerts}
 }
 
 func formerAnswer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, claim Claim) (answer []byte, err error) {

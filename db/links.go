@@ -90,7 +90,14 @@ func (l Links) Save(ctx context.Context, tenant metering.TenantID, customer mete
 	}
 	hashes, terms := distinctTerms(known)
 	_, err := l.pool.Exec(ctx, `
-		with terms as (
+		with queued as (
+		  insert into alert_due (tenant_id, customer_id)
+		  select c.tenant_id, c.id
+		  from customers c
+		  where c.tenant_id = @tenant
+		    and c.id = @customer
+		    and `+hasAlerts("@tenant", "c.id")+`),
+		terms as (
 		  insert into price_terms (tenant_id, hash, schema, terms)
 		  select @tenant, x.hash, @schema, x.terms::jsonb
 		  from unnest(@hashes::bytea[], @terms::text[]) x (hash, terms)

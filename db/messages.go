@@ -173,6 +173,44 @@ func (PasswordResetRequested) Kind() metering.MessageKind {
 	return metering.MessagePasswordResetRequested
 }
 
+// AlertTriggered reports that a customer has reached a threshold of an alert.
+type AlertTriggered struct {
+	OfCustomer
+	ID         string           `json:"id" example:"fir_42" doc:"Id of the firing"`
+	Alert      TriggeredAlert   `json:"alert"`
+	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
+	Value      metering.Decimal `json:"value" doc:"The total, the charge or the minutes at occurred_at"`
+	Unit       string           `json:"unit,omitempty" doc:"Unit of the meter, or minutes. Absent if the meter has no unit, and for spend"`
+	Currency   string           `json:"currency,omitempty" doc:"Currency of value and threshold. Absent except for spend"`
+	Period     MessagePeriod    `json:"period"`
+	Late       bool             `json:"late" doc:"Whether the period had ended when the threshold was reached"`
+	OccurredAt time.Time        `json:"occurred_at"`
+}
+
+// TriggeredAlert is the alert of a message.
+type TriggeredAlert struct {
+	ID   string             `json:"id" example:"alt_42"`
+	Name string             `json:"name"`
+	Type metering.AlertType `json:"type"`
+}
+
+// Kind implements MessageData.
+func (AlertTriggered) Kind() metering.MessageKind { return metering.MessageAlertTriggered }
+
+func alertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
+	unit := a.Unit
+	switch a.Type {
+	case metering.SilenceAlert:
+		unit = "minutes"
+	case metering.SpendAlert:
+		unit = ""
+	}
+	return AlertTriggered{
+		ID: f.ID.String(), Alert: TriggeredAlert{a.ID.String(), a.Name, a.Type}, Threshold: f.Threshold, Value: f.Value, Unit: unit, Currency: a.Currency,
+		Period: periodOf(f.Period), Late: f.Late, OccurredAt: f.At.UTC(),
+	}
+}
+
 // WebhookTested is the data of a test message.
 type WebhookTested struct {
 	OfTenant

@@ -177,7 +177,10 @@ func adopt(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, g metering.
 	if err != nil {
 		return err
 	}
-	return retireOthers(ctx, tx, tenant, g.MeterID, g.ID)
+	if err := retireOthers(ctx, tx, tenant, g.MeterID, g.ID); err != nil {
+		return err
+	}
+	return queueAlerts(ctx, tx, tenant, 0)
 }
 
 func retireOthers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, keep ...metering.MeterVersionID) error {

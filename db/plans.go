@@ -95,6 +95,9 @@ func (s Plans) Assign(ctx context.Context, tenant metering.TenantID, actor meter
 		if err != nil {
 			return err
 		}
+		if err := queueAlerts(ctx, tx, tenant, customer); err != nil {
+			return err
+		}
 		assigned := told{"plan_id": nil, "effective_from": metering.Instant(a.EffectiveFrom).UTC()}
 		if a.PlanID != 0 {
 			assigned["plan_id"] = a.PlanID.String()

@@ -107,6 +107,9 @@ func (s Prices) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err != nil {
 			return err
 		}
+		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+			return err
+		}
 		return auditChange(ctx, tx, tenant, actor, "price.set", p.MeterID.String(), nil, tellPrice(p))
 	})
 	return p, err
@@ -140,6 +143,9 @@ func (s Prices) Withdraw(ctx context.Context, tenant metering.TenantID, actor me
 		}
 		_, err = tx.Exec(ctx, `update meter_prices set withdrawn_at = $4 where tenant_id = $1 and meter_id = $2 and version = $3`, tenant, p.MeterID, p.Version, now)
 		if err != nil {
+			return err
+		}
+		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
 			return err
 		}
 		return auditChange(ctx, tx, tenant, actor, "price.withdraw", p.MeterID.String(), told{"version": p.Version}, nil)

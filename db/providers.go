@@ -58,6 +58,9 @@ func (p Providers) save(ctx context.Context, tenant metering.TenantID, actor met
 		if err := storeConnection(ctx, tx, tenant, actor, &provider); err != nil {
 			return err
 		}
+		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
+			return err
+		}
 		return auditChange(ctx, tx, tenant, actor, "provider.save", provider.ID.String(), former, tellProvider(provider))
 	})
 	if err != nil {
@@ -142,6 +145,9 @@ func (p Providers) Delete(ctx context.Context, tenant metering.TenantID, actor m
 			return err
 		}
 		if err := leaveReports(ctx, tx, tenant, active.ID, now); err != nil {
+			return err
+		}
+		if err := queueAlerts(ctx, tx, tenant, 0); err != nil {
 			return err
 		}
 		return auditChange(ctx, tx, tenant, actor, "provider.delete", active.ID.String(), tellProvider(active), nil)

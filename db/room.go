@@ -44,6 +44,10 @@ var (
 		count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
 		most:  metering.MaxEndpoints, noun: "webhooks", fix: "delete one first",
 	}
+	alertEntries = entries{
+		count: `select count(*) from alerts where tenant_id = @tenant`,
+		most:  metering.MaxAlerts, noun: "alerts", fix: "delete one first",
+	}
 	keyEntries = entries{
 		count: `select count(*) from api_keys where tenant_id = @tenant and revoked_at is null and (expires_at is null or expires_at > @now)`,
 		most:  metering.MaxAPIKeys, noun: "valid API keys", fix: "revoke one first",

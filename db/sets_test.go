@@ -21,6 +21,7 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"billing_connections bills":          words(metering.Bills("").Values()),
 		"billing_connections bills_before":   words(metering.Bills("").Values()),
 		"billing_periods bills":              append([]string{""}, words(metering.Bills("").Values())...),
+		"alerts type":                        words(metering.AlertType("").Values()),
 		"api_keys scope":                     scopes,
 		"hmac_secrets scope":                 scopes,
 		"hmac_secrets signatures":            words(metering.Signatures("").Values()),

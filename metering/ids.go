@@ -26,6 +26,8 @@ type (
 	EndpointID      int64
 	RotationID      int64
 	HoldID          int64
+	AlertID         int64
+	FiringID        int64
 )
 
 // WholeTenant is the customer under which a tenant's own totals are kept.
@@ -42,6 +44,9 @@ func (id MemberID) String() string     { return "member_" + strconv.FormatInt(in
 func (id InvitationID) String() string { return "inv_" + strconv.FormatInt(int64(id), 10) }
 func (id EndpointID) String() string   { return "whk_" + strconv.FormatInt(int64(id), 10) }
 func (id HoldID) String() string       { return "hld_" + strconv.FormatInt(int64(id), 10) }
+
+func (id AlertID) String() string  { return "alt_" + strconv.FormatInt(int64(id), 10) }
+func (id FiringID) String() string { return "fir_" + strconv.FormatInt(int64(id), 10) }
 
 func (id HMACSecretID) String() string { return "sec_" + strconv.FormatInt(int64(id), 10) }
 func (id AuditID) String() string      { return "aud_" + strconv.FormatInt(int64(id), 10) }
@@ -92,6 +97,12 @@ func ParseCustomerID(s string) (CustomerID, bool) {
 func ParseHoldID(s string) (HoldID, bool) {
 	n, ok := parseID(s, "hld_")
 	return HoldID(n), ok
+}
+
+// ParseAlertID reads the outside form, "alt_42".
+func ParseAlertID(s string) (AlertID, bool) {
+	n, ok := parseID(s, "alt_")
+	return AlertID(n), ok
 }
 
 func parseID(s, prefix string) (int64, bool) {

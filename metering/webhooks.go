@@ -26,6 +26,7 @@ const (
 	MessageWebhookDisabled        MessageKind = "webhook.disabled" // by Odometer, not by the tenant
 	MessageMemberInvited          MessageKind = "member.invited"
 	MessagePasswordResetRequested MessageKind = "password_reset.requested"
+	MessageAlertTriggered         MessageKind = "alert.triggered" // a customer has reached a threshold
 	MessageWebhookTest            MessageKind = "webhook.test"
 )
 
@@ -33,7 +34,7 @@ const (
 func (MessageKind) Values() []MessageKind {
 	return []MessageKind{
 		MessageSyncSucceeded, MessageSyncFailed, MessageSyncDelayed, MessagePeriodClosed, MessageInvoiceHeld, MessageDiscrepancyDetected,
-		MessageCredentialExpiring, MessageWebhookDisabled, MessageMemberInvited, MessagePasswordResetRequested,
+		MessageCredentialExpiring, MessageWebhookDisabled, MessageMemberInvited, MessagePasswordResetRequested, MessageAlertTriggered,
 	}
 }
 

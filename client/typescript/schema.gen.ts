@@ -46,6 +46,88 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List alerts
+         * @description Alerts are listed in order of creation.
+         */
+        get: operations["list-alerts"];
+        put?: never;
+        /**
+         * Create an alert
+         * @description An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.
+         *
+         *     - `usage`: the total of a meter in a billing period, or of one of its groups.
+         *     - `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.
+         *     - `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.
+         *     - Each threshold is notified once for each customer and billing period, and silence once for each last event.
+         *     - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
+         *     - An alert of a plan reads the billing periods that the plan charges.
+         *     - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
+         */
+        post: operations["create-alert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/alerts/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an alert
+         * @description The response contains the scope, the thresholds and whether the alert is enabled.
+         */
+        get: operations["get-alert"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an alert and its firings
+         * @description Messages that were already sent stay in the deliveries of webhooks.
+         */
+        delete: operations["delete-alert"];
+        options?: never;
+        head?: never;
+        /**
+         * Update, disable or enable an alert
+         * @description Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+         */
+        patch: operations["update-alert"];
+        trace?: never;
+    };
+    "/v1/alerts/{id}/firings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List an alert's firings
+         * @description Firings are listed newest first. They are kept for 400 days.
+         *
+         *     - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+         */
+        get: operations["list-firings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/api-keys": {
         parameters: {
             query?: never;
@@ -2481,6 +2563,28 @@ export interface paths {
     };
 }
 export interface webhooks {
+    "alert.triggered": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * A customer reached a threshold of an alert
+         * @description Sent to the webhooks that subscribe to this event type.
+         *
+         *     Sent once for each alert, customer, threshold and billing period. For `silence`, once for each last event, and `period` is the time from that event until the alert's minutes had passed.
+         */
+        post: operations["alert.triggered"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "credential.expiring": {
         parameters: {
             query?: never;
@@ -2873,6 +2977,132 @@ export interface components {
             reason: string;
             /** @description Steps that compute the amount. After the period that bills the adjustment has closed, they contain the reported amounts */
             steps: components["schemas"]["Step"][];
+        };
+        Alert: {
+            /** @description Whether all customers are the scope */
+            all: boolean;
+            /**
+             * Format: date-time
+             * @description Time of creation
+             */
+            created_at: string;
+            /**
+             * @description Currency of spend
+             * @example USD
+             */
+            currency?: string;
+            /**
+             * @description External ID of the only customer in the scope
+             * @example acme
+             */
+            customer?: string;
+            /** @description Whether this is enabled */
+            enabled: boolean;
+            /** @description The only group that counts: value of each group_by property */
+            group?: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description The id of this object
+             * @example alt_42
+             */
+            id: string;
+            /**
+             * @description Slug of the meter. Absent for spend of all meters, and for silence
+             * @example calls
+             */
+            meter?: string;
+            /**
+             * Format: int64
+             * @description Minutes of silence
+             */
+            minutes?: number;
+            /** @description The name */
+            name: string;
+            /**
+             * @description Slug of the plan. Its customers are the scope
+             * @example pro
+             */
+            plan?: string;
+            /** @description Usage in units or spend in currency, ascending. Empty for silence */
+            thresholds: string[];
+            /**
+             * @description The type
+             * @enum {string}
+             */
+            type: "usage" | "spend" | "silence";
+        };
+        AlertDefinition: {
+            /** @description true: all customers */
+            all?: boolean;
+            /** @description For spend: the currency of the charges. The tenant's currency if omitted */
+            currency?: string;
+            /** @description External ID of a customer. Send either customer, plan or all */
+            customer?: string;
+            /** @description For usage: the value of each group_by property of the meter, so that only this group counts. A group that the meter counts in $other returns 422 */
+            group?: {
+                [key: string]: unknown;
+            };
+            /** @description Slug of a meter. Required for usage. If omitted for spend, all meters count */
+            meter?: string;
+            /**
+             * Format: int64
+             * @description For silence: the number of minutes without an event
+             */
+            minutes?: number;
+            /** @description The name */
+            name: string;
+            /** @description Slug of a plan */
+            plan?: string;
+            /** @description For usage and spend: 1 to 10 numbers above 0 */
+            thresholds?: string[];
+            /**
+             * @description The type
+             * @enum {string}
+             */
+            type: "usage" | "spend" | "silence";
+        };
+        AlertTriggered: {
+            alert: components["schemas"]["TriggeredAlert"];
+            /** @description Currency of value and threshold. Absent except for spend */
+            currency?: string;
+            /** @description External ID of the customer */
+            customer_external_id: string;
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
+            customer_id: string;
+            /**
+             * @description Id of the firing
+             * @example fir_42
+             */
+            id: string;
+            /** @description Whether the period had ended when the threshold was reached */
+            late: boolean;
+            /**
+             * Format: date-time
+             * @description Time at which Odometer found that the threshold is reached
+             */
+            occurred_at: string;
+            period: components["schemas"]["MessagePeriod"];
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
+            tenant_id: string;
+            /**
+             * Format: decimal
+             * @description The threshold that was reached. For silence, the minutes of the alert
+             */
+            threshold: string;
+            /** @description Unit of the meter, or minutes. Absent if the meter has no unit, and for spend */
+            unit?: string;
+            /**
+             * Format: decimal
+             * @description The total, the charge or the minutes at occurred_at
+             */
+            value: string;
         };
         AskForReset: {
             /** @description The person's e-mail */
@@ -3467,7 +3697,7 @@ export interface components {
             /** @description Description for people. Odometer does not use it */
             description?: string;
             /** @description Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent */
-            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered")[];
             /** @description whsec_ followed by 24 to 64 bytes in base64. Created if omitted */
             secret?: string;
             /** @description Where messages are sent */
@@ -3658,7 +3888,7 @@ export interface components {
             /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
-            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered")[];
             /**
              * Format: date-time
              * @description Time of the first failure since the last successful delivery
@@ -3781,6 +4011,15 @@ export interface components {
              */
             usage: string;
         };
+        DeleteAlert: {
+            /** @description Always true */
+            deleted: boolean;
+            /**
+             * @description The id of this object
+             * @example alt_42
+             */
+            id: string;
+        };
         DeleteOIDC: {
             /** @description Always true */
             deleted: boolean;
@@ -3810,7 +4049,7 @@ export interface components {
              * @description The event type
              * @enum {string}
              */
-            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "webhook.test";
+            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "webhook.test";
             /** @description Id of the message, sent as webhook-id */
             id: string;
             /**
@@ -3848,7 +4087,7 @@ export interface components {
              * @description The event type
              * @enum {string}
              */
-            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "webhook.test";
+            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "webhook.test";
             /** @description Id of the message, sent as webhook-id */
             id: string;
             /**
@@ -4155,6 +4394,35 @@ export interface components {
         FindInvitation: {
             /** @description Token of the invitation */
             token: string;
+        };
+        Firing: {
+            /** @description The customer's external ID */
+            customer_external_id: string;
+            /** @description The customer's id */
+            customer_id: string;
+            /**
+             * @description The id of this object
+             * @example fir_42
+             */
+            id: string;
+            /** @description Whether the period had ended when the threshold was reached */
+            late: boolean;
+            /**
+             * Format: date-time
+             * @description Time at which Odometer found that the threshold is reached
+             */
+            occurred_at: string;
+            period: components["schemas"]["MessagePeriod"];
+            /**
+             * Format: decimal
+             * @description The threshold that was reached. For silence, the minutes of the alert
+             */
+            threshold: string;
+            /**
+             * Format: decimal
+             * @description The total, the charge or the minutes at occurred_at
+             */
+            value: string;
         };
         FoundInvitation: {
             /** @description The person's e-mail */
@@ -4534,6 +4802,14 @@ export interface components {
             /** @description page_token of the next page. Null on the last page */
             next_page_token: string | null;
         };
+        ListAlert: {
+            /** @description The items of this page */
+            data: components["schemas"]["Alert"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description page_token of the next page. Null on the last page */
+            next_page_token: string | null;
+        };
         ListAuditEntry: {
             /** @description The items of this page */
             data: components["schemas"]["AuditEntry"][];
@@ -4577,6 +4853,14 @@ export interface components {
         ListExportedEvent: {
             /** @description The items of this page */
             data: components["schemas"]["ExportedEvent"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description page_token of the next page. Null on the last page */
+            next_page_token: string | null;
+        };
+        ListFiring: {
+            /** @description The items of this page */
+            data: components["schemas"]["Firing"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description page_token of the next page. Null on the last page */
@@ -4761,7 +5045,20 @@ export interface components {
              */
             tenant_id: string;
         };
-        Message: components["schemas"]["MessageOfCredentialExpiring"] | components["schemas"]["MessageOfDiscrepancyDetected"] | components["schemas"]["MessageOfInvoiceHeld"] | components["schemas"]["MessageOfMemberInvited"] | components["schemas"]["MessageOfPasswordResetRequested"] | components["schemas"]["MessageOfPeriodClosed"] | components["schemas"]["MessageOfSyncDelayed"] | components["schemas"]["MessageOfSyncFailed"] | components["schemas"]["MessageOfSyncSucceeded"] | components["schemas"]["MessageOfWebhookDisabled"] | components["schemas"]["MessageOfWebhookTested"];
+        Message: components["schemas"]["MessageOfAlertTriggered"] | components["schemas"]["MessageOfCredentialExpiring"] | components["schemas"]["MessageOfDiscrepancyDetected"] | components["schemas"]["MessageOfInvoiceHeld"] | components["schemas"]["MessageOfMemberInvited"] | components["schemas"]["MessageOfPasswordResetRequested"] | components["schemas"]["MessageOfPeriodClosed"] | components["schemas"]["MessageOfSyncDelayed"] | components["schemas"]["MessageOfSyncFailed"] | components["schemas"]["MessageOfSyncSucceeded"] | components["schemas"]["MessageOfWebhookDisabled"] | components["schemas"]["MessageOfWebhookTested"];
+        MessageOfAlertTriggered: {
+            data: components["schemas"]["AlertTriggered"];
+            /**
+             * Format: date-time
+             * @description Time at which the message was created
+             */
+            timestamp: string;
+            /**
+             * @description The type
+             * @enum {string}
+             */
+            type: "alert.triggered";
+        };
         MessageOfCredentialExpiring: {
             data: components["schemas"]["CredentialExpiring"];
             /**
@@ -6900,6 +7197,20 @@ export interface components {
             total: string;
         };
         Tried: Record<string, never>;
+        TriggeredAlert: {
+            /**
+             * @description The id of this object
+             * @example alt_42
+             */
+            id: string;
+            /** @description The name */
+            name: string;
+            /**
+             * @description The type
+             * @enum {string}
+             */
+            type: "usage" | "spend" | "silence";
+        };
         UncountedEvent: {
             /** @description Meters that count the event. A meter that is backfilling is listed after its backfill */
             counted_by: components["schemas"]["EventCounter"][];
@@ -7060,6 +7371,19 @@ export interface components {
              */
             units: string;
         };
+        UpdateAlert: {
+            /** @description false disables the alert. true enables it */
+            enabled?: boolean;
+            /**
+             * Format: int64
+             * @description For silence: the number of minutes without an event
+             */
+            minutes?: number;
+            /** @description The name */
+            name?: string;
+            /** @description Replaces the thresholds of a usage or spend alert */
+            thresholds?: string[];
+        };
         UpdateMember: {
             /** @description The name */
             name?: string;
@@ -7134,7 +7458,7 @@ export interface components {
             /** @description false disables the webhook and discards its waiting messages. true enables it for new messages */
             enabled?: boolean;
             /** @description The types of messages that the webhook receives */
-            event_types?: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested")[];
+            event_types?: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered")[];
             /** @description Where messages are sent */
             url?: string;
         };
@@ -7314,7 +7638,7 @@ export interface components {
             /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
-            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered")[];
             /**
              * Format: date-time
              * @description Time of the first failure since the last successful delivery
@@ -7424,6 +7748,267 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Readiness"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-alerts": {
+        parameters: {
+            query?: {
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
+                page_size?: number;
+                /** @description next_page_token of the previous page */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListAlert"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "create-alert": {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Key that makes repeats safe. A repeat creates nothing and returns the first response, or 409 if that contained a secret */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertDefinition"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alert"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "get-alert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the alert */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alert"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-alert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the alert */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeleteAlert"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "update-alert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the alert */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateAlert"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Alert"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-firings": {
+        parameters: {
+            query?: {
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
+                page_size?: number;
+                /** @description next_page_token of the previous page */
+                page_token?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The id of the alert */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListFiring"];
                 };
             };
             /** @description The request is refused */
@@ -13243,6 +13828,49 @@ export interface operations {
             };
         };
     };
+    "alert.triggered": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
+                "webhook-id": string;
+                /** @description Unix time of this attempt in seconds */
+                "webhook-timestamp": string;
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfAlertTriggered"];
+            };
+        };
+        responses: {
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is received */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is retried if a retry can succeed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
     "credential.expiring": {
         parameters: {
             query?: never;
@@ -13838,6 +14466,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "reported",
   "subtotal",
   "theirs",
+  "threshold",
   "total",
   "total_usage",
   "unbilled",
@@ -13852,6 +14481,7 @@ export const decimals: ReadonlySet<string> = new Set([
 export const freeForm: ReadonlySet<string> = new Set([
   "after",
   "before",
+  "group",
   "group_key",
   "metadata",
   "properties"

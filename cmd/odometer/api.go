@@ -89,6 +89,8 @@ func serveAPI(ctx context.Context, env *environment) error {
 		log.Warn("stored usage could not be folded into the rollups; the API tries again", "error", err)
 	})
 	defer folder.Close()
+	evaluator := newEvaluator(store, log)
+	defer evaluator.Close()
 
 	metrics := newRegistry()
 	clock := watchClock(ctx, credentials, log, metrics)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 
@@ -40,6 +41,9 @@ func runWorker(ctx context.Context, env *environment) error {
 	}
 	defer store.Close()
 
+	evaluator := newEvaluator(store, log)
+	defer evaluator.Close()
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	clock := watchClock(ctx, store, log, metrics)
@@ -60,6 +64,13 @@ func runWorker(ctx context.Context, env *environment) error {
 	})
 	cancel()
 	return errors.Join(err, <-served)
+}
+
+// newEvaluator starts an evaluator of alerts. Every API and worker process has one.
+func newEvaluator(store *db.DB, log *slog.Logger) *db.Evaluator {
+	return db.NewEvaluator(store, now, func(err error) {
+		log.Warn("alerts could not be evaluated; the process tries again", "error", err)
+	})
 }
 
 // workerRoutes answers for a worker: ready means that it polls its task queues and that its

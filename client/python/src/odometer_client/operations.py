@@ -41,6 +41,7 @@ DECIMALS = frozenset(
         "reported",
         "subtotal",
         "theirs",
+        "threshold",
         "total",
         "total_usage",
         "unbilled",
@@ -77,6 +78,38 @@ class Operations:
     def get_readiness(self) -> schema.Readiness:
         """Check that requests can be served."""
         answer: schema.Readiness = self.call("GET", "/readyz")
+        return answer
+
+    def list_alerts(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListAlert:
+        """List alerts."""
+        answer: schema.ListAlert = self.call("GET", "/v1/alerts", query={"page_size": page_size, "page_token": page_token})
+        return answer
+
+    def create_alert(self, body: schema.AlertDefinition, *, idempotency_key: str | None = None) -> schema.Alert:
+        """Create an alert."""
+        answer: schema.Alert = self.call("POST", "/v1/alerts", headers={"Idempotency-Key": idempotency_key}, body=body)
+        return answer
+
+    def delete_alert(self, id: str) -> schema.DeleteAlert:
+        """Delete an alert and its firings."""
+        answer: schema.DeleteAlert = self.call("DELETE", "/v1/alerts/{id}", path_parameters={"id": id})
+        return answer
+
+    def get_alert(self, id: str) -> schema.Alert:
+        """Get an alert."""
+        answer: schema.Alert = self.call("GET", "/v1/alerts/{id}", path_parameters={"id": id})
+        return answer
+
+    def update_alert(self, id: str, body: schema.UpdateAlert) -> schema.Alert:
+        """Update, disable or enable an alert."""
+        answer: schema.Alert = self.call("PATCH", "/v1/alerts/{id}", path_parameters={"id": id}, body=body)
+        return answer
+
+    def list_firings(self, id: str, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListFiring:
+        """List an alert's firings."""
+        answer: schema.ListFiring = self.call(
+            "GET", "/v1/alerts/{id}/firings", path_parameters={"id": id}, query={"page_size": page_size, "page_token": page_token}
+        )
         return answer
 
     def list_api_keys(self, *, page_size: int | None = None, page_token: str | None = None) -> schema.ListAPIKeyMetadata:

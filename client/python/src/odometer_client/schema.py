@@ -33,6 +33,35 @@ class AcceptInvitation(TypedDict):
     token: str
 
 
+class Alert(TypedDict):
+    all: bool
+    created_at: str
+    currency: NotRequired[str]
+    customer: NotRequired[str]
+    enabled: bool
+    group: NotRequired[dict[str, Any]]
+    id: str
+    meter: NotRequired[str]
+    minutes: NotRequired[int]
+    name: str
+    plan: NotRequired[str]
+    thresholds: list[Decimal]
+    type: Literal["usage", "spend", "silence"]
+
+
+class AlertDefinition(TypedDict):
+    all: NotRequired[bool]
+    currency: NotRequired[str]
+    customer: NotRequired[str]
+    group: NotRequired[dict[str, Any]]
+    meter: NotRequired[str]
+    minutes: NotRequired[int]
+    name: str
+    plan: NotRequired[str]
+    thresholds: NotRequired[list[Decimal]]
+    type: Literal["usage", "spend", "silence"]
+
+
 class AskForReset(TypedDict):
     email: str
 
@@ -217,6 +246,7 @@ class CreateWebhook(TypedDict):
             "webhook.disabled",
             "member.invited",
             "password_reset.requested",
+            "alert.triggered",
         ]
     ]
     secret: NotRequired[str]
@@ -290,6 +320,7 @@ class CreatedWebhook(TypedDict):
             "webhook.disabled",
             "member.invited",
             "password_reset.requested",
+            "alert.triggered",
         ]
     ]
     failing_since: str | None
@@ -325,6 +356,11 @@ class DayUsage(TypedDict):
     usage: Decimal
 
 
+class DeleteAlert(TypedDict):
+    deleted: bool
+    id: str
+
+
 class DeleteOIDC(TypedDict):
     deleted: bool
 
@@ -352,6 +388,7 @@ class Delivery(TypedDict):
         "webhook.disabled",
         "member.invited",
         "password_reset.requested",
+        "alert.triggered",
         "webhook.test",
     ]
     id: str
@@ -376,6 +413,7 @@ class DeliveryDetails(TypedDict):
         "webhook.disabled",
         "member.invited",
         "password_reset.requested",
+        "alert.triggered",
         "webhook.test",
     ]
     id: str
@@ -623,6 +661,12 @@ class KeyOverlap(TypedDict):
 
 class ListAPIKeyMetadata(TypedDict):
     data: list[APIKeyMetadata]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListAlert(TypedDict):
+    data: list[Alert]
     has_more: bool
     next_page_token: str | None
 
@@ -1187,6 +1231,12 @@ class Tried(TypedDict):
     pass
 
 
+class TriggeredAlert(TypedDict):
+    id: str
+    name: str
+    type: Literal["usage", "spend", "silence"]
+
+
 class UnratedPeriod(TypedDict):
     end: str
     start: str
@@ -1249,6 +1299,13 @@ class Unresolved(TypedDict):
     units: Decimal
 
 
+class UpdateAlert(TypedDict):
+    enabled: NotRequired[bool]
+    minutes: NotRequired[int]
+    name: NotRequired[str]
+    thresholds: NotRequired[list[Decimal]]
+
+
 class UpdateMember(TypedDict):
     name: NotRequired[str]
     role: NotRequired[Literal["admin", "developer", "billing", "viewer"]]
@@ -1295,6 +1352,7 @@ class UpdateWebhook(TypedDict):
                 "webhook.disabled",
                 "member.invited",
                 "password_reset.requested",
+                "alert.triggered",
             ]
         ]
     ]
@@ -1359,6 +1417,7 @@ class Webhook(TypedDict):
             "webhook.disabled",
             "member.invited",
             "password_reset.requested",
+            "alert.triggered",
         ]
     ]
     failing_since: str | None
@@ -1387,6 +1446,21 @@ class Adjustment(TypedDict):
     period: StatementPeriod
     unit_price: Decimal
     usage: Decimal
+
+
+class AlertTriggered(TypedDict):
+    alert: TriggeredAlert
+    currency: NotRequired[str]
+    customer_external_id: str
+    customer_id: str
+    id: str
+    late: bool
+    occurred_at: str
+    period: MessagePeriod
+    tenant_id: str
+    threshold: Decimal
+    unit: NotRequired[str]
+    value: Decimal
 
 
 class AttentionItem(TypedDict):
@@ -1516,6 +1590,17 @@ class EventCounts(TypedDict):
     windows: list[CountedWindow]
 
 
+class Firing(TypedDict):
+    customer_external_id: str
+    customer_id: str
+    id: str
+    late: bool
+    occurred_at: str
+    period: MessagePeriod
+    threshold: Decimal
+    value: Decimal
+
+
 class InvoiceHeld(TypedDict):
     customer_external_id: str
     customer_id: str
@@ -1529,6 +1614,12 @@ class InvoiceHeld(TypedDict):
 
 class ListBillingPeriod(TypedDict):
     data: list[BillingPeriod]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListFiring(TypedDict):
+    data: list[Firing]
     has_more: bool
     next_page_token: str | None
 
@@ -1579,6 +1670,12 @@ class ListWebhook(TypedDict):
     data: list[Webhook]
     has_more: bool
     next_page_token: str | None
+
+
+class MessageOfAlertTriggered(TypedDict):
+    data: AlertTriggered
+    timestamp: str
+    type: Literal["alert.triggered"]
 
 
 class MessageOfInvoiceHeld(TypedDict):
@@ -2044,7 +2141,8 @@ class ListStatementReport(TypedDict):
 
 
 Message: TypeAlias = (
-    MessageOfCredentialExpiring
+    MessageOfAlertTriggered
+    | MessageOfCredentialExpiring
     | MessageOfDiscrepancyDetected
     | MessageOfInvoiceHeld
     | MessageOfMemberInvited

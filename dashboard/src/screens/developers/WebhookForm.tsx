@@ -19,6 +19,7 @@ export const eventTypes: Record<Body["event_types"][number], string> = {
   "webhook.disabled": "Another webhook was disabled because its receiver is gone or fails",
   "member.invited": "An invitation link is ready to be sent",
   "password_reset.requested": "A password reset was requested for a member, possibly by someone else",
+  "alert.triggered": "A customer reached a threshold of an alert",
 };
 
 interface Props {

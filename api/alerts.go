@@ -1,0 +1,274 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+func (s *server) alerts() {
+	const path = "/v1/alerts"
+	huma.Register(s.api, created(post("create-alert", path, AlertsWrite, "Create an alert",
+		"An alert sends an `alert.triggered` message when a customer reaches a threshold. The scope is one customer, the customers of a plan, or all customers.\n\n"+
+			"- `usage`: the total of a meter in a billing period, or of one of its groups.\n"+
+			"- `spend`: the estimated charge of a billing period in `currency`, of a meter or of all meters. Charges in other currencies are not counted.\n"+
+			"- `silence`: no event of a customer for `minutes`. A customer is watched for 30 days after its last event. Only events that a meter counts start the watch.\n"+
+			"- Each threshold is notified once for each customer and billing period, and silence once for each last event.\n"+
+			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.\n"+
+			"- An alert of a plan reads the billing periods that the plan charges.\n"+
+			"- A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.")), s.createAlert)
+	huma.Register(s.api, get("list-alerts", path, AlertsRead, "List alerts",
+		"Alerts are listed in order of creation."), s.listAlerts)
+	huma.Register(s.api, get("get-alert", path+"/{id}", AlertsRead, "Get an alert",
+		"The response contains the scope, the thresholds and whether the alert is enabled."), s.getAlert)
+	huma.Register(s.api, patch("update-alert", path+"/{id}", AlertsWrite, "Update, disable or enable an alert",
+		"Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it."), s.updateAlert)
+	huma.Register(s.api, remove("delete-alert", path+"/{id}", AlertsWrite, "Delete an alert and its firings",
+		"Messages that were already sent stay in the deliveries of webhooks."), s.deleteAlert)
+	huma.Register(s.api, get("list-firings", path+"/{id}/firings", AlertsRead, "List an alert's firings",
+		"Firings are listed newest first. They are kept for 400 days.\n\n"+
+			"- `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed."), s.listFirings)
+}
+
+// Alert notifies the tenant when a customer reaches a threshold.
+type Alert struct {
+	ID         string             `json:"id" example:"alt_42"`
+	Name       string             `json:"name"`
+	Type       metering.AlertType `json:"type"`
+	Customer   string             `json:"customer,omitempty" example:"acme" doc:"External ID of the only customer in the scope"`
+	Plan       string             `json:"plan,omitempty" example:"pro" doc:"Slug of the plan. Its customers are the scope"`
+	All        bool               `json:"all" doc:"Whether all customers are the scope"`
+	Meter      string             `json:"meter,omitempty" example:"calls" doc:"Slug of the meter. Absent for spend of all meters, and for silence"`
+	Group      json.RawMessage    `json:"group,omitempty" doc:"The only group that counts: value of each group_by property"`
+	Thresholds []metering.Decimal `json:"thresholds" nullable:"false" doc:"Usage in units or spend in currency, ascending. Empty for silence"`
+	Currency   string             `json:"currency,omitempty" example:"USD" doc:"Currency of spend"`
+	Minutes    int                `json:"minutes,omitempty" doc:"Minutes of silence"`
+	Enabled    bool               `json:"enabled"`
+	CreatedAt  time.Time          `json:"created_at"`
+}
+
+func showAlert(a metering.Alert) Alert {
+	shown := Alert{
+		ID: a.ID.String(), Name: a.Name, Type: a.Type, Customer: a.ExternalID, Plan: a.Plan, All: a.CustomerID == 0 && a.PlanID == 0, Meter: a.Meter,
+		Group: a.Group, Thresholds: a.Thresholds, Currency: a.Currency, Minutes: a.Minutes, Enabled: a.Enabled, CreatedAt: a.CreatedAt.UTC(),
+	}
+	if shown.Thresholds == nil {
+		shown.Thresholds = []metering.Decimal{}
+	}
+	return shown
+}
+
+// alertDefinition is a new alert, as it is created.
+type alertDefinition struct {
+	Name       string             `json:"name" minLength:"1" maxLength:"255"`
+	Type       metering.AlertType `json:"type"`
+	Customer   string             `json:"customer,omitempty" maxLength:"255" doc:"External ID of a customer. Send either customer, plan or all"`
+	Plan       string             `json:"plan,omitempty" maxLength:"64" doc:"Slug of a plan"`
+	All        bool               `json:"all,omitempty" doc:"true: all customers"`
+	Meter      string             `json:"meter,omitempty" maxLength:"64" doc:"Slug of a meter. Required for usage. If omitted for spend, all meters count"`
+	Group      json.RawMessage    `json:"group,omitempty" doc:"For usage: the value of each group_by property of the meter, so that only this group counts. A group that the meter counts in $other returns 422"`
+	Thresholds []SentDecimal      `json:"thresholds,omitempty" maxItems:"10" doc:"For usage and spend: 1 to 10 numbers above 0"`
+	Currency   string             `json:"currency,omitempty" maxLength:"3" doc:"For spend: the currency of the charges. The tenant's currency if omitted"`
+	Minutes    int                `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For silence: the number of minutes without an event"`
+}
+
+type createAlertInput struct {
+	Repeatable
+	Body alertDefinition
+}
+
+type alertOutput struct{ Body Alert }
+
+func (s *server) createAlert(ctx context.Context, in *createAlertInput) (*alertOutput, error) {
+	who := principalOf(ctx)
+	a, err := s.definedAlert(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	shown, _, err := once(ctx, s, in.Repeatable, "create-alert", in.Body, func(within db.Creators) (Alert, error) {
+		created, err := within.Alerts.Create(ctx, who.Tenant.ID, who.Actor, a, s.Now())
+		return showAlert(created), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &alertOutput{shown}, nil
+}
+
+// definedAlert looks up the customer, the plan and the meter of a new alert.
+func (s *server) definedAlert(ctx context.Context, d alertDefinition) (a metering.Alert, err error) {
+	tenant := principalOf(ctx).Tenant
+	a = metering.Alert{Name: d.Name, Type: d.Type, Thresholds: thresholdsOf(d.Thresholds), Currency: d.Currency, Minutes: d.Minutes, Enabled: true}
+	if a.Type == metering.SpendAlert && a.Currency == "" {
+		a.Currency = tenant.Currency
+	}
+	if err := s.resolveScope(ctx, d, &a); err != nil {
+		return a, err
+	}
+	if d.Meter == "" {
+		if d.Group != nil {
+			return a, metering.Invalid("body.group", "requires body.meter")
+		}
+		return a, a.Validate()
+	}
+	m, err := s.meter(ctx, d.Meter)
+	if err != nil {
+		return a, err
+	}
+	a.MeterID = m.ID
+	if d.Group != nil {
+		if a.Group, err = m.Version.ParseGroup("body.group", d.Group); err != nil {
+			return a, err
+		}
+	}
+	return a, a.Validate()
+}
+
+// resolveScope sets the customer or the plan of a new alert.
+func (s *server) resolveScope(ctx context.Context, d alertDefinition, a *metering.Alert) error {
+	scopes := 0
+	for _, given := range []bool{d.Customer != "", d.Plan != "", d.All} {
+		if given {
+			scopes++
+		}
+	}
+	if scopes != 1 {
+		return metering.Invalid("body", "must have exactly one of customer, plan and all")
+	}
+	if d.Customer != "" {
+		c, err := s.customer(ctx, d.Customer)
+		a.CustomerID = c.ID
+		return err
+	}
+	if d.Plan != "" {
+		p, err := s.plan(ctx, d.Plan)
+		a.PlanID = p.ID
+		return err
+	}
+	return nil
+}
+
+func thresholdsOf(sent []SentDecimal) []metering.Decimal {
+	decimals := make([]metering.Decimal, len(sent))
+	for i, d := range sent {
+		decimals[i] = d.Decimal
+	}
+	return decimals
+}
+
+type listAlertsOutput struct{ Body List[Alert] }
+
+func (s *server) listAlerts(ctx context.Context, in *struct{ Paging }) (*listAlertsOutput, error) {
+	var after metering.AlertID
+	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
+		return nil, err
+	}
+	list, err := s.Store.Alerts.List(ctx, principalOf(ctx).Tenant.ID, after, in.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	return &listAlertsOutput{listOf(ctx, s, list, showAlert, func(a metering.Alert) metering.AlertID { return a.ID })}, nil
+}
+
+// AlertPath names an alert.
+type AlertPath struct {
+	ID string `path:"id" example:"alt_42"`
+}
+
+func (p AlertPath) alert() metering.AlertID {
+	id, _ := metering.ParseAlertID(p.ID) // else 0, which no alert has
+	return id
+}
+
+func (s *server) getAlert(ctx context.Context, in *AlertPath) (*alertOutput, error) {
+	a, err := s.Store.Alerts.Get(ctx, principalOf(ctx).Tenant.ID, in.alert())
+	if err != nil {
+		return nil, err
+	}
+	return &alertOutput{showAlert(a)}, nil
+}
+
+type updateAlertInput struct {
+	AlertPath
+	Body struct {
+		Name       *string       `json:"name,omitempty" minLength:"1" maxLength:"255"`
+		Thresholds []SentDecimal `json:"thresholds,omitempty" minItems:"1" maxItems:"10" doc:"Replaces the thresholds of a usage or spend alert"`
+		Minutes    *int          `json:"minutes,omitempty" minimum:"1" maximum:"10080" doc:"For silence: the number of minutes without an event"`
+		Enabled    *bool         `json:"enabled,omitempty" doc:"false disables the alert. true enables it"`
+	}
+}
+
+func (s *server) updateAlert(ctx context.Context, in *updateAlertInput) (*alertOutput, error) {
+	who := principalOf(ctx)
+	change := db.AlertChange{Name: in.Body.Name, Minutes: in.Body.Minutes, Enabled: in.Body.Enabled}
+	if len(in.Body.Thresholds) > 0 {
+		change.Thresholds = thresholdsOf(in.Body.Thresholds)
+	}
+	a, err := s.Store.Alerts.Update(ctx, who.Tenant.ID, who.Actor, in.alert(), change)
+	if err != nil {
+		return nil, err
+	}
+	return &alertOutput{showAlert(a)}, nil
+}
+
+type deleteAlertOutput struct {
+	Body struct {
+		ID      string `json:"id" example:"alt_42"`
+		Deleted bool   `json:"deleted"`
+	}
+}
+
+func (s *server) deleteAlert(ctx context.Context, in *AlertPath) (*deleteAlertOutput, error) {
+	who := principalOf(ctx)
+	if err := s.Store.Alerts.Delete(ctx, who.Tenant.ID, who.Actor, in.alert()); err != nil {
+		return nil, err
+	}
+	out := new(deleteAlertOutput)
+	out.Body.ID, out.Body.Deleted = in.ID, true
+	return out, nil
+}
+
+type firing struct {
+	ID         string           `json:"id" example:"fir_42"`
+	CustomerID string           `json:"customer_id"`
+	ExternalID string           `json:"customer_external_id"`
+	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
+	Value      metering.Decimal `json:"value" doc:"The total, the charge or the minutes at occurred_at"`
+	Period     db.MessagePeriod `json:"period"`
+	Late       bool             `json:"late" doc:"Whether the period had ended when the threshold was reached"`
+	OccurredAt time.Time        `json:"occurred_at"`
+}
+
+func showFiring(f metering.Firing) firing {
+	return firing{
+		f.ID.String(), f.CustomerID.String(), f.ExternalID, f.Threshold, f.Value, db.MessagePeriod{Start: f.Period.Start.UTC(), End: f.Period.End.UTC()}, f.Late, f.At.UTC(),
+	}
+}
+
+type listFiringsInput struct {
+	AlertPath
+	Paging
+}
+
+type listFiringsOutput struct{ Body List[firing] }
+
+func (s *server) listFirings(ctx context.Context, in *listFiringsInput) (*listFiringsOutput, error) {
+	tenant := principalOf(ctx).Tenant.ID
+	if _, err := s.Store.Alerts.Get(ctx, tenant, in.alert()); err != nil {
+		return nil, err
+	}
+	var before metering.FiringID
+	if err := s.readPageToken(ctx, in.PageToken, &before); err != nil {
+		return nil, err
+	}
+	list, err := s.Store.Alerts.Firings(ctx, tenant, in.alert(), before, in.PageSize)
+	if err != nil {
+		return nil, err
+	}
+	return &listFiringsOutput{listOf(ctx, s, list, showFiring, func(f metering.Firing) metering.FiringID { return f.ID })}, nil
+}

@@ -1,0 +1,89 @@
+package api_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+)
+
+// alerted sends a request about alerts and decodes the answer.
+func alerted[T any](t testing.TB, b *bundle, status int, method, path, body string) (decoded T) {
+	t.Helper()
+	a := b.send(t, method, path, body)
+	require.Equal(t, status, a.status, "%s %s: %s", method, path, a.body)
+	require.NoError(t, json.Unmarshal([]byte(a.body), &decoded))
+	return decoded
+}
+
+func TestAnAlertIsCreatedChangedAndDeleted(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.ingest(t, "/v1/events", hello)
+	created := alerted[client.Alert](t, b, 201, "POST", "/v1/alerts", `{"name":"budget","type":"usage","customer":"acme","meter":"calls","thresholds":[2,1]}`)
+	require.Equal(t, "acme", *created.Customer)
+	require.False(t, created.All)
+	require.Equal(t, []json.Number{"1", "2"}, created.Thresholds)
+	require.Equal(t, created, alerted[client.Alert](t, b, 200, "GET", "/v1/alerts/"+created.Id, ""))
+	spend := alerted[client.Alert](t, b, 201, "POST", "/v1/alerts", `{"name":"spend","type":"spend","all":true,"thresholds":[0.5]}`)
+	require.Equal(t, "USD", *spend.Currency, "the tenant's")
+	silence := alerted[client.Alert](t, b, 201, "POST", "/v1/alerts", `{"name":"silence","type":"silence","all":true,"minutes":30}`)
+	require.Equal(t, 30, int(*silence.Minutes))
+	require.Empty(t, silence.Thresholds)
+	first := alerted[client.ListAlert](t, b, 200, "GET", "/v1/alerts?page_size=2", "")
+	require.Len(t, first.Data, 2)
+	rest := alerted[client.ListAlert](t, b, 200, "GET", "/v1/alerts?page_size=2&page_token="+*first.NextPageToken, "")
+	require.Equal(t, []client.Alert{silence}, rest.Data)
+
+	require.NoError(t, b.store.Folds.Tenant(t.Context(), b.tenant.ID))
+	require.NoError(t, b.store.Evaluations.Tenant(t.Context(), b.tenant.ID, b.now()))
+	firings := alerted[client.ListFiring](t, b, 200, "GET", "/v1/alerts/"+created.Id+"/firings?page_size=1", "")
+	require.Equal(t, json.Number("2"), firings.Data[0].Threshold, "newest first")
+	require.Equal(t, "acme", firings.Data[0].CustomerExternalId)
+	firings = alerted[client.ListFiring](t, b, 200, "GET", "/v1/alerts/"+created.Id+"/firings?page_size=1&page_token="+*firings.NextPageToken, "")
+	require.Equal(t, json.Number("1"), firings.Data[0].Threshold)
+	require.False(t, firings.HasMore)
+
+	changed := alerted[client.Alert](t, b, 200, "PATCH", "/v1/alerts/"+created.Id, `{"name":"other","thresholds":[5],"enabled":false}`)
+	require.Equal(t, []any{"other", false, []json.Number{"5"}}, []any{changed.Name, changed.Enabled, changed.Thresholds})
+	require.Contains(t, b.send(t, "DELETE", "/v1/alerts/"+created.Id, "").body, `"deleted":true`)
+	require.Equal(t, 404, b.send(t, "GET", "/v1/alerts/"+created.Id, "").status)
+	require.Equal(t, 404, b.send(t, "GET", "/v1/alerts/"+created.Id+"/firings", "").status)
+	require.Contains(t, b.send(t, "GET", "/v1/audit-log?action=alert.", "").body, "alert.delete")
+}
+
+func TestAnAlertThatBreaksARuleIsRefused(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call", "model")
+	b.ingest(t, "/v1/events", hello)
+	for body, message := range map[string]string{
+		`"type":"usage","meter":"calls","thresholds":[1]`:                                            "body must have exactly one of customer, plan and all",
+		`"type":"usage","all":true,"customer":"acme","meter":"calls","thresholds":[1]`:               "body must have exactly one of customer, plan and all",
+		`"type":"usage","customer":"nobody","meter":"calls","thresholds":[1]`:                        "there is no customer with this external_id",
+		`"type":"usage","plan":"nothing","meter":"calls","thresholds":[1]`:                           "there is no plan with this slug",
+		`"type":"usage","all":true,"meter":"nothing","thresholds":[1]`:                               "there is no meter",
+		`"type":"usage","all":true,"thresholds":[1]`:                                                 "body.meter is required for a usage alert",
+		`"type":"usage","all":true,"meter":"calls"`:                                                  "body.thresholds must have 1 to 10 numbers",
+		`"type":"usage","all":true,"meter":"calls","thresholds":[0]`:                                 "body.thresholds must have numbers above 0 only",
+		`"type":"usage","all":true,"meter":"calls","thresholds":[1,1.0]`:                             "body.thresholds must have each number only once",
+		`"type":"usage","all":true,"meter":"calls","thresholds":[1],"currency":"USD"`:                "body.currency is only for spend alerts",
+		`"type":"usage","all":true,"meter":"calls","thresholds":[1],"minutes":5`:                     "body.minutes is only for silence alerts",
+		`"type":"usage","all":true,"meter":"calls","thresholds":[1],"group":{}`:                      "body.group must have a value of each group_by property",
+		`"type":"usage","all":true,"meter":"calls","thresholds":[1],"group":{"model":"a","other":1}`: "body.group must have only group_by properties",
+		`"type":"usage","all":true,"meter":"calls","thresholds":[1],"group":{"model":"\u0000"}`:      "body.group",
+		`"type":"spend","all":true,"thresholds":[1],"currency":"XXX"`:                                "body.currency must be an active ISO 4217",
+		`"type":"spend","all":true,"meter":"calls","thresholds":[1],"group":{"model":"a"}`:           "body.group is only for usage alerts",
+		`"type":"silence","all":true`:                                                                "body.minutes must be 1 to 10080",
+		`"type":"silence","all":true,"minutes":5,"meter":"calls"`:                                    "body.meter is not for silence alerts",
+		`"type":"silence","all":true,"minutes":5,"thresholds":[1]`:                                   "body.thresholds is not for silence alerts",
+	} {
+		a := b.send(t, "POST", "/v1/alerts", `{"name":"x",`+body+`}`)
+		require.Contains(t, []int{404, 422}, a.status, body)
+		require.Contains(t, strings.ReplaceAll(a.body, `\"`, `"`), message, body)
+	}
+}

@@ -1,0 +1,54 @@
+package billing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// AlertPeriods returns the billing periods that usage and spend alerts read: those that are not
+// closed, and the one of CurrentPeriod.
+func AlertPeriods(f Facts) []Period {
+	periods := OpenPeriods(f)
+	current := f.running()
+	known := slices.ContainsFunc(periods, func(p Period) bool { return p.Start.Equal(current.Start) })
+	if f.Stream > 0 || known || current.ClosedAt != nil {
+		return periods
+	}
+	return append(periods, current)
+}
+
+// AlertValue returns the value that a usage or spend alert compares with its thresholds, in a
+// period of AlertPeriods. It counts all groups. counted is false if the meter does not feed the
+// stream in the period, or if its past events are not counted yet.
+func AlertValue(f Facts, period Period, a metering.Alert) (value metering.Decimal, counted bool) {
+	if a.Type == metering.UsageAlert {
+		return f.usage(a.MeterID, period).Total, f.IsCounted(a.MeterID, period)
+	}
+	for _, c := range OpenCharges(f, period) {
+		if c.Currency == a.Currency && (a.MeterID == 0 || a.MeterID == c.MeterID) {
+			value = value.Add(c.Charge)
+		}
+	}
+	return value, true
+}
+
+// IsCounted reports whether the meter feeds the stream in the period and has counted its past
+// events.
+func (f Facts) IsCounted(meter metering.MeterID, period Period) bool {
+	return slices.ContainsFunc(f.metersIn(period), func(m metering.Meter) bool {
+		return m.ID == meter && m.Version.Status != metering.Backfilling
+	})
+}
+
+// NextAlertChange returns the time at which an alert's value can change without an event: the next
+// period begins with the base prices. Zero: never.
+func NextAlertChange(f Facts, periods []Period) (next time.Time) {
+	for _, p := range periods {
+		if p.End.After(f.Now) && (next.IsZero() || p.End.Before(next)) {
+			next = p.End
+		}
+	}
+	return next
+}

@@ -1,0 +1,457 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Evaluations compares the customers of the queue alert_due with their alerts. The deletion from
+// the queue, the firings and their messages are one transaction, so that each crossing is
+// notified exactly once.
+type Evaluations struct {
+	pool *pool
+	read ReadPrice
+}
+
+// dueAtOnce bounds the rows of the queue, and so the customers, that one transaction evaluates.
+const dueAtOnce = 500
+
+// All evaluates the due customers of every tenant.
+func (e Evaluations) All(ctx context.Context, now time.Time) error {
+	rows, err := e.pool.Query(ctx, `select distinct tenant_id from alert_due where due_at <= $1`, metering.Instant(now))
+	if err != nil {
+		return fmt.Errorf("list tenants with due alerts: %w", coded(err))
+	}
+	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
+	if err != nil {
+		return fmt.Errorf("list tenants with due alerts: %w", coded(err))
+	}
+	for _, tenant := range tenants {
+		err = errors.Join(err, e.Tenant(For(ctx, tenant), tenant, now))
+	}
+	return err
+}
+
+// Tenant evaluates the due customers of one tenant. It skips those that another process
+// evaluates.
+func (e Evaluations) Tenant(ctx context.Context, tenant metering.TenantID, now time.Time) error {
+	for {
+		var customers []int64
+		err := atOneInstant(ctx, e.pool, func(tx pgx.Tx) (err error) {
+			if customers, err = takeDue(ctx, tx, tenant, now); err != nil || len(customers) == 0 {
+				return err
+			}
+			return e.evaluate(ctx, tx, tenant, customers, now)
+		})
+		if err != nil || len(customers) == 0 {
+			return err
+		}
+	}
+}
+
+// takeDue deletes due rows of the queue and returns their customers, ascending. The customers'
+// later rows are deleted too, because the evaluation inserts the next one.
+func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.Time) ([]int64, error) {
+	rows, err := tx.Query(ctx, `
+		with due as materialized (
+		  select customer_id
+		  from alert_due
+		  where tenant_id = @tenant
+		    and due_at <= @now
+		  order by due_at, id
+		  limit @limit
+		  for update skip locked),
+		locked as materialized (
+		  select customer_id, id
+		  from alert_due
+		  where tenant_id = @tenant
+		    and customer_id in (select customer_id from due)
+		  for update skip locked),
+		deleted as (
+		  delete from alert_due d
+		  using locked l
+		  where d.tenant_id = @tenant
+		    and d.customer_id = l.customer_id
+		    and d.id = l.id
+		  returning d.customer_id)
+		select distinct customer_id
+		from deleted
+		order by 1`, pgx.NamedArgs{"tenant": tenant, "now": metering.Instant(now), "limit": dueAtOnce})
+	if err != nil {
+		return nil, fmt.Errorf("read due customers: %w", err)
+	}
+	customers, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, fmt.Errorf("read due customers: %w", err)
+	}
+	return customers, nil
+}
+
+// evaluate fires the alerts of customers that have reached a threshold, and queues the customers
+// for the time at which that may change without an event.
+func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) error {
+	alerts, err := enabledAlerts(ctx, tx, tenant)
+	if err != nil || len(alerts) == 0 {
+		return err
+	}
+	v := &alertReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), alerts: alerts, next: make(map[int64]time.Time)}
+	batch, err := e.batch(v, customers)
+	if err != nil {
+		return fmt.Errorf("read usage of alerts: %w", err)
+	}
+	if err := v.periods(batch); err != nil {
+		return fmt.Errorf("compare usage with alerts: %w", err)
+	}
+	if err := v.silence(batch); err != nil {
+		return fmt.Errorf("compare silence with alerts: %w", err)
+	}
+	if err := v.fire(); err != nil {
+		return fmt.Errorf("fire alerts: %w", err)
+	}
+	return v.queueNext()
+}
+
+// evaluateClosing fires the usage and spend alerts of a billing period that closes. The evaluator
+// reads only open periods, and may not have read this one since its last event.
+func evaluateClosing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, f *billing.Facts, p billing.Period) error {
+	alerts, err := enabledAlerts(ctx, tx, tenant)
+	if err != nil || len(alerts) == 0 {
+		return err
+	}
+	v := &alertReader{ctx: ctx, tx: tx, tenant: tenant, now: f.Now, alerts: alerts}
+	for _, a := range v.applying(f, p.Start, ofPeriods) {
+		if err := v.compare(f, p, a); err != nil {
+			return fmt.Errorf("compare usage with alerts: %w", err)
+		}
+	}
+	if err := v.fire(); err != nil {
+		return fmt.Errorf("fire alerts: %w", err)
+	}
+	return nil
+}
+
+// enabledAlerts reads the alerts and keeps them from being deleted.
+func enabledAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) ([]metering.Alert, error) {
+	rows, err := tx.Query(ctx, selectAlerts+`and a.enabled order by a.id for key share of a`, pgx.NamedArgs{"tenant": tenant})
+	if err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	alerts, err := pgx.CollectRows(rows, scanAlert)
+	if err != nil {
+		return nil, fmt.Errorf("read alerts: %w", err)
+	}
+	return alerts, nil
+}
+
+// batch reads the billing periods of customers, with the usage of the meters that alerts need.
+func (e Evaluations) batch(v *alertReader, customers []int64) (*openBatch, error) {
+	r := &revenueReader{ctx: v.ctx, tx: v.tx, tenant: v.tenant, now: v.now, theirs: make(providerPrices), read: e.read, periodsOf: billing.AlertPeriods}
+	if err := r.catalog(); err != nil {
+		return nil, err
+	}
+	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !v.needs(m.ID) })
+	b, err := r.batchOf(`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"customers": customers})
+	if err != nil || len(b.ids) == 0 {
+		return b, err
+	}
+	b.within = `p.customer_id = any(@customers)`
+	for _, step := range []func() error{b.periods, b.usage, b.severalStreams} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// alertReader compares a batch of customers with the alerts of their tenant.
+type alertReader struct {
+	ctx     context.Context
+	tx      pgx.Tx
+	tenant  metering.TenantID
+	now     time.Time
+	alerts  []metering.Alert
+	firings []metering.Firing   // thresholds that are reached now, including earlier ones
+	next    map[int64]time.Time // the time at which a customer is due again
+}
+
+// needs reports whether an alert reads the meter: an alert of all meters reads each.
+func (v *alertReader) needs(meter metering.MeterID) bool {
+	return slices.ContainsFunc(v.alerts, func(a metering.Alert) bool {
+		return a.Type != metering.SilenceAlert && (a.MeterID == 0 || a.MeterID == meter)
+	})
+}
+
+// applying returns the alerts of a kind that watch the customer: those of a plan if the customer
+// has the plan at an instant. The plan at the start of a billing period charges it.
+func (v *alertReader) applying(f *billing.Facts, at time.Time, is func(metering.Alert) bool) (alerts []metering.Alert) {
+	plan := billing.PlanAt(f.Customer.Plans, at)
+	for _, a := range v.alerts {
+		if a.AppliesTo(f.Customer.ID, plan) && is(a) {
+			alerts = append(alerts, a)
+		}
+	}
+	return alerts
+}
+
+func ofPeriods(a metering.Alert) bool { return a.Type != metering.SilenceAlert }
+func ofSilence(a metering.Alert) bool { return a.Type == metering.SilenceAlert }
+
+// periods compares each billing period of the batch with the usage and spend alerts.
+func (v *alertReader) periods(b *openBatch) (err error) {
+	b.each(func(f *billing.Facts, periods []billing.Period) {
+		for _, p := range periods {
+			for _, a := range v.applying(f, p.Start, ofPeriods) {
+				err = errors.Join(err, v.compare(f, p, a))
+			}
+		}
+		v.dueAgain(f, billing.NextAlertChange(*f, periods))
+	})
+	return err
+}
+
+// compare notes the thresholds of the alert that the customer has reached in a billing period.
+func (v *alertReader) compare(f *billing.Facts, p billing.Period, a metering.Alert) (err error) {
+	value, counted := billing.AlertValue(*f, p, a)
+	if counted && a.Group != nil {
+		value, err = v.groupTotal(f, p, a)
+	}
+	if err != nil || !counted {
+		return err
+	}
+	for _, threshold := range a.Reached(value) {
+		v.firings = append(v.firings, metering.Firing{
+			AlertID: a.ID, CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Threshold: threshold,
+			Stream: f.Stream, Period: p.Range, Value: value, Late: !p.End.After(v.now), At: v.now,
+		})
+	}
+	return nil
+}
+
+// groupTotal returns the total of the alert's group in a billing period.
+func (v *alertReader) groupTotal(f *billing.Facts, p billing.Period, a metering.Alert) (total metering.Decimal, err error) {
+	var key map[string]json.RawMessage
+	if err := json.Unmarshal(a.Group, &key); err != nil {
+		return total, err
+	}
+	query := WindowQuery{Customer: f.Customer.ID, Range: p.Range, Granularity: metering.Month, Groups: make(map[string][]json.RawMessage)}
+	for property, value := range key {
+		query.Groups[property] = []json.RawMessage{value}
+	}
+	query.Meter = f.Meters[slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
+	for _, part := range f.FedIn(a.MeterID, []metering.Range{p.Range}) {
+		query.Range = part
+		read, err := newWindowRead(v.tenant, query)
+		if err != nil {
+			return total, err
+		}
+		read.q = v.tx
+		if err := read.loadGroups(v.ctx); err != nil {
+			return total, err
+		}
+		if err := read.loadEdges(v.ctx); err != nil {
+			return total, err
+		}
+		_, more, err := read.totals(v.ctx)
+		if err != nil {
+			return total, err
+		}
+		total = total.Add(more)
+	}
+	return total, nil
+}
+
+// dueAgain keeps the earliest time at which a customer is due again.
+func (v *alertReader) dueAgain(f *billing.Facts, at time.Time) {
+	id := int64(f.Customer.ID)
+	v.next[id] = sooner(v.next[id], at)
+}
+
+// silence compares the time since the last event with the silence alerts.
+func (v *alertReader) silence(b *openBatch) error {
+	var customers []int64
+	for _, id := range b.ids {
+		if len(v.applying(b.facts[id], v.now, ofSilence)) > 0 {
+			customers = append(customers, id)
+		}
+	}
+	last, err := v.lastEvents(customers)
+	if err != nil {
+		return err
+	}
+	for id, at := range last {
+		f := b.facts[id]
+		for _, a := range v.applying(f, v.now, ofSilence) {
+			silent := at.Add(a.Silence())
+			if silent.After(v.now) {
+				v.dueAgain(f, silent)
+				continue
+			}
+			v.firings = append(v.firings, metering.Firing{
+				AlertID: a.ID, CustomerID: f.Customer.ID, ExternalID: f.Customer.ExternalID, Threshold: metering.Whole(int64(a.Minutes)),
+				Period: metering.Range{Start: at, End: silent}, Value: metering.Whole(int64(v.now.Sub(at) / time.Minute)), At: v.now,
+			})
+		}
+	}
+	return nil
+}
+
+// lastEvents returns the time of the last event of customers that silence alerts watch.
+func (v *alertReader) lastEvents(customers []int64) (map[int64]time.Time, error) {
+	last := make(map[int64]time.Time)
+	if len(customers) == 0 {
+		return last, nil
+	}
+	rows, err := v.tx.Query(v.ctx, `
+		select c.id, e.ts
+		from unnest(@customers::bigint[]) c (id)
+		cross join lateral (
+		  select e.ts
+		  from events e
+		  where e.tenant_id = @tenant
+		    and e.customer_id = c.id
+		    and e.ts > @since
+		    and e.ts <= @now
+		  order by e.ts desc
+		  limit 1) e`, pgx.NamedArgs{"tenant": v.tenant, "customers": customers, "since": v.now.Add(-metering.WatchedAfterEvent), "now": v.now})
+	if err != nil {
+		return nil, err
+	}
+	var (
+		id int64
+		at time.Time
+	)
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		last[id] = at
+		return nil
+	})
+	return last, err
+}
+
+// fire stores the firings that are not stored yet, and publishes a message for each.
+func (v *alertReader) fire() error {
+	stored, err := v.store()
+	if err != nil {
+		return err
+	}
+	byCustomer := make(map[metering.CustomerID][]MessageData)
+	for _, f := range stored {
+		i := slices.IndexFunc(v.alerts, func(a metering.Alert) bool { return a.ID == f.AlertID })
+		byCustomer[f.CustomerID] = append(byCustomer[f.CustomerID], alertTriggered(v.alerts[i], f))
+	}
+	for customer, messages := range byCustomer {
+		if err := publishAll(v.ctx, v.tx, v.tenant, customer, messages, v.now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// store inserts firings in the order of their key, and returns those that are new.
+func (v *alertReader) store() ([]metering.Firing, error) {
+	if len(v.firings) == 0 {
+		return nil, nil
+	}
+	var (
+		alerts, customers  []int64
+		streams            []int32
+		thresholds, values []string
+		starts, ends       []time.Time
+		lates              []bool
+	)
+	for _, f := range v.firings {
+		alerts, customers, streams = append(alerts, int64(f.AlertID)), append(customers, int64(f.CustomerID)), append(streams, int32(f.Stream))
+		thresholds, values = append(thresholds, f.Threshold.String()), append(values, f.Value.String())
+		starts, ends, lates = append(starts, f.Period.Start), append(ends, f.Period.End), append(lates, f.Late)
+	}
+	rows, err := v.tx.Query(v.ctx, `
+		insert into alert_firings as f (tenant_id, alert_id, customer_id, threshold, stream, period_start, period_end, value, late, fired_at)
+		select @tenant, alert_id, customer_id, threshold, stream, period_start, period_end, value, late, @now
+		from unnest(@alerts::bigint[], @customers::bigint[], @thresholds::text[]::numeric[], @streams::int[], @starts::timestamptz[], @ends::timestamptz[], @values::text[]::numeric[], @lates::boolean[])
+		  x (alert_id, customer_id, threshold, stream, period_start, period_end, value, late)
+		order by alert_id, customer_id, threshold, stream, period_start
+		on conflict do nothing
+		returning `+firingColumns, pgx.NamedArgs{
+		"tenant": v.tenant, "alerts": alerts, "customers": customers, "thresholds": thresholds, "streams": streams,
+		"starts": starts, "ends": ends, "values": values, "lates": lates, "now": v.now,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f metering.Firing, err error) {
+		return f, row.Scan(firingFields(&f)...)
+	})
+}
+
+// queueNext queues the customers for the time at which they are due again.
+func (v *alertReader) queueNext() error {
+	var (
+		customers []int64
+		due       []time.Time
+	)
+	for id, at := range v.next {
+		if !at.IsZero() {
+			customers, due = append(customers, id), append(due, at)
+		}
+	}
+	_, err := v.tx.Exec(v.ctx, `
+		insert into alert_due (tenant_id, customer_id, due_at)
+		select $1, customer_id, due_at
+		from unnest($2::bigint[], $3::timestamptz[]) x (customer_id, due_at)`, v.tenant, customers, due)
+	if err != nil {
+		return fmt.Errorf("queue alerts: %w", err)
+	}
+	return nil
+}
+
+// Evaluator evaluates due customers every second.
+type Evaluator struct {
+	evaluations Evaluations
+	now         func() time.Time
+	stop        chan struct{}
+	stopped     chan struct{}
+}
+
+const (
+	evaluateEvery  = time.Second
+	evaluateWithin = 30 * time.Second // the time of one pass over all tenants
+)
+
+// NewEvaluator starts an Evaluator. It reports failures to failed, and tries again a second later.
+func NewEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
+	e := &Evaluator{evaluations: store.Evaluations, now: now, stop: make(chan struct{}), stopped: make(chan struct{})}
+	go e.run(failed)
+	return e
+}
+
+// Close waits for the evaluation in progress.
+func (e *Evaluator) Close() {
+	close(e.stop)
+	<-e.stopped
+}
+
+func (e *Evaluator) run(failed func(error)) {
+	defer close(e.stopped)
+	every := time.NewTicker(evaluateEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-every.C:
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), evaluateWithin)
+		if err := e.evaluations.All(ctx, e.now()); err != nil {
+			failed(err)
+		}
+		cancel()
+	}
+}

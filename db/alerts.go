@@ -1,0 +1,305 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Alerts keeps the alerts of tenants and their firings.
+type Alerts struct{ pool beginner }
+
+const selectAlerts = `
+	select a.id, a.name, a.type, coalesce(a.customer_id, 0), coalesce(a.plan_id, 0), coalesce(a.meter_id, 0), a.group_key, a.thresholds, a.minutes, a.currency,
+	  a.enabled, a.created_at, coalesce(c.external_id, ''), coalesce(p.slug, ''), coalesce(m.slug, ''), coalesce(m.unit, '')
+	from alerts a
+	left join customers c on c.tenant_id = a.tenant_id and c.id = a.customer_id
+	left join plans p on p.tenant_id = a.tenant_id and p.id = a.plan_id
+	left join meters m on m.tenant_id = a.tenant_id and m.id = a.meter_id
+	where a.tenant_id = @tenant `
+
+func scanAlert(row pgx.CollectableRow) (a metering.Alert, err error) {
+	return a, row.Scan(&a.ID, &a.Name, &a.Type, &a.CustomerID, &a.PlanID, &a.MeterID, &a.Group, &a.Thresholds, &a.Minutes, &a.Currency,
+		&a.Enabled, &a.CreatedAt, &a.ExternalID, &a.Plan, &a.Meter, &a.Unit)
+}
+
+var errNoAlert = metering.Errorf(metering.CodeNotFound, "there is no such alert")
+
+// Create stores an alert and queues its customers. Returns CodeConflict if the tenant or the
+// customer has as many alerts as it may.
+func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor metering.Actor, a metering.Alert, now time.Time) (created metering.Alert, err error) {
+	if err := a.Validate(); err != nil {
+		return metering.Alert{}, err
+	}
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		if err := requireRoomForAlert(ctx, tx, tenant, a.CustomerID); err != nil {
+			return err
+		}
+		if err := requireOwnGroup(ctx, tx, tenant, a); err != nil {
+			return err
+		}
+		if err := requireCurrency(ctx, tx, tenant, a); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, `
+			insert into alerts (tenant_id, name, type, customer_id, plan_id, meter_id, group_key, thresholds, minutes, currency, created_at, created_by)
+			values (@tenant, @name, @type, nullif(@customer::bigint, 0), nullif(@plan::bigint, 0), nullif(@meter::bigint, 0), @group, @thresholds::text[]::numeric[], @minutes, @currency, @now, @actor)
+			returning id`, pgx.NamedArgs{
+			"tenant": tenant, "name": a.Name, "type": a.Type, "customer": a.CustomerID, "plan": a.PlanID, "meter": a.MeterID, "group": a.Group,
+			"thresholds": decimalTexts(a.Thresholds), "minutes": a.Minutes, "currency": a.Currency, "now": metering.Instant(now), "actor": actor,
+		}).Scan(&a.ID)
+		if err != nil {
+			return err
+		}
+		if created, err = getAlert(ctx, tx, tenant, a.ID, ""); err != nil {
+			return err
+		}
+		if err := queueAlerts(ctx, tx, tenant, a.CustomerID); err != nil {
+			return err
+		}
+		return auditChange(ctx, tx, tenant, actor, "alert.create", created.ID.String(), nil, tellAlert(created))
+	})
+	if err != nil {
+		return metering.Alert{}, fmt.Errorf("create alert: %w", err)
+	}
+	return created, nil
+}
+
+func requireRoomForAlert(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	if err := requireRoom(ctx, tx, tenant, alertEntries); err != nil || customer == 0 {
+		return err
+	}
+	var have int
+	err := tx.QueryRow(ctx, `select count(*) from alerts where tenant_id = $1 and customer_id = $2`, tenant, customer).Scan(&have)
+	if err == nil && have >= metering.MaxAlertsOfCustomer {
+		err = metering.Errorf(metering.CodeConflict, "the customer already has %d alerts, the maximum; delete one first", have)
+	}
+	return err
+}
+
+// requireOwnGroup refuses a group if the meter counts its events in OtherGroup.
+func requireOwnGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a metering.Alert) error {
+	if a.Group == nil {
+		return nil
+	}
+	var own bool
+	err := tx.QueryRow(ctx, `
+		select coalesce(bool_or(g.group_key = @group), true)
+		from meters m
+		left join usage_groups g on g.tenant_id = m.tenant_id and g.meter_version_id = m.meter_version_id and (g.group_key = @group or g.group_id = @other)
+		where m.tenant_id = @tenant
+		  and m.id = @meter`, pgx.NamedArgs{
+		"tenant": tenant, "meter": a.MeterID, "group": a.Group, "other": [16]byte(metering.OtherGroup.ID),
+	}).Scan(&own)
+	if err == nil && !own {
+		err = metering.Invalid("body.group", "must be a group that the meter counts separately; this one is inside $other because the meter has its maximum of groups")
+	}
+	return err
+}
+
+// requireCurrency refuses another currency than that of the customer's subscription.
+func requireCurrency(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a metering.Alert) error {
+	if a.Type != metering.SpendAlert || a.CustomerID == 0 {
+		return nil
+	}
+	var currency string
+	err := tx.QueryRow(ctx, `select coalesce(max(currency), '') from billing_links where tenant_id = $1 and customer_id = $2`, tenant, a.CustomerID).Scan(&currency)
+	if err == nil && currency != "" && currency != a.Currency {
+		err = metering.Invalid("body.currency", "must be the currency in which the customer is billed, %s", currency)
+	}
+	return err
+}
+
+// Get returns an alert, or CodeNotFound.
+func (s Alerts) Get(ctx context.Context, tenant metering.TenantID, id metering.AlertID) (metering.Alert, error) {
+	return getAlert(ctx, s.pool, tenant, id, "")
+}
+
+func getAlert(ctx context.Context, q querier, tenant metering.TenantID, id metering.AlertID, lock string) (a metering.Alert, err error) {
+	rows, err := q.Query(ctx, selectAlerts+`and a.id = @id `+lock, pgx.NamedArgs{"tenant": tenant, "id": id})
+	if err != nil {
+		return a, fmt.Errorf("read alert: %w", coded(err))
+	}
+	a, err = pgx.CollectExactlyOneRow(rows, scanAlert)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return a, errNoAlert
+	}
+	if err != nil {
+		return a, fmt.Errorf("read alert: %w", coded(err))
+	}
+	return a, nil
+}
+
+// List returns up to limit alerts with an id above after, in order of creation.
+func (s Alerts) List(ctx context.Context, tenant metering.TenantID, after metering.AlertID, limit int) (page Page[metering.Alert], err error) {
+	rows, err := s.pool.Query(ctx, selectAlerts+`and a.id > @after order by a.id limit @limit`, pgx.NamedArgs{"tenant": tenant, "after": after, "limit": limit + 1})
+	if err == nil {
+		page, err = readPage(ctx, rows, limit, scanAlert)
+	}
+	if err != nil {
+		return page, fmt.Errorf("list alerts: %w", coded(err))
+	}
+	return page, nil
+}
+
+// AlertChange has the fields to change; nil keeps a field.
+type AlertChange struct {
+	Name       *string
+	Thresholds []metering.Decimal
+	Minutes    *int
+	Enabled    *bool
+}
+
+func (c AlertChange) appliedTo(a metering.Alert) metering.Alert {
+	change(&a.Name, c.Name)
+	change(&a.Minutes, c.Minutes)
+	change(&a.Enabled, c.Enabled)
+	if c.Thresholds != nil {
+		a.Thresholds = c.Thresholds
+	}
+	return a
+}
+
+// Update changes an alert and queues its customers.
+func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, change AlertChange) (updated metering.Alert, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		before, err := getAlert(ctx, tx, tenant, id, "for no key update of a")
+		if err != nil {
+			return err
+		}
+		updated = change.appliedTo(before)
+		if err := updated.Validate(); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+			update alerts
+			set name = $3, thresholds = $4::text[]::numeric[], minutes = $5, enabled = $6
+			where tenant_id = $1
+			  and id = $2`, tenant, id, updated.Name, decimalTexts(updated.Thresholds), updated.Minutes, updated.Enabled)
+		if err != nil {
+			return err
+		}
+		if err := queueAlerts(ctx, tx, tenant, updated.CustomerID); err != nil {
+			return err
+		}
+		return auditChange(ctx, tx, tenant, actor, "alert.update", id.String(), tellAlert(before), tellAlert(updated))
+	})
+	if err != nil {
+		return metering.Alert{}, fmt.Errorf("update alert: %w", err)
+	}
+	return updated, nil
+}
+
+// Delete deletes an alert and its firings.
+func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		before, err := getAlert(ctx, tx, tenant, id, "for update of a")
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `delete from alerts where tenant_id = $1 and id = $2`, tenant, id); err != nil {
+			return err
+		}
+		return auditChange(ctx, tx, tenant, actor, "alert.delete", id.String(), tellAlert(before), nil)
+	})
+	if err != nil {
+		return fmt.Errorf("delete alert: %w", err)
+	}
+	return nil
+}
+
+// Firings returns up to limit firings of an alert with an id below before, newest first; 0: from
+// the newest.
+func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert metering.AlertID, before metering.FiringID, limit int) (page Page[metering.Firing], err error) {
+	rows, err := s.pool.Query(ctx, `
+		select `+firingColumns+`, c.external_id
+		from alert_firings f
+		join customers c on c.tenant_id = f.tenant_id and c.id = f.customer_id
+		where f.tenant_id = @tenant
+		  and f.alert_id = @alert
+		  and (@before = 0 or f.id < @before)
+		order by f.id desc
+		limit @limit`, pgx.NamedArgs{"tenant": tenant, "alert": alert, "before": before, "limit": limit + 1})
+	if err == nil {
+		page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (f metering.Firing, err error) {
+			return f, row.Scan(append(firingFields(&f), &f.ExternalID)...)
+		})
+	}
+	if err != nil {
+		return page, fmt.Errorf("list firings: %w", coded(err))
+	}
+	return page, nil
+}
+
+// Sweep deletes up to limit firings, of any tenant, of billing periods that ended before then.
+func (s Alerts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	tag, err := s.pool.Exec(ctx, `
+		delete from alert_firings
+		where (tenant_id, id) in (
+		  select tenant_id, id
+		  from alert_firings
+		  where fired_at < $1
+		    and period_end < $1
+		  order by fired_at
+		  limit $2
+		  for update skip locked)`, before, limit)
+	if err != nil {
+		return 0, fmt.Errorf("delete firings: %w", coded(err))
+	}
+	return tag.RowsAffected(), nil
+}
+
+const firingColumns = `f.id, f.alert_id, f.customer_id, f.threshold, f.stream, f.period_start, f.period_end, f.value, f.late, f.fired_at`
+
+func firingFields(f *metering.Firing) []any {
+	return []any{&f.ID, &f.AlertID, &f.CustomerID, &f.Threshold, &f.Stream, &f.Period.Start, &f.Period.End, &f.Value, &f.Late, &f.At}
+}
+
+// hasAlerts is the condition that an enabled alert may apply to a customer, as SQL: an alert of
+// the customer, of a plan that the customer has at any time, or of all customers. A tenant
+// without alerts costs one look-up, however many customers a statement has.
+func hasAlerts(tenant, customer string) string {
+	return `exists (select from alerts where tenant_id = ` + tenant + ` and enabled) and exists (
+	    select
+	    from alerts a
+	    where a.tenant_id = ` + tenant + `
+	      and a.enabled
+	      and (a.customer_id is null or a.customer_id = ` + customer + `)
+	      and (a.plan_id is null or exists (
+	        select
+	        from customer_plans h
+	        where h.tenant_id = ` + tenant + `
+	          and h.customer_id = ` + customer + `
+	          and h.plan_id = a.plan_id)))`
+}
+
+// queueAlerts queues a customer after a change of a value that alerts read, or all customers if it is 0.
+func queueAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	_, err := tx.Exec(ctx, `
+		insert into alert_due (tenant_id, customer_id)
+		select c.tenant_id, c.id
+		from customers c
+		where c.tenant_id = @tenant
+		  and (@customer = 0 or c.id = @customer)
+		  and `+hasAlerts("@tenant", "c.id"), pgx.NamedArgs{"tenant": tenant, "customer": customer})
+	if err != nil {
+		return fmt.Errorf("queue alerts: %w", err)
+	}
+	return nil
+}
+
+func decimalTexts(values []metering.Decimal) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = v.String()
+	}
+	return texts
+}

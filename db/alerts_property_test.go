@@ -1,0 +1,228 @@
+package db_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// alertModel recounts what alerts compare, without SQL: in months of UTC, for customers that
+// existed before.
+type alertModel struct {
+	*watcher
+	random    *rand.Rand
+	customers []metering.Customer
+	plan      metering.Plan
+	onPlan    map[metering.CustomerID]time.Time // since when
+	meters    []metering.Meter                  // the first one has groups
+	events    []modelEvent
+	prices    map[metering.MeterID][]billing.Price // in the order of effective_from
+	alerts    []metering.Alert
+	began     metering.Range // the first period
+	fired     map[string]bool
+}
+
+type modelEvent struct {
+	customer metering.CustomerID
+	meter    metering.MeterID
+	model    string
+	at       time.Time
+	value    metering.Decimal
+}
+
+func newAlertModel(t testing.TB, seed uint64) *alertModel {
+	m := &alertModel{
+		watcher: newWatcher(t), random: rand.New(rand.NewPCG(seed, 1)), onPlan: make(map[metering.CustomerID]time.Time),
+		prices: make(map[metering.MeterID][]billing.Price), fired: make(map[string]bool),
+	}
+	m.now = m.now.AddDate(0, 0, -70)
+	m.customers = []metering.Customer{m.customer, dbtest.Customer(t, m.store, m.tenant, "bolt"), dbtest.Customer(t, m.store, m.tenant, "crux")}
+	created := m.now.AddDate(0, -1, 0)
+	m.began = billing.CalendarPeriod(created, time.UTC)
+	for _, c := range m.customers {
+		m.exec(`update customers set created_at = $3 where tenant_id = $1 and id = $2`, m.tenant, c.ID, created)
+	}
+	m.meters = []metering.Meter{dbtest.Meter(t, m.store, m.tenant, "tokens", "token", "model"), dbtest.Meter(t, m.store, m.tenant, "calls", "call")}
+	var err error
+	m.plan, err = m.store.Plans.Create(t.Context(), m.tenant, metering.Operator, metering.Plan{Slug: "pro", Name: "Pro"})
+	require.NoError(t, err)
+	return m
+}
+
+func oneOf[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
+
+func (m *alertModel) decimal(below int) metering.Decimal {
+	return metering.MustDecimal(fmt.Sprintf("%d.%02d", m.random.IntN(below), m.random.IntN(100)))
+}
+
+// step makes one random change, or lets time pass.
+func (m *alertModel) step() {
+	switch n := m.random.IntN(20); {
+	case n < 12:
+		m.send()
+	case n < 14:
+		m.now = m.now.Add(time.Duration(m.random.IntN(36)) * time.Hour)
+	case n < 16:
+		m.setPrice()
+	case n < 17:
+		m.assign()
+	default:
+		m.create()
+	}
+}
+
+// send ingests an event of the last ten days, which may be in the previous period.
+func (m *alertModel) send() {
+	e := modelEvent{
+		customer: oneOf(m.random, m.customers).ID, meter: oneOf(m.random, m.meters).ID, model: oneOf(m.random, []string{"a", "b"}),
+		at: m.now.Add(-time.Duration(m.random.IntN(240)) * time.Hour), value: m.decimal(10),
+	}
+	kind := map[metering.MeterID]string{m.meters[0].ID: "token", m.meters[1].ID: "call"}[e.meter]
+	var externalID string
+	for _, c := range m.customers {
+		if c.ID == e.customer {
+			externalID = c.ExternalID
+		}
+	}
+	sent := dbtest.Event(m, kind, externalID, e.at, e.value.String(), "", `{"model":"`+e.model+`"}`)
+	_, err := m.writer.Ingest(m.Context(), m.tenant, []metering.Event{sent})
+	require.NoError(m, err)
+	m.events = append(m.events, e)
+}
+
+func (m *alertModel) setPrice() {
+	meter := oneOf(m.random, m.meters).ID
+	p := billing.Price{MeterID: meter, Terms: billing.Terms{BasePrice: m.decimal(3), IncludedUnits: m.decimal(20), OverageRate: m.decimal(3), Currency: "USD"}}
+	if len(m.prices[meter]) > 0 {
+		p.EffectiveFrom = m.now
+	}
+	dbtest.Price(m, m.store, m.tenant, p)
+	m.prices[meter] = append(m.prices[meter], p)
+}
+
+func (m *alertModel) assign() {
+	customer := oneOf(m.random, m.customers).ID
+	if _, assigned := m.onPlan[customer]; assigned {
+		return
+	}
+	m.onPlan[customer] = billing.CalendarPeriod(m.now, time.UTC).Start
+	require.NoError(m, m.store.Plans.Assign(m.Context(), m.tenant, metering.Operator, customer, billing.Assignment{PlanID: m.plan.ID, EffectiveFrom: m.onPlan[customer]}))
+}
+
+func (m *alertModel) create() {
+	a := metering.Alert{Name: fmt.Sprint(len(m.alerts)), Type: metering.UsageAlert, MeterID: oneOf(m.random, m.meters).ID, Thresholds: []metering.Decimal{m.decimal(60), m.decimal(60)}}
+	switch m.random.IntN(3) {
+	case 0:
+		a.CustomerID = oneOf(m.random, m.customers).ID
+	case 1:
+		a.PlanID = m.plan.ID
+	}
+	switch m.random.IntN(4) {
+	case 0:
+		a.Type, a.Currency = metering.SpendAlert, "USD"
+	case 1:
+		a.Type, a.Currency, a.MeterID = metering.SpendAlert, "USD", 0
+	case 2:
+		if a.MeterID == m.meters[0].ID {
+			a.Group = []byte(`{"model":"a"}`)
+		}
+	}
+	if a.Thresholds[0].Equal(a.Thresholds[1]) || a.Thresholds[0].IsZero() || a.Thresholds[1].IsZero() {
+		return
+	}
+	m.alerts = append(m.alerts, m.alert(a))
+}
+
+// recount notes what fires now, if everything so far is evaluated.
+func (m *alertModel) recount() {
+	for _, a := range m.alerts {
+		for _, c := range m.customers {
+			for p := m.began; !p.Start.After(m.now); p = billing.CalendarPeriod(p.End, time.UTC) {
+				if a.CustomerID != 0 && a.CustomerID != c.ID || a.PlanID != 0 && !m.hasPlan(c.ID, p) {
+					continue
+				}
+				value := m.value(a, c.ID, p)
+				for _, threshold := range a.Thresholds {
+					if key := fmt.Sprint(a.Name, " ", c.ExternalID, " ", threshold, " ", p.Start.UTC()); value.Cmp(threshold) >= 0 {
+						m.fired[key] = true
+					}
+				}
+			}
+		}
+	}
+}
+
+func (m *alertModel) hasPlan(customer metering.CustomerID, p metering.Range) bool {
+	since, assigned := m.onPlan[customer]
+	return assigned && !p.Start.Before(since)
+}
+
+func (m *alertModel) value(a metering.Alert, customer metering.CustomerID, p metering.Range) (value metering.Decimal) {
+	if a.Type == metering.UsageAlert {
+		return m.units(customer, a.MeterID, p, a.Group != nil)
+	}
+	for _, meter := range m.meters {
+		if a.MeterID != 0 && a.MeterID != meter.ID {
+			continue
+		}
+		for i := len(m.prices[meter.ID]) - 1; i >= 0; i-- {
+			if price := m.prices[meter.ID][i]; !price.EffectiveFrom.After(p.Start) {
+				value = value.Add(charge(price.Terms, m.units(customer, meter.ID, p, false)))
+				break
+			}
+		}
+	}
+	return value
+}
+
+func charge(terms billing.Terms, units metering.Decimal) metering.Decimal {
+	total := terms.BasePrice
+	if over := units.Sub(terms.IncludedUnits); !over.IsNegative() {
+		total = total.Add(over.Mul(terms.OverageRate))
+	}
+	return total.Round(2)
+}
+
+func (m *alertModel) units(customer metering.CustomerID, meter metering.MeterID, p metering.Range, ofGroup bool) (units metering.Decimal) {
+	for _, e := range m.events {
+		if e.customer == customer && e.meter == meter && p.Contains(e.at) && (!ofGroup || e.model == "a") {
+			units = units.Add(e.value)
+		}
+	}
+	return units
+}
+
+// TestFiringsAreThoseOfARecount compares firings and messages with a recount after random events,
+// prices, plans, alerts and evaluations.
+func TestFiringsAreThoseOfARecount(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			m := newAlertModel(t, seed)
+			for range 30 {
+				for range 1 + m.random.IntN(6) {
+					m.step()
+				}
+				m.evaluate()
+				m.recount()
+				got := make(map[string]bool)
+				for _, f := range m.triggered() {
+					require.Equal(t, f.Period.End.Compare(f.OccurredAt) <= 0, f.Late)
+					key := fmt.Sprint(f.Alert.Name, " ", f.CustomerExternalID, " ", f.Threshold, " ", f.Period.Start)
+					require.False(t, got[key], "%s is notified twice", key)
+					got[key] = true
+				}
+				require.Equal(t, m.fired, got)
+			}
+			require.NotEmpty(t, m.fired)
+		})
+	}
+}

@@ -1,0 +1,148 @@
+package metering
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// Bounds of alerts.
+const (
+	MaxAlerts           = 1_000 // of a tenant
+	MaxAlertsOfCustomer = 100   // with the customer as their scope
+	MaxThresholds       = 10
+	MaxSilentMinutes    = 7 * 24 * 60
+)
+
+// WatchedAfterEvent is how long a silence alert watches a customer after an event.
+const WatchedAfterEvent = 30 * 24 * time.Hour
+
+// AlertType is the value that an alert compares with its thresholds.
+type AlertType string
+
+const (
+	UsageAlert   AlertType = "usage"   // a meter's total in a billing period
+	SpendAlert   AlertType = "spend"   // the estimated charge of a billing period
+	SilenceAlert AlertType = "silence" // the minutes since a customer's last event
+)
+
+// Values are all types.
+func (AlertType) Values() []AlertType { return []AlertType{UsageAlert, SpendAlert, SilenceAlert} }
+
+// Alert notifies the tenant when a customer reaches a threshold.
+type Alert struct {
+	ID         AlertID
+	Name       string
+	Type       AlertType
+	CustomerID CustomerID      // 0: not one customer
+	PlanID     PlanID          // 0: not a plan; without both, all customers
+	MeterID    MeterID         // 0: all meters, or none for silence
+	Group      json.RawMessage // canonical key of the one group that counts; nil: all
+	Thresholds []Decimal       // ascending, of usage and spend
+	Minutes    int             // of silence
+	Currency   string          // of spend
+	Enabled    bool
+	CreatedAt  time.Time
+
+	ExternalID string // of the customer
+	Plan       string // slug
+	Meter      string // slug
+	Unit       string // of the meter
+}
+
+// AppliesTo reports whether the alert watches a customer with a plan; 0: none.
+func (a Alert) AppliesTo(customer CustomerID, plan PlanID) bool {
+	switch {
+	case a.CustomerID != 0:
+		return a.CustomerID == customer
+	case a.PlanID != 0:
+		return a.PlanID == plan
+	}
+	return true
+}
+
+// Reached returns the thresholds that a value has reached, ascending.
+func (a Alert) Reached(value Decimal) []Decimal {
+	above := slices.IndexFunc(a.Thresholds, func(t Decimal) bool { return t.Cmp(value) > 0 })
+	if above < 0 {
+		return a.Thresholds
+	}
+	return a.Thresholds[:above]
+}
+
+// Silence returns the time without an event after which a silence alert fires.
+func (a Alert) Silence() time.Duration { return time.Duration(a.Minutes) * time.Minute }
+
+// Validate returns the rule that the alert breaks. It sorts the thresholds.
+func (a *Alert) Validate() error {
+	if a.Name == "" {
+		return Invalid("body.name", "is required")
+	}
+	if err := ValidName(a.Name); err != nil {
+		return err
+	}
+	if a.Type == SilenceAlert {
+		return a.validateSilence()
+	}
+	switch {
+	case a.Minutes != 0:
+		return Invalid("body.minutes", "is only for silence alerts; omit it")
+	case a.Type == UsageAlert && a.MeterID == 0:
+		return Invalid("body.meter", "is required for a usage alert")
+	case a.Type == UsageAlert && a.Currency != "":
+		return Invalid("body.currency", "is only for spend alerts; omit it")
+	case a.Type == SpendAlert && a.Group != nil:
+		return Invalid("body.group", "is only for usage alerts; omit it")
+	case a.Type == SpendAlert:
+		if err := ValidCurrency("body.currency", a.Currency); err != nil {
+			return err
+		}
+	}
+	return a.validateThresholds()
+}
+
+func (a *Alert) validateSilence() error {
+	switch {
+	case a.MeterID != 0:
+		return Invalid("body.meter", "is not for silence alerts, which count every event; omit it")
+	case a.Group != nil:
+		return Invalid("body.group", "is only for usage alerts; omit it")
+	case a.Currency != "":
+		return Invalid("body.currency", "is only for spend alerts; omit it")
+	case len(a.Thresholds) > 0:
+		return Invalid("body.thresholds", "is not for silence alerts; use minutes instead")
+	case a.Minutes < 1 || a.Minutes > MaxSilentMinutes:
+		return Invalid("body.minutes", "must be 1 to %d", MaxSilentMinutes)
+	}
+	return nil
+}
+
+func (a *Alert) validateThresholds() error {
+	if len(a.Thresholds) == 0 || len(a.Thresholds) > MaxThresholds {
+		return Invalid("body.thresholds", "must have 1 to %d numbers", MaxThresholds)
+	}
+	slices.SortFunc(a.Thresholds, Decimal.Cmp)
+	for i, t := range a.Thresholds {
+		if t.IsZero() || t.IsNegative() {
+			return Invalid("body.thresholds", "must have numbers above 0 only")
+		}
+		if i > 0 && t.Equal(a.Thresholds[i-1]) {
+			return Invalid("body.thresholds", "must have each number only once")
+		}
+	}
+	return nil
+}
+
+// Firing is one crossing of an alert's threshold by a customer.
+type Firing struct {
+	ID         FiringID
+	AlertID    AlertID
+	CustomerID CustomerID
+	ExternalID string
+	Threshold  Decimal
+	Stream     int
+	Period     Range // of silence, from the last event to the time at which the alert fired first
+	Value      Decimal
+	Late       bool // the period had ended
+	At         time.Time
+}

@@ -1,0 +1,62 @@
+-- +goose Up
+create table alerts (
+  tenant_id   bigint not null references tenants,
+  id          bigint generated always as identity,
+  name        text not null,
+  type        text not null check (type in ('usage', 'spend', 'silence')),
+  customer_id bigint, -- null, with plan_id null: all customers
+  plan_id     bigint,
+  meter_id    bigint, -- null: all meters
+  group_key   jsonb, -- null: all groups
+  thresholds  numeric[] not null, -- ascending: units or money; {}: silence
+  minutes     integer not null default 0, -- of silence
+  currency    text not null default '',
+  enabled     boolean not null default true,
+  created_at  timestamptz not null,
+  created_by  text not null,
+  primary key (tenant_id, id),
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id),
+  foreign key (tenant_id, plan_id) references plans (tenant_id, id),
+  foreign key (tenant_id, meter_id) references meters (tenant_id, id),
+  check (customer_id is null or plan_id is null)
+);
+comment on table alerts is 'The thresholds of which a tenant is notified.';
+
+-- The unique key makes two evaluations of one crossing write one row, and one message.
+create table alert_firings (
+  tenant_id    bigint not null,
+  id           bigint generated always as identity,
+  alert_id     bigint not null,
+  customer_id  bigint not null,
+  threshold    numeric not null,
+  stream       smallint not null, -- of the period
+  period_start timestamptz not null, -- of silence, the time of the last event
+  period_end   timestamptz not null, -- of silence, the time at which it became too long
+  value        numeric not null,
+  late         boolean not null, -- the period had ended
+  fired_at     timestamptz not null,
+  primary key (tenant_id, id),
+  unique (tenant_id, alert_id, customer_id, threshold, stream, period_start),
+  foreign key (tenant_id, alert_id) references alerts (tenant_id, id) on delete cascade,
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id)
+);
+comment on table alert_firings is 'Each crossing of a threshold: once for each alert, customer, threshold and billing period.';
+create index alert_firings_alert on alert_firings (tenant_id, alert_id, id); -- newest first
+create index alert_firings_fired on alert_firings (fired_at); -- by which they are deleted
+
+-- Rows are only added and deleted. A fold inserts a row for each customer, and never waits for an
+-- evaluator, which deletes the rows that it evaluates.
+create table alert_due (
+  tenant_id   bigint not null references tenants,
+  customer_id bigint not null,
+  id          bigint generated always as identity,
+  due_at      timestamptz not null default '-infinity', -- -infinity: as soon as possible
+  primary key (tenant_id, customer_id, id)
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+comment on table alert_due is 'The queue of customers to compare with their alerts.';
+create index alert_due_due_at on alert_due (due_at, tenant_id);
+
+-- +goose Down
+drop table alert_due;
+drop table alert_firings;
+drop table alerts;

@@ -22,6 +22,10 @@ func (s *server) alerts() {
 			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.\n"+
 			"- An alert of a plan reads the billing periods that the plan charges.\n"+
 			"- A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.")), s.createAlert)
+	huma.Register(s.api, reading(heavy(post("dry-run-alert", path+"/dry-run", AlertsWrite, "List the days on which an alert would have fired",
+		"Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.\n\n"+
+			"- It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.\n"+
+			"- It reads at most 1,000 customers of the scope, in order of creation."))), s.dryRunAlert)
 	huma.Register(s.api, get("list-alerts", path, AlertsRead, "List alerts",
 		"Alerts are listed in order of creation."), s.listAlerts)
 	huma.Register(s.api, get("get-alert", path+"/{id}", AlertsRead, "Get an alert",
@@ -33,6 +37,12 @@ func (s *server) alerts() {
 	huma.Register(s.api, get("list-firings", path+"/{id}/firings", AlertsRead, "List an alert's firings",
 		"Firings are listed newest first. They are kept for 400 days.\n\n"+
 			"- `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed."), s.listFirings)
+}
+
+// reading marks a POST that changes nothing.
+func reading(op huma.Operation) huma.Operation {
+	op.Metadata["reads"] = true
+	return op
 }
 
 // Alert notifies the tenant when a customer reaches a threshold.
@@ -271,4 +281,41 @@ func (s *server) listFirings(ctx context.Context, in *listFiringsInput) (*listFi
 		return nil, err
 	}
 	return &listFiringsOutput{listOf(ctx, s, list, showFiring, func(f metering.Firing) metering.FiringID { return f.ID })}, nil
+}
+
+type dryRunInput struct{ Body alertDefinition }
+
+type dryRunOutput struct{ Body dryRun }
+
+type dryRun struct {
+	Customers int            `json:"customers" doc:"Number of customers in the scope that were compared"`
+	Data      []dryRunFiring `json:"data" nullable:"false" doc:"Days on which a customer would have reached a threshold, by customer and time"`
+	More      bool           `json:"more" doc:"Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. The others are not listed"`
+}
+
+type dryRunFiring struct {
+	CustomerID string           `json:"customer_id"`
+	ExternalID string           `json:"customer_external_id"`
+	Day        string           `json:"day" format:"date" doc:"Day in the tenant's time zone"`
+	Threshold  metering.Decimal `json:"threshold" doc:"The threshold that was reached. For silence, the minutes of the alert"`
+	Value      metering.Decimal `json:"value" doc:"The total or the charge at the end of the day. For silence, the minutes of the alert"`
+	Period     db.MessagePeriod `json:"period"`
+}
+
+func (s *server) dryRunAlert(ctx context.Context, in *dryRunInput) (*dryRunOutput, error) {
+	a, err := s.definedAlert(ctx, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	run, err := s.Store.Evaluations.DryRun(ctx, principalOf(ctx).Tenant.ID, a, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	shown := dryRun{run.Customers, make([]dryRunFiring, 0, len(run.Firings)), run.More}
+	for _, f := range run.Firings {
+		shown.Data = append(shown.Data, dryRunFiring{
+			f.CustomerID.String(), f.ExternalID, f.Day.Format(time.DateOnly), f.Threshold, f.Value, db.MessagePeriod{Start: f.Period.Start.UTC(), End: f.Period.End.UTC()},
+		})
+	}
+	return &dryRunOutput{shown}, nil
 }

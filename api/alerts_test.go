@@ -56,6 +56,21 @@ func TestAnAlertIsCreatedChangedAndDeleted(t *testing.T) {
 	require.Contains(t, b.send(t, "GET", "/v1/audit-log?action=alert.", "").body, "alert.delete")
 }
 
+func TestADryRunListsTheDaysOfFirings(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	b.ingest(t, "/v1/events", hello)
+	const body = `{"name":"budget","type":"usage","all":true,"meter":"calls","thresholds":[2,1000]}`
+	run := alerted[client.DryRun](t, b, 200, "POST", "/v1/alerts/dry-run", body)
+	require.Equal(t, 1, int(run.Customers))
+	require.False(t, run.More)
+	require.Len(t, run.Data, 1)
+	require.Equal(t, []any{"acme", json.Number("2")}, []any{run.Data[0].CustomerExternalId, run.Data[0].Threshold})
+	require.Empty(t, alerted[client.ListAlert](t, b, 200, "GET", "/v1/alerts", "").Data)
+	require.Equal(t, 422, b.send(t, "POST", "/v1/alerts/dry-run", `{"name":"x","type":"usage","all":true}`).status)
+}
+
 func TestAnAlertThatBreaksARuleIsRefused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -4377,6 +4377,37 @@ type DiscrepancyDetected struct {
 	union json.RawMessage
 }
 
+// DryRun defines model for DryRun.
+type DryRun struct {
+	// Customers Number of customers in the scope that were compared
+	Customers int64 `json:"customers"`
+
+	// Data Days on which a customer would have reached a threshold, by customer and time
+	Data []DryRunFiring `json:"data"`
+
+	// More Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. The others are not listed
+	More bool `json:"more"`
+}
+
+// DryRunFiring defines model for DryRunFiring.
+type DryRunFiring struct {
+	// CustomerExternalId The customer's external ID
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId The customer's id
+	CustomerId string `json:"customer_id"`
+
+	// Day Day in the tenant's time zone
+	Day    openapi_types.Date `json:"day"`
+	Period MessagePeriod      `json:"period"`
+
+	// Threshold The threshold that was reached. For silence, the minutes of the alert
+	Threshold json.Number `json:"threshold"`
+
+	// Value The total or the charge at the end of the day. For silence, the minutes of the alert
+	Value json.Number `json:"value"`
+}
+
 // Ended defines model for Ended.
 type Ended struct {
 	// Ended Always true
@@ -8777,6 +8808,9 @@ type RotateWebhookSecretParams struct {
 // CreateAlertJSONRequestBody defines body for CreateAlert for application/json ContentType.
 type CreateAlertJSONRequestBody = AlertDefinition
 
+// DryRunAlertJSONRequestBody defines body for DryRunAlert for application/json ContentType.
+type DryRunAlertJSONRequestBody = AlertDefinition
+
 // UpdateAlertJSONRequestBody defines body for UpdateAlert for application/json ContentType.
 type UpdateAlertJSONRequestBody = UpdateAlert
 
@@ -10013,6 +10047,30 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
 	CreateAlert(ctx context.Context, params *CreateAlertParams, body CreateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DryRunAlertWithBody List the days on which an alert would have fired
+	//
+	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+	//
+	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+	// - It reads at most 1,000 customers of the scope, in order of creation.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/alerts/dry-run (the `DryRunAlert` operationId).
+	DryRunAlertWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DryRunAlert List the days on which an alert would have fired
+	//
+	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+	//
+	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+	// - It reads at most 1,000 customers of the scope, in order of creation.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/alerts/dry-run (the `DryRunAlert` operationId).
+	DryRunAlert(ctx context.Context, body DryRunAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// DeleteAlert Delete an alert and its firings
 	//
@@ -11888,6 +11946,50 @@ func (c *Client) CreateAlertWithBody(ctx context.Context, params *CreateAlertPar
 // Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
 func (c *Client) CreateAlert(ctx context.Context, params *CreateAlertParams, body CreateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateAlertRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DryRunAlertWithBody List the days on which an alert would have fired
+//
+// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+//
+// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+// - It reads at most 1,000 customers of the scope, in order of creation.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/alerts/dry-run (the `DryRunAlert` operationId).
+func (c *Client) DryRunAlertWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDryRunAlertRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DryRunAlert List the days on which an alert would have fired
+//
+// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+//
+// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+// - It reads at most 1,000 customers of the scope, in order of creation.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/alerts/dry-run (the `DryRunAlert` operationId).
+func (c *Client) DryRunAlert(ctx context.Context, body DryRunAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDryRunAlertRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -15672,6 +15774,46 @@ func NewCreateAlertRequestWithBody(server string, params *CreateAlertParams, con
 		}
 
 	}
+
+	return req, nil
+}
+
+// NewDryRunAlertRequest calls the generic DryRunAlert builder with application/json body
+func NewDryRunAlertRequest(server string, body DryRunAlertJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewDryRunAlertRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewDryRunAlertRequestWithBody constructs an http.Request for the DryRunAlert method, with any body, and a specified content type
+func NewDryRunAlertRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/alerts/dry-run")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -23102,6 +23244,30 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/alerts (the `CreateAlert` operationId).
 	CreateAlertWithResponse(ctx context.Context, params *CreateAlertParams, body CreateAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateAlertResponse, error)
 
+	// DryRunAlertWithBodyWithResponse List the days on which an alert would have fired
+	//
+	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+	//
+	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+	// - It reads at most 1,000 customers of the scope, in order of creation.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/alerts/dry-run (the `DryRunAlert` operationId).
+	DryRunAlertWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DryRunAlertResponse, error)
+
+	// DryRunAlertWithResponse List the days on which an alert would have fired
+	//
+	// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+	//
+	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+	// - It reads at most 1,000 customers of the scope, in order of creation.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/alerts/dry-run (the `DryRunAlert` operationId).
+	DryRunAlertWithResponse(ctx context.Context, body DryRunAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*DryRunAlertResponse, error)
+
 	// DeleteAlertWithResponse Delete an alert and its firings
 	//
 	// Messages that were already sent stay in the deliveries of webhooks.
@@ -25228,6 +25394,54 @@ func (r CreateAlertResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreateAlertResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DryRunAlertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DryRun
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DryRunAlertResponse) GetJSON200() *DryRun {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DryRunAlertResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DryRunAlertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DryRunAlertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DryRunAlertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DryRunAlertResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -31855,6 +32069,42 @@ func (c *ClientWithResponses) CreateAlertWithResponse(ctx context.Context, param
 	return ParseCreateAlertResponse(rsp)
 }
 
+// DryRunAlertWithBodyWithResponse List the days on which an alert would have fired
+//
+// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+//
+// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+// - It reads at most 1,000 customers of the scope, in order of creation.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/alerts/dry-run (the `DryRunAlert` operationId).
+func (c *ClientWithResponses) DryRunAlertWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*DryRunAlertResponse, error) {
+	rsp, err := c.DryRunAlertWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDryRunAlertResponse(rsp)
+}
+
+// DryRunAlertWithResponse List the days on which an alert would have fired
+//
+// Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+//
+// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+// - It reads at most 1,000 customers of the scope, in order of creation.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/alerts/dry-run (the `DryRunAlert` operationId).
+func (c *ClientWithResponses) DryRunAlertWithResponse(ctx context.Context, body DryRunAlertJSONRequestBody, reqEditors ...RequestEditorFn) (*DryRunAlertResponse, error) {
+	rsp, err := c.DryRunAlert(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDryRunAlertResponse(rsp)
+}
+
 // DeleteAlertWithResponse Delete an alert and its firings
 //
 // Messages that were already sent stay in the deliveries of webhooks.
@@ -35011,6 +35261,39 @@ func ParseCreateAlertResponse(rsp *http.Response) (*CreateAlertResponse, error) 
 			return nil, err
 		}
 		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDryRunAlertResponse parses an HTTP response from a DryRunAlertWithResponse call
+func ParseDryRunAlertResponse(rsp *http.Response) (*DryRunAlertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DryRunAlertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DryRun
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Problem

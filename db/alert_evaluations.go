@@ -238,26 +238,9 @@ func (v *alertReader) compare(f *billing.Facts, p billing.Period, a metering.Ale
 
 // groupTotal returns the total of the alert's group in a billing period.
 func (v *alertReader) groupTotal(f *billing.Facts, p billing.Period, a metering.Alert) (total metering.Decimal, err error) {
-	var key map[string]json.RawMessage
-	if err := json.Unmarshal(a.Group, &key); err != nil {
-		return total, err
-	}
-	query := WindowQuery{Customer: f.Customer.ID, Range: p.Range, Granularity: metering.Month, Groups: make(map[string][]json.RawMessage)}
-	for property, value := range key {
-		query.Groups[property] = []json.RawMessage{value}
-	}
-	query.Meter = f.Meters[slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
 	for _, part := range f.FedIn(a.MeterID, []metering.Range{p.Range}) {
-		query.Range = part
-		read, err := newWindowRead(v.tenant, query)
+		read, err := v.readGroup(f, part, a)
 		if err != nil {
-			return total, err
-		}
-		read.q = v.tx
-		if err := read.loadGroups(v.ctx); err != nil {
-			return total, err
-		}
-		if err := read.loadEdges(v.ctx); err != nil {
 			return total, err
 		}
 		_, more, err := read.totals(v.ctx)
@@ -267,6 +250,28 @@ func (v *alertReader) groupTotal(f *billing.Facts, p billing.Period, a metering.
 		total = total.Add(more)
 	}
 	return total, nil
+}
+
+// readGroup begins to read the customer's usage of the alert's group by day.
+func (v *alertReader) readGroup(f *billing.Facts, within metering.Range, a metering.Alert) (*windowRead, error) {
+	var key map[string]json.RawMessage
+	if err := json.Unmarshal(a.Group, &key); err != nil {
+		return nil, err
+	}
+	query := WindowQuery{Customer: f.Customer.ID, Range: within, Granularity: metering.Day, Groups: make(map[string][]json.RawMessage)}
+	for property, value := range key {
+		query.Groups[property] = []json.RawMessage{value}
+	}
+	query.Meter = f.Meters[slices.IndexFunc(f.Meters, func(m metering.Meter) bool { return m.ID == a.MeterID })]
+	read, err := newWindowRead(v.tenant, query)
+	if err != nil {
+		return nil, err
+	}
+	read.q = v.tx
+	if err := read.loadGroups(v.ctx); err != nil {
+		return nil, err
+	}
+	return read, read.loadEdges(v.ctx)
 }
 
 // dueAgain keeps the earliest time at which a customer is due again.

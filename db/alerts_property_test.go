@@ -159,6 +159,44 @@ func (m *alertModel) recount() {
 	}
 }
 
+// dryRun recounts a dry run of the alert.
+func (m *alertModel) dryRun(a metering.Alert) (days []string) {
+	since := m.now.AddDate(0, 0, -30)
+	for _, c := range m.customers {
+		for p := m.began; !p.Start.After(m.now); p = billing.CalendarPeriod(p.End, time.UTC) {
+			if a.CustomerID != 0 && a.CustomerID != c.ID || a.PlanID != 0 && !m.hasPlan(c.ID, p) || !p.End.After(since) {
+				continue
+			}
+			for _, threshold := range a.Thresholds {
+				for day := p.Start; day.Before(p.End) && !day.After(m.now); day = day.AddDate(0, 0, 1) {
+					value := m.valueUntil(a, c.ID, p, day.AddDate(0, 0, 1))
+					if value.Cmp(threshold) < 0 {
+						continue
+					}
+					if day.AddDate(0, 0, 1).After(since) {
+						days = append(days, fmt.Sprint(c.ExternalID, " ", p.Start.UTC(), " ", day.UTC(), " ", threshold, " ", value))
+					}
+					break
+				}
+			}
+		}
+	}
+	return days
+}
+
+// valueUntil is value, of the events before an instant.
+func (m *alertModel) valueUntil(a metering.Alert, customer metering.CustomerID, p metering.Range, until time.Time) metering.Decimal {
+	all := m.events
+	defer func() { m.events = all }()
+	m.events = nil
+	for _, e := range all {
+		if e.at.Before(until) {
+			m.events = append(m.events, e)
+		}
+	}
+	return m.value(a, customer, p)
+}
+
 func (m *alertModel) hasPlan(customer metering.CustomerID, p metering.Range) bool {
 	since, assigned := m.onPlan[customer]
 	return assigned && !p.Start.Before(since)
@@ -223,6 +261,19 @@ func TestFiringsAreThoseOfARecount(t *testing.T) {
 				require.Equal(t, m.fired, got)
 			}
 			require.NotEmpty(t, m.fired)
+			days := 0
+			for _, a := range m.alerts {
+				run, err := m.store.Evaluations.DryRun(t.Context(), m.tenant, a, m.now)
+				require.NoError(t, err)
+				require.False(t, run.More)
+				var got []string
+				for _, f := range run.Firings {
+					got = append(got, fmt.Sprint(f.ExternalID, " ", f.Period.Start.UTC(), " ", f.Day.UTC(), " ", f.Threshold, " ", f.Value))
+				}
+				require.ElementsMatch(t, m.dryRun(a), got)
+				days += len(got)
+			}
+			require.Positive(t, days)
 		})
 	}
 }

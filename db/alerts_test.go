@@ -354,3 +354,23 @@ func TestEachCrossingIsNotifiedOnce(t *testing.T) {
 	w.scan(`select count(*) from alert_due where tenant_id = $1 and due_at <= $2`, []any{w.tenant, w.now}, &due)
 	require.Zero(t, due)
 }
+
+func TestADryRunOfASilenceAlert(t *testing.T) {
+	t.Parallel()
+	w := newWatcher(t)
+	w.now = w.now.Truncate(time.Hour)
+	first := w.now.AddDate(0, 0, -20)
+	for _, at := range []time.Time{first, first.Add(time.Hour), first.AddDate(0, 0, 2), first.AddDate(0, 0, 2).Add(time.Hour)} {
+		w.useAt("1", at)
+	}
+	run, err := w.store.Evaluations.DryRun(t.Context(), w.tenant, metering.Alert{Type: metering.SilenceAlert, Minutes: 120}, w.now)
+	require.NoError(t, err)
+	var silent []metering.Range
+	for _, f := range run.Firings {
+		silent = append(silent, f.Period)
+	}
+	require.Equal(t, []metering.Range{
+		{Start: first.Add(time.Hour).UTC(), End: first.Add(3 * time.Hour).UTC()},
+		{Start: first.AddDate(0, 0, 2).Add(time.Hour).UTC(), End: first.AddDate(0, 0, 2).Add(3 * time.Hour).UTC()},
+	}, silent)
+}

@@ -78,6 +78,29 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/alerts/dry-run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * List the days on which an alert would have fired
+         * @description Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.
+         *
+         *     - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
+         *     - It reads at most 1,000 customers of the scope, in order of creation.
+         */
+        post: operations["dry-run-alert"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/alerts/{id}": {
         parameters: {
             query?: never;
@@ -4124,6 +4147,39 @@ export interface components {
             hash: string;
         };
         DiscrepancyDetected: components["schemas"]["ReconciliationDisputed"] | components["schemas"]["UsageDisagrees"];
+        DryRun: {
+            /**
+             * Format: int64
+             * @description Number of customers in the scope that were compared
+             */
+            customers: number;
+            /** @description Days on which a customer would have reached a threshold, by customer and time */
+            data: components["schemas"]["DryRunFiring"][];
+            /** @description Whether the scope has more than 1,000 customers, or would have had more than 10,000 firings. The others are not listed */
+            more: boolean;
+        };
+        DryRunFiring: {
+            /** @description The customer's external ID */
+            customer_external_id: string;
+            /** @description The customer's id */
+            customer_id: string;
+            /**
+             * Format: date
+             * @description Day in the tenant's time zone
+             */
+            day: string;
+            period: components["schemas"]["MessagePeriod"];
+            /**
+             * Format: decimal
+             * @description The threshold that was reached. For silence, the minutes of the alert
+             */
+            threshold: string;
+            /**
+             * Format: decimal
+             * @description The total or the charge at the end of the day. For silence, the minutes of the alert
+             */
+            value: string;
+        };
         Ended: {
             /** @description Always true */
             ended: boolean;
@@ -7836,6 +7892,48 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Alert"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "dry-run-alert": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlertDefinition"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DryRun"];
                 };
             };
             /** @description The request is refused */

@@ -90,6 +90,11 @@ class Operations:
         answer: schema.Alert = self.call("POST", "/v1/alerts", headers={"Idempotency-Key": idempotency_key}, body=body)
         return answer
 
+    def dry_run_alert(self, body: schema.AlertDefinition) -> schema.DryRun:
+        """List the days on which an alert would have fired."""
+        answer: schema.DryRun = self.call("POST", "/v1/alerts/dry-run", body=body)
+        return answer
+
     def delete_alert(self, id: str) -> schema.DeleteAlert:
         """Delete an alert and its firings."""
         answer: schema.DeleteAlert = self.call("DELETE", "/v1/alerts/{id}", path_parameters={"id": id})

@@ -1572,6 +1572,15 @@ class DailyUsage(TypedDict):
     period: UsagePeriod
 
 
+class DryRunFiring(TypedDict):
+    customer_external_id: str
+    customer_id: str
+    day: str
+    period: MessagePeriod
+    threshold: Decimal
+    value: Decimal
+
+
 class EventCounter(TypedDict):
     late: bool
     meter_slug: str
@@ -1977,6 +1986,12 @@ class Customer(TypedDict):
 
 
 DiscrepancyDetected: TypeAlias = ReconciliationDisputed | UsageDisagrees
+
+
+class DryRun(TypedDict):
+    customers: int
+    data: list[DryRunFiring]
+    more: bool
 
 
 class EventPage(TypedDict):

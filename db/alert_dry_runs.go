@@ -1,0 +1,293 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Bounds of a dry run.
+const (
+	dryRunDays      = 30
+	dryRunCustomers = 1_000 // the first ones of the scope
+	dryRunFirings   = 10_000
+)
+
+// DryRun lists the days of the last 30 on which an alert would have fired.
+type DryRun struct {
+	Customers int // that were compared
+	Firings   []DryFiring
+	More      bool // there are further customers or firings
+}
+
+// DryFiring is a day on which a customer reached a threshold first in a period.
+type DryFiring struct {
+	CustomerID metering.CustomerID
+	ExternalID string
+	Day        time.Time // its start
+	Threshold  metering.Decimal
+	Value      metering.Decimal // at the end of the day
+	Period     metering.Range
+}
+
+// DryRun compares the last 30 days with an alert, with the prices, plans and meters of now. An
+// event counts on the day of its timestamp.
+func (e Evaluations) DryRun(ctx context.Context, tenant metering.TenantID, a metering.Alert, now time.Time) (run DryRun, err error) {
+	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
+		if err := requireOwnGroup(ctx, tx, tenant, a); err != nil {
+			return err
+		}
+		if err := requireCurrency(ctx, tx, tenant, a); err != nil {
+			return err
+		}
+		run, err = e.dryRun(ctx, tx, tenant, a, now)
+		return err
+	})
+	if tooMuch(ctx, err) {
+		return DryRun{}, metering.Invalid("body.customer", "is required, because the customers have too many events for one request").Because(err)
+	}
+	if err != nil {
+		return DryRun{}, fmt.Errorf("dry run of alert: %w", err)
+	}
+	return run, nil
+}
+
+func (e Evaluations) dryRun(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a metering.Alert, now time.Time) (DryRun, error) {
+	d := &dryRunner{
+		alertReader: &alertReader{ctx: ctx, tx: tx, tenant: tenant, now: metering.Instant(now), alerts: []metering.Alert{a}},
+		since:       metering.Instant(now).AddDate(0, 0, -dryRunDays),
+	}
+	b, err := d.customers(e.read)
+	if err != nil || len(b.ids) == 0 {
+		return d.run, err
+	}
+	compare := d.comparePeriods
+	if a.Type == metering.SilenceAlert {
+		compare = d.compareSilence
+	}
+	if err := compare(b); err != nil {
+		return d.run, err
+	}
+	if len(d.run.Firings) > dryRunFirings {
+		d.run.Firings, d.run.More = d.run.Firings[:dryRunFirings], true
+	}
+	return d.run, nil
+}
+
+// dryRunner compares the past of some customers with one alert.
+type dryRunner struct {
+	*alertReader
+	since time.Time
+	run   DryRun
+}
+
+func (d *dryRunner) alert() metering.Alert { return d.alerts[0] }
+
+// customers reads the facts of the first customers of the scope.
+func (d *dryRunner) customers(read ReadPrice) (*openBatch, error) {
+	r := &revenueReader{ctx: d.ctx, tx: d.tx, tenant: d.tenant, now: d.now, theirs: make(providerPrices), read: read, periodsOf: d.periods}
+	if err := r.catalog(); err != nil {
+		return nil, err
+	}
+	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !d.needs(m.ID) })
+	b, err := r.batchOf(`
+		and (@customer = 0 or c.id = @customer)
+		and (@plan = 0 or exists (select from customer_plans h where h.tenant_id = c.tenant_id and h.customer_id = c.id and h.plan_id = @plan))
+		order by c.id
+		limit @limit`, pgx.NamedArgs{"customer": d.alert().CustomerID, "plan": d.alert().PlanID, "limit": dryRunCustomers + 1})
+	if err != nil {
+		return nil, err
+	}
+	if d.run.More = len(b.ids) > dryRunCustomers; d.run.More {
+		b.ids = b.ids[:dryRunCustomers]
+	}
+	d.run.Customers, b.within = len(b.ids), `p.customer_id = any(@customers)`
+	return b, nil
+}
+
+// periods returns the billing periods of the last 30 days that the alert reads. Closed ones count
+// as if they were open.
+func (d *dryRunner) periods(f billing.Facts) (periods []billing.Period) {
+	for _, p := range billing.ExpectedPeriods(f) {
+		if p.End.After(d.since) && !p.Start.After(d.now) && d.alert().AppliesTo(f.Customer.ID, billing.PlanAt(f.Customer.Plans, p.Start)) {
+			p.ClosedAt, p.Closed = nil, nil
+			periods = append(periods, p)
+		}
+	}
+	return periods
+}
+
+// comparePeriods adds the days on which customers reached thresholds of usage or spend.
+func (d *dryRunner) comparePeriods(b *openBatch) error {
+	if err := b.stored(`and `+b.within, b.ids...); err != nil {
+		return err
+	}
+	if err := b.reported(); err != nil {
+		return err
+	}
+	for _, id := range b.ids {
+		if !b.isSeveral(id) {
+			b.open[id] = b.shown(*b.facts[id])
+		}
+	}
+	b.several = slices.DeleteFunc(b.several, func(id metering.CustomerID) bool { return !slices.Contains(b.ids, int64(id)) })
+	if err := b.severalStreams(); err != nil {
+		return err
+	}
+	hours, err := d.hours(b)
+	if err != nil {
+		return err
+	}
+	b.each(func(f *billing.Facts, periods []billing.Period) {
+		for _, p := range periods {
+			used := hours[customerPeriod{f.Customer.ID, rangeOf(p)}]
+			if err == nil && d.alert().Group != nil {
+				used, err = d.groupDays(f, p)
+			}
+			d.comparePeriod(b.timezone, f, p, used)
+		}
+	})
+	return err
+}
+
+type customerPeriod struct {
+	customer metering.CustomerID
+	period   metering.Range
+}
+
+func rangeOf(p billing.Period) metering.Range {
+	return metering.Range{Start: p.Start.UTC(), End: p.End.UTC()}
+}
+
+// hours reads the usage of each hour of the batch's periods.
+func (d *dryRunner) hours(b *openBatch) (map[customerPeriod][]rangeUsage, error) {
+	byRange := make(map[metering.Range][]int64)
+	b.each(func(f *billing.Facts, periods []billing.Period) {
+		for _, p := range periods {
+			byRange[rangeOf(p)] = append(byRange[rangeOf(p)], int64(f.Customer.ID))
+		}
+	})
+	hours := make(map[customerPeriod][]rangeUsage)
+	if len(byRange) == 0 {
+		return hours, nil
+	}
+	ranges := slices.Collect(maps.Keys(byRange))
+	statement := newUsageStatementOfSome(d.tenant, b.meters)
+	for no, r := range ranges {
+		statement.customers = byRange[r]
+		statement.add(no, r, true)
+	}
+	used, err := readRanges(d.ctx, d.tx, statement, b.meters, ranges, "start")
+	for _, u := range used {
+		of := customerPeriod{u.customer, u.within}
+		hours[of] = append(hours[of], u)
+	}
+	return hours, err
+}
+
+// comparePeriod adds the days of one billing period, with the usage of its hours or days.
+func (d *dryRunner) comparePeriod(zone *time.Location, f *billing.Facts, p billing.Period, hours []rangeUsage) {
+	total, reached := *f, 0
+	total.Usage = nil
+	slices.SortFunc(hours, func(x, y rangeUsage) int { return x.start.Compare(y.start) })
+	for day := metering.WindowOf(p.Start, metering.Day, zone); day.Start.Before(p.End) && !day.Start.After(d.now); day = metering.WindowOf(day.End, metering.Day, zone) {
+		for len(hours) > 0 && hours[0].start.Before(day.End) {
+			total.Usage = addHour(total, p, hours[0])
+			hours = hours[1:]
+		}
+		value, counted := billing.AlertValue(total, p, d.alert())
+		if counted {
+			reached = d.reach(f, p.Range, day, value, reached)
+		}
+	}
+}
+
+// addHour returns the usage of a billing period with another hour or day, if the meter feeds the
+// stream then.
+func addHour(f billing.Facts, p billing.Period, hour rangeUsage) []billing.Usage {
+	within := f.FedIn(hour.meter, []metering.Range{p.Range})
+	if !slices.ContainsFunc(within, func(r metering.Range) bool { return r.Contains(hour.start) }) {
+		return f.Usage
+	}
+	i := slices.IndexFunc(f.Usage, func(u billing.Usage) bool { return u.MeterID == hour.meter })
+	if i < 0 {
+		i = len(f.Usage)
+		f.Usage = append(f.Usage, billing.Usage{Period: p.Start, MeterID: hour.meter})
+	}
+	f.Usage[i].Total, f.Usage[i].Events = f.Usage[i].Total.Add(hour.usage), f.Usage[i].Events+hour.tally.all().count
+	return f.Usage
+}
+
+// reach adds the thresholds that are reached on a day, after the number that was reached before
+// it, and returns the number of both.
+func (d *dryRunner) reach(f *billing.Facts, period, day metering.Range, value metering.Decimal, before int) int {
+	thresholds := d.alert().Reached(value)
+	for _, threshold := range thresholds[min(before, len(thresholds)):] {
+		if day.End.After(d.since) && len(d.run.Firings) <= dryRunFirings {
+			d.run.Firings = append(d.run.Firings, DryFiring{f.Customer.ID, f.Customer.ExternalID, day.Start, threshold, value, period})
+		}
+	}
+	return max(before, len(thresholds))
+}
+
+// groupDays reads the usage of the alert's group on each day of a billing period.
+func (d *dryRunner) groupDays(f *billing.Facts, p billing.Period) (days []rangeUsage, err error) {
+	for _, part := range f.FedIn(d.alert().MeterID, []metering.Range{p.Range}) {
+		read, err := d.readGroup(f, part, d.alert())
+		if err != nil {
+			return nil, err
+		}
+		read.Limit = MaxWindows
+		windows, _, err := read.windows(d.ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range windows {
+			days = append(days, rangeUsage{start: w.Start, meter: d.alert().MeterID, usage: w.Value.Add(w.LateValue)})
+		}
+	}
+	return days, nil
+}
+
+// compareSilence adds the days on which customers had been silent for too long.
+func (d *dryRunner) compareSilence(b *openBatch) error {
+	a := d.alert()
+	rows, err := d.tx.Query(d.ctx, `
+		select customer_id, ts
+		from (
+		  select e.customer_id, e.ts, lead(e.ts) over (partition by e.customer_id order by e.ts) as next
+		  from events e
+		  where e.tenant_id = @tenant
+		    and e.customer_id = any(@customers)
+		    and e.ts > @since
+		    and e.ts <= @now) e
+		where coalesce(next, @now) - ts >= @silence
+		order by customer_id, ts
+		limit @limit`, pgx.NamedArgs{
+		"tenant": d.tenant, "customers": b.ids, "since": d.since.Add(-a.Silence()), "now": d.now, "silence": a.Silence(), "limit": dryRunFirings + 1,
+	})
+	if err != nil {
+		return err
+	}
+	var (
+		id   int64
+		last time.Time
+	)
+	threshold := metering.Whole(int64(a.Minutes))
+	_, err = pgx.ForEachRow(rows, []any{&id, &last}, func() error {
+		f, silent := b.facts[id], last.Add(a.Silence())
+		if a.AppliesTo(f.Customer.ID, billing.PlanAt(f.Customer.Plans, silent)) {
+			day := metering.WindowOf(silent, metering.Day, b.timezone)
+			d.run.Firings = append(d.run.Firings, DryFiring{f.Customer.ID, f.Customer.ExternalID, day.Start, threshold, threshold, metering.Range{Start: last, End: silent}})
+		}
+		return nil
+	})
+	return err
+}

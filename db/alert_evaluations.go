@@ -25,37 +25,44 @@ type Evaluations struct {
 // dueAtOnce bounds the rows of the queue, and so the customers, that one transaction evaluates.
 const dueAtOnce = 500
 
-// All evaluates the due customers of every tenant.
-func (e Evaluations) All(ctx context.Context, now time.Time) error {
+// Pass evaluates one batch of due customers of every tenant, so that no tenant keeps others
+// waiting. It returns whether it evaluated any.
+func (e Evaluations) Pass(ctx context.Context, now time.Time) (evaluated bool, err error) {
 	rows, err := e.pool.Query(ctx, `select distinct tenant_id from alert_due where due_at <= $1`, metering.Instant(now))
 	if err != nil {
-		return fmt.Errorf("list tenants with due alerts: %w", coded(err))
+		return false, fmt.Errorf("list tenants with due alerts: %w", coded(err))
 	}
 	tenants, err := pgx.CollectRows(rows, pgx.RowTo[metering.TenantID])
 	if err != nil {
-		return fmt.Errorf("list tenants with due alerts: %w", coded(err))
+		return false, fmt.Errorf("list tenants with due alerts: %w", coded(err))
 	}
 	for _, tenant := range tenants {
-		err = errors.Join(err, e.Tenant(For(ctx, tenant), tenant, now))
+		n, failure := e.some(For(ctx, tenant), tenant, now)
+		evaluated, err = evaluated || n > 0, errors.Join(err, failure)
 	}
-	return err
+	return evaluated, err
 }
 
 // Tenant evaluates the due customers of one tenant. It skips those that another process
 // evaluates.
 func (e Evaluations) Tenant(ctx context.Context, tenant metering.TenantID, now time.Time) error {
 	for {
-		var customers []int64
-		err := atOneInstant(ctx, e.pool, func(tx pgx.Tx) (err error) {
-			if customers, err = takeDue(ctx, tx, tenant, now); err != nil || len(customers) == 0 {
-				return err
-			}
-			return e.evaluate(ctx, tx, tenant, customers, now)
-		})
-		if err != nil || len(customers) == 0 {
+		if n, err := e.some(ctx, tenant, now); err != nil || n == 0 {
 			return err
 		}
 	}
+}
+
+// some evaluates a batch of due customers of a tenant, and returns their number.
+func (e Evaluations) some(ctx context.Context, tenant metering.TenantID, now time.Time) (n int, err error) {
+	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
+		customers, err := takeDue(ctx, tx, tenant, now)
+		if n = len(customers); err != nil || n == 0 {
+			return err
+		}
+		return e.evaluate(ctx, tx, tenant, customers, now)
+	})
+	return n, err
 }
 
 // takeDue deletes due rows of the queue and returns their customers, ascending. The customers'
@@ -415,48 +422,4 @@ func (v *alertReader) queueNext() error {
 		return fmt.Errorf("queue alerts: %w", err)
 	}
 	return nil
-}
-
-// Evaluator evaluates due customers every second.
-type Evaluator struct {
-	evaluations Evaluations
-	now         func() time.Time
-	stop        chan struct{}
-	stopped     chan struct{}
-}
-
-const (
-	evaluateEvery  = time.Second
-	evaluateWithin = 30 * time.Second // the time of one pass over all tenants
-)
-
-// NewEvaluator starts an Evaluator. It reports failures to failed, and tries again a second later.
-func NewEvaluator(store *DB, now func() time.Time, failed func(error)) *Evaluator {
-	e := &Evaluator{evaluations: store.Evaluations, now: now, stop: make(chan struct{}), stopped: make(chan struct{})}
-	go e.run(failed)
-	return e
-}
-
-// Close waits for the evaluation in progress.
-func (e *Evaluator) Close() {
-	close(e.stop)
-	<-e.stopped
-}
-
-func (e *Evaluator) run(failed func(error)) {
-	defer close(e.stopped)
-	every := time.NewTicker(evaluateEvery)
-	defer every.Stop()
-	for {
-		select {
-		case <-e.stop:
-			return
-		case <-every.C:
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), evaluateWithin)
-		if err := e.evaluations.All(ctx, e.now()); err != nil {
-			failed(err)
-		}
-		cancel()
-	}
 }

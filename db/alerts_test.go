@@ -15,6 +15,7 @@ import (
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
 	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/clock"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -23,7 +24,12 @@ type watcher struct{ *biller }
 
 func newWatcher(t testing.TB) *watcher {
 	t.Helper()
-	w := &watcher{newBiller(t)}
+	return newWatcherOn(t, dbtest.Open(t), dbtest.URL(t))
+}
+
+func newWatcherOn(t testing.TB, store *db.DB, address string) *watcher {
+	t.Helper()
+	w := &watcher{newBillerAt(t, store, address)}
 	_, err := w.store.Webhooks.Create(t.Context(), w.tenant, metering.Operator, metering.Endpoint{
 		URL: "https://example.com/alerts", EventTypes: []metering.MessageKind{metering.MessageAlertTriggered}, Sealed: []byte("sealed"), LastFour: "abcd",
 	}, w.now)
@@ -69,7 +75,7 @@ func (w *watcher) triggered() (messages []db.AlertTriggered) {
 		from outbox
 		where tenant_id = $1
 		  and kind = 'alert.triggered'
-		order by payload ->> 'customer_external_id', payload -> 'alert' ->> 'id', payload -> 'threshold', payload -> 'period' ->> 'start'`, w.tenant)
+		order by payload ->> 'customer_external_id', substr(payload -> 'alert' ->> 'id', 5)::bigint, payload -> 'threshold', payload -> 'period' ->> 'start'`, w.tenant)
 	require.NoError(w, err)
 	payloads, err := pgx.CollectRows(rows, pgx.RowTo[json.RawMessage])
 	require.NoError(w, err)
@@ -373,4 +379,26 @@ func TestADryRunOfASilenceAlert(t *testing.T) {
 		{Start: first.Add(time.Hour).UTC(), End: first.Add(3 * time.Hour).UTC()},
 		{Start: first.AddDate(0, 0, 2).Add(time.Hour).UTC(), End: first.AddDate(0, 0, 2).Add(3 * time.Hour).UTC()},
 	}, silent)
+}
+
+// The evaluator of a process fires alerts of all tenants without being asked.
+func TestAnEvaluatorFiresAlertsOfEveryTenant(t *testing.T) {
+	t.Parallel()
+	store, address := dbtest.Fresh(t)
+	watchers := []*watcher{newWatcherOn(t, store, address), newWatcherOn(t, store, address)}
+	for _, w := range watchers {
+		w.alert(w.usage("10"))
+		w.use("10")
+		require.NoError(t, store.Folds.Tenant(t.Context(), w.tenant))
+	}
+	evaluator := db.NewEvaluator(store, clock.Now, func(err error) { t.Error(err) })
+	defer evaluator.Close()
+	for _, w := range watchers {
+		dbtest.Eventually(t, func() error {
+			if n := len(w.triggered()); n != 1 {
+				return fmt.Errorf("%d messages", n)
+			}
+			return nil
+		})
+	}
 }

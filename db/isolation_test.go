@@ -116,6 +116,34 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.Empty(t, assigned)
 	})
 
+	t.Run("Alerts", func(t *testing.T) {
+		theirsOfAll, err := store.Alerts.Create(ctx, theirs.tenant, metering.Operator, metering.Alert{
+			Name: "usage", Type: metering.UsageAlert, MeterID: theirs.meter.ID, Thresholds: decimals("1"),
+		}, november)
+		require.NoError(t, err)
+		for _, h := range []household{ours, theirs} {
+			require.NoError(t, store.Evaluations.Tenant(ctx, h.tenant, november))
+		}
+		firings, err := dbtest.Items(store.Alerts.Firings(ctx, theirs.tenant, theirsOfAll.ID, 0, 10))
+		require.NoError(t, err)
+		require.Len(t, firings, 1, "of their customer alone")
+		firings, err = dbtest.Items(store.Alerts.Firings(ctx, ours.tenant, theirsOfAll.ID, 0, 10))
+		require.NoError(t, err)
+		require.Empty(t, firings)
+		list, err := dbtest.Items(store.Alerts.List(ctx, ours.tenant, 0, 10))
+		require.NoError(t, err)
+		require.Empty(t, list)
+		_, err = store.Alerts.Get(ctx, ours.tenant, theirsOfAll.ID)
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+		_, err = store.Alerts.Update(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, db.AlertChange{})
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Alerts.Delete(ctx, ours.tenant, metering.Operator, theirsOfAll.ID)))
+		_, err = store.Alerts.Create(ctx, ours.tenant, metering.Operator, metering.Alert{
+			Name: "usage", Type: metering.UsageAlert, MeterID: theirs.meter.ID, Thresholds: decimals("1"),
+		}, november)
+		require.Error(t, err, "of their meter")
+	})
+
 	t.Run("Webhooks", func(t *testing.T) {
 		made, err := store.Webhooks.Create(ctx, theirs.tenant, metering.Operator, metering.Endpoint{
 			URL: "https://example.com/", EventTypes: []metering.MessageKind{metering.MessageSyncSucceeded}, Sealed: []byte("sealed"), LastFour: "abcd",

@@ -118,6 +118,16 @@ func CurrentPeriod(f Facts) metering.Range {
 	return CalendarPeriod(f.Now, f.Settings.Timezone)
 }
 
+// CurrentPeriodOf is CurrentPeriod of the stream of a customer that bills the meter.
+func CurrentPeriodOf(streams []Facts, meter metering.MeterID) metering.Range {
+	for _, f := range streams {
+		if f.feeds(meter) {
+			return CurrentPeriod(f)
+		}
+	}
+	return CurrentPeriod(streams[0])
+}
+
 func (f Facts) subscribed() bool { return f.Side != nil && f.Side.Subscription != "" }
 
 // current is the subscription's period; empty where there is none.

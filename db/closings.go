@@ -43,7 +43,7 @@ func (l Ledger) closeBesideIngest(ctx context.Context, tenant metering.TenantID,
 	held := func() time.Duration { return 0 }
 	defer func() { _ = wait(ctx, held()) }()
 	err = l.pool.AcquireTwo(ctx, tenant, func(conn, second *pgxpool.Conn) error {
-		return holding(ctx, second, closingLock, tenant, func() error {
+		return holding(ctx, second, closingLock, []any{tenant}, func() error {
 			return atOneInstantOn(ctx, conn, l.pool, func(tx pgx.Tx) error {
 				plans, err := l.planClosings(ctx, tx, tenant, customers, now)
 				if err != nil {
@@ -166,16 +166,17 @@ func (l Ledger) exclusively(ctx context.Context, tenant metering.TenantID, fn fu
 	held := l.pool.stopwatch()
 	defer func() { _ = wait(ctx, held()) }()
 	defer conn.Release()
-	return holding(ctx, conn, tenantLock, tenant, func() error { return atOneInstantOn(ctx, conn, l.pool, fn) })
+	return holding(ctx, conn, tenantLock, []any{tenant}, func() error { return atOneInstantOn(ctx, conn, l.pool, fn) })
 }
 
-// holding has a connection hold one of a tenant's locks while fn runs.
-func holding(ctx context.Context, conn *pgxpool.Conn, lock string, tenant metering.TenantID, fn func() error) error {
-	if _, err := conn.Exec(ctx, `select pg_advisory_lock(`+lock+`)`, tenant); err != nil {
+// holding has a connection hold a lock while fn runs. lock is SQL with arguments, of which the
+// first is the tenant.
+func holding(ctx context.Context, conn *pgxpool.Conn, lock string, args []any, fn func() error) error {
+	if _, err := conn.Exec(ctx, `select pg_advisory_lock(`+lock+`)`, args...); err != nil {
 		return coded(err)
 	}
 	err := fn()
-	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock(`+lock+`)`, tenant); unlocked != nil {
+	if _, unlocked := conn.Exec(context.WithoutCancel(ctx), `select pg_advisory_unlock(`+lock+`)`, args...); unlocked != nil {
 		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // its end lets go of the lock as well
 	}
 	return err

@@ -46,6 +46,7 @@ type DB struct {
 	Meters          Meters
 	Prices          Prices
 	Plans           Plans
+	Quotas          Quotas
 	Backfills       Backfills
 	Usage           Usage
 	Events          Events
@@ -208,6 +209,7 @@ func open(ctx context.Context, url string, secret []byte, read ReadPrice, bound 
 		Meters:          Meters{pool},
 		Prices:          Prices{pool},
 		Plans:           Plans{pool},
+		Quotas:          Quotas{pool, read},
 		Backfills:       Backfills{pool},
 		Usage:           Usage{pool},
 		Events:          Events{pool},

@@ -41,6 +41,37 @@ func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering
 	return all, nil
 }
 
+// readPeriods reads what decides where the billing periods of the customer's streams begin and
+// end, and nothing else.
+func readPeriods(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []billing.Facts, err error) {
+	first := &factReader{ctx: ctx, q: q, readPrice: read, tenant: tenant, customer: customer, prices: make(providerPrices)}
+	first.facts.Now = metering.Instant(now)
+	if err := first.customerAndSide(); err != nil {
+		return nil, err
+	}
+	var batch pgx.Batch
+	all := first.eachStream()
+	for _, r := range all {
+		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "stream": r.facts.Stream}
+		readStored(&batch, args, func(p storedPeriod) error {
+			r.facts.Stored = append(r.facts.Stored, p.Period)
+			return nil
+		})
+	}
+	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		streams = append(streams, r.facts)
+	}
+	return streams, nil
+}
+
+// readStored reads the stored periods of a stream of the customer, oldest first.
+func readStored(batch *pgx.Batch, args pgx.NamedArgs, add func(storedPeriod) error) {
+	readEach(batch, selectBillingPeriods+`and p.customer_id = @customer and p.stream = @stream order by p.starts_at`, []any{args}, scanBillingPeriod, add)
+}
+
 // batcher reads several statements in one round trip.
 type batcher interface {
 	querier
@@ -78,7 +109,7 @@ func (r *factReader) catalogAndLedger() error {
 	read(&batch, selectPrices+`order by p.meter_id, p.version`, []any{r.tenant}, scanPrice, func(p billing.Price) {
 		f.Prices[p.MeterID] = append(f.Prices[p.MeterID], p)
 	})
-	readEach(&batch, selectBillingPeriods+`and p.customer_id = @customer and p.stream = @stream order by p.starts_at`, []any{args}, scanBillingPeriod, func(p storedPeriod) error {
+	readStored(&batch, args, func(p storedPeriod) error {
 		period, err := r.prices.period(p, r.readPrice)
 		f.Stored = append(f.Stored, period)
 		return err

@@ -24,10 +24,11 @@ const (
 )
 
 // persist stores the events, in as many attempts as ctx allows. An attempt is
-// repeated only when it is certain that it left nothing behind.
-func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event, written func()) ([]Outcome, error) {
+// repeated only when it is certain that it left nothing behind. settles is nil but for events
+// that settle a reservation.
+func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event, settles *settlement, written func()) ([]Outcome, error) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
-		attempt := &attempt{writer: w, tenant: tenant, events: events, written: written, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}
+		attempt := &attempt{writer: w, tenant: tenant, events: events, settles: settles, written: written, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}
 		err := w.prepare(ctx, tenant, events)
 		if err == nil {
 			err = attempt.run(ctx)
@@ -126,7 +127,8 @@ type attempt struct {
 	events   []metering.Event
 	outcomes []Outcome
 	keys     []eventKey // of the events that have one
-	written  func()     // told when nothing is left but the round trip that ends with COMMIT
+	settles  *settlement
+	written  func() // told when nothing is left but the round trip that ends with COMMIT
 
 	backend    backend
 	meters     meterVersions
@@ -187,11 +189,18 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 		return row.Scan(&epoch, &erasures, &conflicts, &a.bills, &a.backend.at)
 	})
 	a.queueClosed(&batch)
+	var settled error
+	if a.settles != nil {
+		a.settles.queueSettled(&batch, a.tenant, &settled)
+	}
 	if len(keyed) > 0 {
 		a.queueClaims(&batch, keyed, claimed)
 	}
 	if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return err
+	}
+	if settled != nil {
+		return settled
 	}
 	if a.writer.forgetErased(a.tenant, erasures) {
 		return errErased
@@ -544,6 +553,11 @@ func (a *attempt) finish(ctx context.Context, conn *pgxpool.Conn, sums *rollups)
 		batch.Queue(`insert into event_types (tenant_id, event_type) select $1, unnest($2::text[]) on conflict do nothing`, a.tenant, a.types)
 	}
 	sums.queue(&batch, a.tenant)
+	if a.settles != nil {
+		if err := a.settles.queueEnd(&batch, a.tenant, a.outcomes); err != nil {
+			return err
+		}
+	}
 	committed := false
 	batch.Queue(`commit`).Exec(func(tag pgconn.CommandTag) error {
 		if tag.String() != "COMMIT" {

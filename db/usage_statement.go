@@ -24,7 +24,8 @@ type usageStatement struct {
 	zones  map[string][]int64 // the meter versions of each timezone
 	places [4]rangeParts
 
-	selecting map[int64]metering.MeterVersion // the versions that do not count each event with its value
+	selecting map[int64]metering.MeterVersion // the versions that do not count each event with its value, or whose groups are asked for
+	grouped   bool                            // rows of events have their groups
 
 	customers []int64 // whose the parts are that are being added
 }
@@ -101,16 +102,30 @@ func (s *usageStatement) addOf(no int, r metering.Range, customers []int64) {
 // add has a range read as well, to the microsecond: in hours alone, or in
 // months where those will do.
 func (s *usageStatement) add(no int, r metering.Range, byHour bool) {
-	s.addWhole(no, r, byHour)
 	for zone, versions := range s.zones {
-		for _, edge := range metering.Split(r, metering.Location(zone)).Ragged {
-			s.part(raw, no, edge, slices.DeleteFunc(slices.Clone(versions), s.selects))
-			s.part(measured, no, edge, slices.DeleteFunc(slices.Clone(versions), func(id int64) bool { return !s.selects(id) }))
-		}
+		s.addIn(zone, versions, no, r, byHour)
 	}
 }
 
-// selects reports whether only MeterVersion.Measure can tell what the version counts.
+// addMeter has a range of one customer and meter read as well, to the microsecond. With grouped,
+// the rows have the group of each event.
+func (s *usageStatement) addMeter(no int, r metering.Range, customer metering.CustomerID, v metering.MeterVersion, grouped bool) {
+	if grouped {
+		s.grouped, s.selecting[int64(v.ID)] = true, v
+	}
+	s.customers = []int64{int64(customer)}
+	s.addIn(v.Timezone, []int64{int64(v.ID)}, no, r, false)
+}
+
+func (s *usageStatement) addIn(zone string, versions []int64, no int, r metering.Range, byHour bool) {
+	s.addWholeIn(zone, versions, no, r, byHour)
+	for _, edge := range metering.Split(r, metering.Location(zone)).Ragged {
+		s.part(raw, no, edge, slices.DeleteFunc(slices.Clone(versions), s.selects))
+		s.part(measured, no, edge, slices.DeleteFunc(slices.Clone(versions), func(id int64) bool { return !s.selects(id) }))
+	}
+}
+
+// selects reports whether events of the version are measured.
 func (s *usageStatement) selects(version int64) bool {
 	_, selects := s.selecting[version]
 	return selects
@@ -119,15 +134,19 @@ func (s *usageStatement) selects(version int64) bool {
 // addWhole is add without the hours that the range cuts.
 func (s *usageStatement) addWhole(no int, r metering.Range, byHour bool) {
 	for zone, versions := range s.zones {
-		span := metering.Split(r, metering.Location(zone))
-		if byHour {
-			s.part(hourly, no, wholeHours(span), versions)
-			continue
-		}
-		s.part(monthly, no, span.Months, versions)
-		for _, hours := range span.Hours {
-			s.part(hourly, no, hours, versions)
-		}
+		s.addWholeIn(zone, versions, no, r, byHour)
+	}
+}
+
+func (s *usageStatement) addWholeIn(zone string, versions []int64, no int, r metering.Range, byHour bool) {
+	span := metering.Split(r, metering.Location(zone))
+	if byHour {
+		s.part(hourly, no, wholeHours(span), versions)
+		return
+	}
+	s.part(monthly, no, span.Months, versions)
+	for _, hours := range span.Hours {
+		s.part(hourly, no, hours, versions)
 	}
 }
 
@@ -286,6 +305,7 @@ type measuredKey struct {
 	customer metering.CustomerID
 	version  int64
 	start    time.Time
+	group    metering.GroupID // zero: it is not asked for
 }
 
 // measure streams the events of the place measured and returns their tallies.
@@ -308,6 +328,9 @@ func (s *usageStatement) measure(ctx context.Context, q querier) (map[measuredKe
 		}
 		for _, customer := range s.countedFor(key.customer) {
 			of := key
+			if s.grouped {
+				of.group = m.Group.ID
+			}
 			if of.customer = customer; tallies[of] == nil {
 				tallies[of] = new(tally)
 			}
@@ -338,21 +361,27 @@ func measuredRows(prefix string, of map[measuredKey]*tally) (sql string, args pg
 	var numbers []int32
 	var customers, versions []int64
 	var starts []time.Time
+	var groups []*[16]byte
 	var tallies []*tally
 	for key, t := range of {
 		numbers, customers, versions = append(numbers, key.no), append(customers, int64(key.customer)), append(versions, key.version)
 		starts, tallies = append(starts, key.start), append(tallies, t)
+		if key.group == (metering.GroupID{}) {
+			groups = append(groups, nil)
+		} else {
+			groups = append(groups, (*[16]byte)(&key.group))
+		}
 	}
 	arrays := tallyArrays(tallies)
 	args = pgx.NamedArgs{
-		prefix + "_no": numbers, prefix + "_customers": customers, prefix + "_versions": versions, prefix + "_starts": starts,
+		prefix + "_no": numbers, prefix + "_customers": customers, prefix + "_versions": versions, prefix + "_starts": starts, prefix + "_groups": groups,
 		prefix + "_sums": arrays[0], prefix + "_counts": arrays[1], prefix + "_late_sums": arrays[2], prefix + "_late_counts": arrays[3],
 	}
 	return fmt.Sprintf(`
-		select no, customer_id, version_id, null::uuid, start, sum, count, coalesce(late_sum, 0), coalesce(late_count, 0)
-		from unnest(@%[1]s_no::int[], @%[1]s_customers::bigint[], @%[1]s_versions::bigint[], @%[1]s_starts::timestamptz[],
+		select no, customer_id, version_id, group_id, start, sum, count, coalesce(late_sum, 0), coalesce(late_count, 0)
+		from unnest(@%[1]s_no::int[], @%[1]s_customers::bigint[], @%[1]s_versions::bigint[], @%[1]s_groups::uuid[], @%[1]s_starts::timestamptz[],
 		  @%[1]s_sums::text[]::numeric[], @%[1]s_counts::bigint[], @%[1]s_late_sums::text[]::numeric[], @%[1]s_late_counts::bigint[])
-		  m (no, customer_id, version_id, start, sum, count, late_sum, late_count)`, prefix), args
+		  m (no, customer_id, version_id, group_id, start, sum, count, late_sum, late_count)`, prefix), args
 }
 
 // ofCustomer restricts rollups u or events e. Only rollups have rows of the

@@ -194,11 +194,24 @@ func (w *Writer) Close() {
 	w.running.Wait()
 }
 
+var errStopping = metering.Errorf(metering.CodeUnavailable, "the service is stopping; try again")
+
+// begin has Close wait for the caller, who calls w.running.Done.
+func (w *Writer) begin() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return errStopping
+	}
+	w.running.Add(1)
+	return nil
+}
+
 func (w *Writer) enqueue(tenant metering.TenantID, r *request) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
-		return metering.Errorf(metering.CodeUnavailable, "the service is stopping; try again")
+		return errStopping
 	}
 	l, ok := w.lanes[tenant]
 	if !ok {
@@ -269,7 +282,7 @@ func (w *Writer) storeGroup(tenant metering.TenantID, group []*request, written 
 	for _, r := range group {
 		events = append(events, r.events...)
 	}
-	outcomes, err := w.persist(ctx, tenant, events, written)
+	outcomes, err := w.persist(ctx, tenant, events, nil, written)
 	if err != nil && len(group) > 1 && metering.CodeOf(err) == metering.CodeInternal {
 		for _, r := range group {
 			w.storeGroup(tenant, []*request{r}, written)

@@ -28,6 +28,7 @@ type (
 	HoldID          int64
 	AlertID         int64
 	FiringID        int64
+	QuotaID         int64
 )
 
 // WholeTenant is the customer under which a tenant's own totals are kept.
@@ -44,6 +45,7 @@ func (id MemberID) String() string     { return "member_" + strconv.FormatInt(in
 func (id InvitationID) String() string { return "inv_" + strconv.FormatInt(int64(id), 10) }
 func (id EndpointID) String() string   { return "whk_" + strconv.FormatInt(int64(id), 10) }
 func (id HoldID) String() string       { return "hld_" + strconv.FormatInt(int64(id), 10) }
+func (id QuotaID) String() string      { return "quo_" + strconv.FormatInt(int64(id), 10) }
 
 func (id AlertID) String() string  { return "alt_" + strconv.FormatInt(int64(id), 10) }
 func (id FiringID) String() string { return "fir_" + strconv.FormatInt(int64(id), 10) }
@@ -103,6 +105,12 @@ func ParseHoldID(s string) (HoldID, bool) {
 func ParseAlertID(s string) (AlertID, bool) {
 	n, ok := parseID(s, "alt_")
 	return AlertID(n), ok
+}
+
+// ParseQuotaID reads the outside form, "quo_42".
+func ParseQuotaID(s string) (QuotaID, bool) {
+	n, ok := parseID(s, "quo_")
+	return QuotaID(n), ok
 }
 
 func parseID(s, prefix string) (int64, bool) {

@@ -1,0 +1,301 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/billing"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// QuotaCheck asks whether a customer may use an amount of a meter.
+type QuotaCheck struct {
+	Customer string // external id
+	QuotaAmount
+}
+
+// QuotaAmount is an amount of usage of a meter.
+type QuotaAmount struct {
+	Meter  string // slug
+	Group  []byte // JSON object of the group that the usage is in; nil: it is not known
+	Amount metering.Decimal
+}
+
+// Check decides on amounts, each by itself, all of one instant. It reserves nothing.
+func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []QuotaCheck, now time.Time) (decisions []metering.QuotaDecision, err error) {
+	err = (Usage{s.pool}).consistent(ctx, func(q querier) error {
+		read := s.levelRead(ctx, q.(batcher), tenant, now)
+		if err := read.find(checks); err != nil {
+			return err
+		}
+		asked := make([]askedAmount, len(checks))
+		for i, c := range checks {
+			if asked[i], err = read.resolve(c, fmt.Sprintf("body.checks[%d]", i)); err != nil {
+				return err
+			}
+		}
+		levels, err := read.levels(asked)
+		if err != nil {
+			return err
+		}
+		decisions = make([]metering.QuotaDecision, len(asked))
+		for i, a := range asked {
+			decisions[i] = metering.DecideQuota(needsOf(asked[i:i+1], levels[a.customer]))
+		}
+		return nil
+	})
+	return decisions, err
+}
+
+// OfCustomer returns the levels of all quotas of a customer, its plan's included, by id.
+func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (levels []metering.QuotaLevel, err error) {
+	err = (Usage{s.pool}).consistent(ctx, func(q querier) error {
+		read := s.levelRead(ctx, q.(batcher), tenant, now)
+		of, err := read.quotas([]metering.CustomerID{customer}, nil)
+		if err != nil {
+			return err
+		}
+		found, err := read.used(of)
+		for _, l := range found {
+			levels = append(levels, l.QuotaLevel)
+		}
+		return err
+	})
+	return levels, err
+}
+
+// levelRead reads quotas and what is used of them in a transaction that sees one state of the
+// database.
+type levelRead struct {
+	ctx    context.Context
+	q      batcher
+	price  ReadPrice
+	tenant metering.TenantID
+	now    time.Time
+
+	customers map[string]metering.CustomerID // by external id
+	meters    map[string]metering.Meter      // by slug
+}
+
+func (s Quotas) levelRead(ctx context.Context, q batcher, tenant metering.TenantID, now time.Time) *levelRead {
+	return &levelRead{ctx: ctx, q: q, price: s.read, tenant: tenant, now: metering.Instant(now)}
+}
+
+// askedAmount is an amount whose names are resolved.
+type askedAmount struct {
+	customer metering.CustomerID
+	meter    metering.Meter
+	group    *metering.Group
+	amount   metering.Decimal
+}
+
+// customerLevel is the level of a quota of one customer: many customers may have a plan's.
+type customerLevel struct {
+	metering.QuotaLevel
+	customer metering.CustomerID
+}
+
+// needsOf returns what the amounts of a customer need together of the quotas that cover them.
+func needsOf(asked []askedAmount, levels []*customerLevel) (needs []metering.QuotaNeed) {
+	for _, l := range levels {
+		need, covers := metering.QuotaNeed{QuotaLevel: l.QuotaLevel}, false
+		for _, a := range asked {
+			if l.Covers(a.meter.ID, a.group) {
+				need.Amount, covers = need.Amount.Add(a.amount), true
+			}
+		}
+		if covers {
+			needs = append(needs, need)
+		}
+	}
+	return needs
+}
+
+// find reads the customers and meters that checks name.
+func (r *levelRead) find(checks []QuotaCheck) error {
+	var externalIDs, slugs []string
+	for _, c := range checks {
+		externalIDs, slugs = append(externalIDs, c.Customer), append(slugs, c.Meter)
+	}
+	r.customers, r.meters = make(map[string]metering.CustomerID), make(map[string]metering.Meter)
+	var batch pgx.Batch
+	read(&batch, `select id, external_id from customers where tenant_id = $1 and external_id = any($2)`, []any{r.tenant, externalIDs},
+		func(row pgx.CollectableRow) (c metering.Customer, err error) {
+			return c, row.Scan(&c.ID, &c.ExternalID)
+		},
+		func(c metering.Customer) { r.customers[c.ExternalID] = c.ID })
+	read(&batch, selectMeters+`and m.slug = any($2)`, []any{r.tenant, slugs}, scanMeter, func(m metering.Meter) { r.meters[m.Slug] = m })
+	if err := r.q.SendBatch(r.ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("find customers and meters: %w", err)
+	}
+	return nil
+}
+
+const noSuchCustomer = "must be the external_id of a customer; create the customer first, or send its first event"
+
+// resolve returns the amount with what its names stand for. at is its place in the request.
+func (r *levelRead) resolve(c QuotaCheck, at string) (asked askedAmount, err error) {
+	asked.amount = c.Amount
+	var known bool
+	if asked.customer, known = r.customers[c.Customer]; !known {
+		return asked, metering.Invalid(at+".customer", noSuchCustomer)
+	}
+	if asked.meter, known = r.meters[c.Meter]; !known {
+		return asked, metering.Invalid(at+".meter", "must be the slug of a meter")
+	}
+	if c.Group == nil {
+		return asked, nil
+	}
+	group, err := asked.meter.Version.QuotaGroup(at+".group", c.Group)
+	asked.group = &group
+	return asked, err
+}
+
+// levels returns the levels of the quotas that cover the amounts, by customer.
+func (r *levelRead) levels(asked []askedAmount) (map[metering.CustomerID][]*customerLevel, error) {
+	var customers []metering.CustomerID
+	var meters []metering.MeterID
+	for _, a := range asked {
+		customers, meters = append(customers, a.customer), append(meters, a.meter.ID)
+	}
+	quotas, err := r.quotas(customers, meters)
+	if err != nil {
+		return nil, err
+	}
+	quotas = slices.DeleteFunc(quotas, func(l customerLevel) bool {
+		return !slices.ContainsFunc(asked, func(a askedAmount) bool { return a.customer == l.customer && l.Covers(a.meter.ID, a.group) })
+	})
+	if quotas, err = r.used(quotas); err != nil {
+		return nil, err
+	}
+	levels := make(map[metering.CustomerID][]*customerLevel)
+	for i, l := range quotas {
+		levels[l.customer] = append(levels[l.customer], &quotas[i])
+	}
+	return levels, nil
+}
+
+// quotas returns the quotas of customers for meters; nil: for all. A customer's own quota replaces
+// that of its plan for the same meter, group and period.
+func (r *levelRead) quotas(customers []metering.CustomerID, meters []metering.MeterID) ([]customerLevel, error) {
+	rows, err := r.q.Query(r.ctx, `
+		select distinct on (of.customer, q.meter_id, q.period, q.group_id) of.customer, `+quotaColumns+`
+		from unnest($2::bigint[]) as of (customer)
+		cross join lateral (select `+planAt("$1", "of.customer", "$4")+` as plan) has
+		cross join `+quotaTables+`
+		where q.tenant_id = $1
+		  and (q.customer_id = of.customer or q.plan_id = has.plan)
+		  and ($3::bigint[] is null or q.meter_id = any($3))
+		order by of.customer, q.meter_id, q.period, q.group_id, q.plan_id nulls first`, r.tenant, customers, meters, r.now)
+	if err != nil {
+		return nil, fmt.Errorf("read quotas: %w", err)
+	}
+	levels, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l customerLevel, err error) {
+		stored, err := scanQuota(row, &l.customer)
+		l.Quota = stored.Quota
+		return l, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read quotas: %w", err)
+	}
+	return levels, nil
+}
+
+// used reads what is used and reserved of quotas in their windows.
+func (r *levelRead) used(quotas []customerLevel) ([]customerLevel, error) {
+	if len(quotas) == 0 {
+		return nil, nil
+	}
+	if err := r.findWindows(quotas); err != nil {
+		return nil, err
+	}
+	meters := make([]metering.Meter, len(quotas))
+	for i, l := range quotas {
+		if l.Meter.Version.Status == metering.Backfilling {
+			return nil, metering.Errorf(metering.CodeBackfilling, "meter %q is backfilling: its earlier events are still being counted", l.Meter.Slug)
+		}
+		meters[i] = l.Meter
+	}
+	statement := newUsageStatementOfSome(r.tenant, meters)
+	for no, l := range quotas {
+		statement.addMeter(no, l.Window, l.customer, l.Meter.Version, l.Group != nil)
+	}
+	counted, err := statement.rows(r.ctx, r.q)
+	if err != nil {
+		return nil, err
+	}
+	r.arguments(statement.args, quotas)
+	var batch pgx.Batch
+	batch.Queue(`
+		select l.no, `+mergedTally+`
+		from `+counted+`
+		join unnest(@numbers::int[], @groups::uuid[]) as l (no, group_id) on l.no = counted.no and (l.group_id is null or l.group_id = counted.group_id)
+		group by 1`, statement.args).Query(func(rows pgx.Rows) error {
+		var no int
+		var t tally
+		_, err := pgx.ForEachRow(rows, append([]any{&no}, t.fields()...), func() error {
+			quotas[no].Used = t.total(quotas[no].Meter.Version.Aggregation)
+			return nil
+		})
+		return err
+	})
+	batch.Queue(`
+		select l.no, sum(a.amount)
+		from unnest(@numbers::int[], @customers::bigint[], @meters::bigint[], @groups::uuid[], @from::timestamptz[], @until::timestamptz[])
+		  as l (no, customer_id, meter_id, group_id, starts_at, ends_at)
+		join quota_reservations r on r.tenant_id = @tenant and r.customer_id = l.customer_id and r.ended_at is null and r.expires_at > @now
+		  and r.granted_at >= l.starts_at and r.granted_at < l.ends_at
+		cross join lateral unnest(r.meter_ids, r.group_ids, r.amounts) as a (meter_id, group_id, amount)
+		where a.meter_id = l.meter_id and (l.group_id is null or a.group_id = l.group_id)
+		group by 1`, statement.args).Query(func(rows pgx.Rows) error {
+		var no int
+		var reserved metering.Decimal
+		_, err := pgx.ForEachRow(rows, []any{&no, &reserved}, func() error {
+			quotas[no].Reserved = reserved
+			return nil
+		})
+		return err
+	})
+	if err := r.q.SendBatch(r.ctx, &batch).Close(); err != nil {
+		return nil, fmt.Errorf("read what is used of quotas: %w", err)
+	}
+	return quotas, nil
+}
+
+// arguments gives args the quotas in columns.
+func (r *levelRead) arguments(args pgx.NamedArgs, quotas []customerLevel) {
+	n := len(quotas)
+	numbers, customers, meters := make([]int32, n), make([]int64, n), make([]int64, n)
+	groups, from, until := make([]*[16]byte, n), make([]time.Time, n), make([]time.Time, n)
+	for i, l := range quotas {
+		numbers[i], customers[i], meters[i], groups[i] = int32(i), int64(l.customer), int64(l.Meter.ID), groupID(l.Group)
+		from[i], until[i] = l.Window.Start, l.Window.End
+	}
+	args["numbers"], args["customers"], args["meters"], args["groups"] = numbers, customers, meters, groups
+	args["from"], args["until"], args["now"] = from, until, r.now
+}
+
+// findWindows finds the window of each quota that the present instant lies in.
+func (r *levelRead) findWindows(quotas []customerLevel) error {
+	streams := make(map[metering.CustomerID][]billing.Facts)
+	for i, l := range quotas {
+		var period metering.Range
+		if l.Period == metering.PerBilling {
+			of, known := streams[l.customer]
+			if !known {
+				var err error
+				if of, err = readPeriods(r.ctx, r.q, r.price, r.tenant, l.customer, r.now); err != nil {
+					return fmt.Errorf("read billing periods: %w", err)
+				}
+				streams[l.customer] = of
+			}
+			period = billing.CurrentPeriodOf(of, l.Meter.ID)
+		}
+		quotas[i].Window = l.Period.Window(r.now, metering.Location(l.Meter.Version.Timezone), period)
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// Quotas are limits of usage, and what is reserved of them.
+type Quotas struct {
+	pool *pool
+	read ReadPrice // of periods
+}
+
+// StoredQuota is a quota with the names of what it is about.
+type StoredQuota struct {
+	metering.Quota
+	Customer string // external id; "": it is a plan's
+	Plan     string // slug; "": it is a customer's
+}
+
+// quotaColumns are those of quotas q, with their meters m and versions g, in quotaTables.
+var quotaColumns = `
+	  q.id, coalesce(q.customer_id, 0), coalesce(q.plan_id, 0), q.group_id, q.group_key, q.amount, q.mode, q.period, q.created_at,
+	  coalesce(c.external_id, ''), coalesce(p.slug, ''),
+	  m.id, m.slug, m.event_type, m.name, m.unit, m.usage_scale, m.created_at, ` + archivedAt("m") + `, ` + meterVersionColumns
+
+const quotaTables = `
+	quotas q
+	join meters m on m.tenant_id = q.tenant_id and m.id = q.meter_id
+	join meter_versions g on g.tenant_id = m.tenant_id and g.id = m.meter_version_id
+	left join customers c on c.tenant_id = q.tenant_id and c.id = q.customer_id
+	left join plans p on p.tenant_id = q.tenant_id and p.id = q.plan_id
+	`
+
+var selectQuotas = `select ` + quotaColumns + ` from ` + quotaTables + ` where q.tenant_id = $1 `
+
+func quotaFields(q *StoredQuota, group **[16]byte, key *json.RawMessage) []any {
+	m := &q.Meter
+	return append([]any{
+		&q.ID, &q.CustomerID, &q.PlanID, group, key, &q.Limit, &q.Mode, &q.Period, &q.CreatedAt, &q.Customer, &q.Plan,
+		&m.ID, &m.Slug, &m.EventType, &m.Name, &m.Unit, &m.UsageScale, &m.CreatedAt, &m.ArchivedAt,
+	}, meterVersionFields(&m.Version)...)
+}
+
+// scanQuota reads a row of quotaColumns, and the columns before them.
+func scanQuota(row pgx.CollectableRow, before ...any) (q StoredQuota, err error) {
+	var group *[16]byte
+	var key json.RawMessage
+	if err := row.Scan(append(before, quotaFields(&q, &group, &key)...)...); err != nil {
+		return q, err
+	}
+	if group != nil {
+		q.Group = &metering.Group{ID: *group, Key: key}
+	}
+	return q, nil
+}
+
+var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota")
+
+// Set stores the quota, or replaces the limit and mode of the one with the same customer or plan,
+// meter, group and period. CodeConflict when the customer or plan has as many as it may.
+func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, q metering.Quota, now time.Time) (set StoredQuota, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		former, err := sameQuota(ctx, tx, tenant, q)
+		if err != nil {
+			return err
+		}
+		if former == nil {
+			if err := s.requireRoom(ctx, tx, tenant, q); err != nil {
+				return err
+			}
+		}
+		if set, err = storeQuota(ctx, tx, tenant, actor, q, former, now); err != nil {
+			return err
+		}
+		return auditChange(ctx, tx, tenant, actor, "quota.set", set.ID.String(), tellFormerQuota(former), tellQuota(set))
+	})
+	if err != nil {
+		return StoredQuota{}, fmt.Errorf("set quota: %w", err)
+	}
+	return set, nil
+}
+
+// sameQuota returns the quota with the same customer or plan, meter, group and period; nil: there
+// is none.
+func sameQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) (*StoredQuota, error) {
+	rows, err := tx.Query(ctx, selectQuotas+`
+		and coalesce(q.customer_id, 0) = $2 and coalesce(q.plan_id, 0) = $3 and q.meter_id = $4 and q.period = $5 and q.group_id is not distinct from $6`,
+		tenant, q.CustomerID, q.PlanID, q.Meter.ID, q.Period, groupID(q.Group))
+	if err != nil {
+		return nil, err
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (StoredQuota, error) { return scanQuota(row) })
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &found, err
+}
+
+func groupID(g *metering.Group) *[16]byte {
+	if g == nil {
+		return nil
+	}
+	return (*[16]byte)(&g.ID)
+}
+
+func groupKey(g *metering.Group) any {
+	if g == nil {
+		return nil
+	}
+	return g.Key
+}
+
+func (s Quotas) requireRoom(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) error {
+	of := entries{most: metering.MaxQuotas, noun: "quotas of the customer", fix: "delete one first"}
+	of.count = fmt.Sprintf(`select count(*) from quotas where tenant_id = @tenant and customer_id = %d`, q.CustomerID)
+	if q.PlanID != 0 {
+		of.noun, of.count = "quotas of the plan", fmt.Sprintf(`select count(*) from quotas where tenant_id = @tenant and plan_id = %d`, q.PlanID)
+	}
+	if err := requireRoom(ctx, tx, tenant, of); err != nil || q.Group == nil {
+		return err
+	}
+	var counted bool // in the group, or in $other
+	err := tx.QueryRow(ctx, `
+		select exists (select from usage_groups where tenant_id = $1 and meter_version_id = $2 and group_id = $3)
+		  or (select count(*) < $4 from usage_groups where tenant_id = $1 and meter_version_id = $2)`,
+		tenant, q.Meter.Version.ID, groupID(q.Group), metering.MaxGroupsPerMeter).Scan(&counted)
+	if err == nil && !counted {
+		err = metering.Invalid("body.group", "is counted in $other, because the meter has %d groups already; group by properties with fewer values to limit one group", metering.MaxGroupsPerMeter)
+	}
+	return err
+}
+
+func storeQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, q metering.Quota, former *StoredQuota, now time.Time) (StoredQuota, error) {
+	var id metering.QuotaID
+	var err error
+	if former == nil {
+		err = tx.QueryRow(ctx, `
+			insert into quotas (tenant_id, customer_id, plan_id, meter_id, group_id, group_key, amount, mode, period, created_at, created_by)
+			values ($1, nullif($2::bigint, 0), nullif($3::bigint, 0), $4, $5, $6, $7, $8, $9, $10, $11)
+			returning id`,
+			tenant, q.CustomerID, q.PlanID, q.Meter.ID, groupID(q.Group), groupKey(q.Group), q.Limit, q.Mode, q.Period, metering.Instant(now), actor).Scan(&id)
+	} else {
+		id = former.ID
+		_, err = tx.Exec(ctx, `update quotas set amount = $3, mode = $4 where tenant_id = $1 and id = $2`, tenant, id, q.Limit, q.Mode)
+	}
+	if err != nil {
+		return StoredQuota{}, err
+	}
+	return getQuota(ctx, tx, tenant, id)
+}
+
+func getQuota(ctx context.Context, q querier, tenant metering.TenantID, id metering.QuotaID) (StoredQuota, error) {
+	rows, err := q.Query(ctx, selectQuotas+`and q.id = $2`, tenant, id)
+	if err != nil {
+		return StoredQuota{}, coded(err)
+	}
+	found, err := pgx.CollectExactlyOneRow(rows, func(row pgx.CollectableRow) (StoredQuota, error) { return scanQuota(row) })
+	if errors.Is(err, pgx.ErrNoRows) {
+		return StoredQuota{}, errNoQuota
+	}
+	return found, coded(err)
+}
+
+// QuotaFilter selects quotas. Zero fields select all.
+type QuotaFilter struct {
+	Customer metering.CustomerID
+	Plan     metering.PlanID
+}
+
+// List returns up to limit quotas with an id above after, in the order in which they were made.
+func (s Quotas) List(ctx context.Context, tenant metering.TenantID, filter QuotaFilter, after metering.QuotaID, limit int) (page Page[StoredQuota], err error) {
+	rows, err := s.pool.Query(ctx, selectQuotas+`
+		and q.id > $2 and ($4 = 0 or q.customer_id = $4) and ($5 = 0 or q.plan_id = $5) order by q.id limit $3`,
+		tenant, after, limit+1, filter.Customer, filter.Plan)
+	if err != nil {
+		return page, fmt.Errorf("list quotas: %w", coded(err))
+	}
+	page, err = readPage(ctx, rows, limit, func(row pgx.CollectableRow) (StoredQuota, error) { return scanQuota(row) })
+	if err != nil {
+		return page, fmt.Errorf("list quotas: %w", coded(err))
+	}
+	return page, nil
+}
+
+// Delete deletes a quota, or returns CodeNotFound. What is reserved stays reserved.
+func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.QuotaID) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		former, err := getQuota(ctx, tx, tenant, id)
+		if err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, `delete from quotas where tenant_id = $1 and id = $2`, tenant, id)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 { // by another request meanwhile
+			return errNoQuota
+		}
+		return auditChange(ctx, tx, tenant, actor, "quota.delete", id.String(), tellQuota(former), nil)
+	})
+	if err != nil {
+		return fmt.Errorf("delete quota: %w", err)
+	}
+	return nil
+}
+
+func tellFormerQuota(q *StoredQuota) told {
+	if q == nil {
+		return nil
+	}
+	return tellQuota(*q)
+}
+
+// tellQuota names no customer but by its id, and no values of a group: they are the customer's.
+func tellQuota(q StoredQuota) told {
+	fields := told{"meter": q.Meter.Slug, "limit": nil, "mode": q.Mode, "period": q.Period, "grouped": q.Group != nil}
+	if q.Limit != nil {
+		fields["limit"] = q.Limit.String()
+	}
+	if q.CustomerID != 0 {
+		fields["customer_id"] = q.CustomerID.String()
+	} else {
+		fields["plan_id"] = q.PlanID.String()
+	}
+	return fields
+}

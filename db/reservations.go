@@ -1,0 +1,278 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// ReserveRequest asks for usage of a customer in advance: for all of the amounts, or nothing.
+type ReserveRequest struct {
+	ID      string // of the reservation
+	Amounts []QuotaAmount
+	Until   time.Time // when the reservation expires
+	Digest  []byte    // of the request as it was sent, by which a repeat is recognized
+}
+
+// Reservation is the answer to a request: usage that is granted, or the refusal to grant it.
+type Reservation struct {
+	ID        string
+	Exceeded  bool // a soft quota is
+	ExpiresAt time.Time
+	Refusal   *metering.QuotaLevel // the hard quota that does not allow it; nil: it is granted
+	Err       error                // the request breaks a rule
+}
+
+// Reserve answers requests for one customer, by its external id, in their order, at an instant at
+// which nothing else is granted to the customer. At each grant, what is used and reserved of each
+// hard quota is at most its limit. A repeat of a grant gets the same answer. A refusal is not
+// kept. CodeConflict where the id is taken by another request or by a reservation that has ended,
+// and when the customer has as many reservations as it may.
+func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer string, requests []ReserveRequest, now time.Time) (answers []Reservation, err error) {
+	err = s.alone(ctx, tenant, customer, func(tx pgx.Tx) error {
+		grant := &granting{levelRead: s.levelRead(ctx, tx, tenant, now), customer: customer, requests: requests}
+		answers, err = grant.answer()
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reserve: %w", err)
+	}
+	return answers, nil
+}
+
+// quotaLock is for whoever grants usage to a customer, as SQL.
+const quotaLock = `hashtextextended('quotas of ' || $2::text, $1)`
+
+// alone runs fn at one instant of the database at which nothing else is granted to the customer.
+func (s Quotas) alone(ctx context.Context, tenant metering.TenantID, customer string, fn func(tx pgx.Tx) error) error {
+	return s.pool.AcquireFunc(For(ctx, tenant), func(conn *pgxpool.Conn) error {
+		return holding(ctx, conn, quotaLock, []any{tenant, customer}, func() error { return atOneInstantOn(ctx, conn, s.pool, fn) })
+	})
+}
+
+// granting is the transaction that answers requests for a customer.
+type granting struct {
+	*levelRead
+	customer string
+	requests []ReserveRequest
+
+	asked   [][]askedAmount // of each request
+	answers []Reservation
+	former  map[string]formerReservation
+	live    int // reservations of the customer
+	grants  pgx.Batch
+}
+
+// formerReservation is one that has the id of a request.
+type formerReservation struct {
+	digest    []byte
+	exceeded  bool
+	expiresAt time.Time
+	ended     bool
+}
+
+func (g *granting) answer() ([]Reservation, error) {
+	if err := g.prepare(); err != nil {
+		return nil, err
+	}
+	var all []askedAmount
+	for _, asked := range g.asked {
+		all = append(all, asked...)
+	}
+	levels, err := g.levels(all)
+	if err != nil {
+		return nil, err
+	}
+	for i := range g.requests {
+		if g.answers[i].Err != nil {
+			continue
+		}
+		if g.answers[i], err = g.decide(g.requests[i], g.asked[i], levels[g.customers[g.customer]]); err != nil {
+			return nil, err
+		}
+	}
+	if g.grants.Len() == 0 {
+		return g.answers, nil
+	}
+	return g.answers, g.q.SendBatch(g.ctx, &g.grants).Close()
+}
+
+// prepare resolves the names of the requests, ends what is expired, so that nobody extends it
+// after others were granted what it held, and reads the reservations that the requests may repeat.
+func (g *granting) prepare() error {
+	var checks []QuotaCheck
+	var ids []string
+	for _, request := range g.requests {
+		ids = append(ids, request.ID)
+		for _, amount := range request.Amounts {
+			checks = append(checks, QuotaCheck{g.customer, amount})
+		}
+	}
+	if err := g.find(checks); err != nil {
+		return err
+	}
+	g.asked, g.answers = make([][]askedAmount, len(g.requests)), make([]Reservation, len(g.requests))
+	for i, request := range g.requests {
+		g.asked[i], g.answers[i].Err = g.resolveAll(request)
+	}
+	return g.readFormer(ids)
+}
+
+// resolveAll returns the amounts of a request, or the rule that one of them breaks.
+func (g *granting) resolveAll(request ReserveRequest) (all []askedAmount, err error) {
+	if _, known := g.customers[g.customer]; !known {
+		return nil, metering.Invalid("body.customer", noSuchCustomer)
+	}
+	for i, amount := range request.Amounts {
+		asked, err := g.resolve(QuotaCheck{g.customer, amount}, fmt.Sprintf("body.amounts[%d]", i))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, asked)
+	}
+	return all, nil
+}
+
+func (g *granting) readFormer(ids []string) error {
+	g.former = make(map[string]formerReservation)
+	var batch pgx.Batch
+	batch.Queue(`update quota_reservations set ended_at = expires_at where tenant_id = $1 and customer_id = $2 and ended_at is null and expires_at <= $3`,
+		g.tenant, g.customers[g.customer], g.now)
+	batch.Queue(`select id, digest, exceeded, expires_at, ended_at is not null from quota_reservations where tenant_id = $1 and id = any($2)`,
+		g.tenant, ids).Query(func(rows pgx.Rows) error {
+		var id string
+		var former formerReservation
+		_, err := pgx.ForEachRow(rows, []any{&id, &former.digest, &former.exceeded, &former.expiresAt, &former.ended}, func() error {
+			g.former[id] = former
+			return nil
+		})
+		return err
+	})
+	batch.Queue(`select count(*) from quota_reservations where tenant_id = $1 and customer_id = $2 and ended_at is null`,
+		g.tenant, g.customers[g.customer]).QueryRow(func(row pgx.Row) error { return row.Scan(&g.live) })
+	if err := g.q.SendBatch(g.ctx, &batch).Close(); err != nil {
+		return fmt.Errorf("read former reservations: %w", err)
+	}
+	return nil
+}
+
+// decide grants a request, with which less is left of the levels, or refuses it.
+func (g *granting) decide(request ReserveRequest, asked []askedAmount, levels []*customerLevel) (Reservation, error) {
+	if former, taken := g.former[request.ID]; taken {
+		return former.repeat(request), nil
+	}
+	needs := needsOf(asked, levels)
+	decision := metering.DecideQuota(needs)
+	if !decision.Allowed {
+		return Reservation{ID: request.ID, Refusal: decision.Tightest}, nil
+	}
+	if g.live >= metering.MaxReservations {
+		return Reservation{Err: errManyReservations}, nil
+	}
+	for _, need := range needs {
+		for _, l := range levels {
+			if l.ID == need.ID {
+				l.Reserved = l.Reserved.Add(need.Amount)
+			}
+		}
+	}
+	g.live++
+	g.former[request.ID] = formerReservation{digest: request.Digest, exceeded: decision.Exceeded, expiresAt: request.Until}
+	g.grant(request, asked, decision.Exceeded)
+	return Reservation{ID: request.ID, Exceeded: decision.Exceeded, ExpiresAt: request.Until}, nil
+}
+
+var errManyReservations = metering.Errorf(metering.CodeConflict, "the customer already has %d reservations that are not settled, released or expired, the maximum; settle or release some first", metering.MaxReservations)
+
+// repeat answers a request whose id is taken.
+func (f formerReservation) repeat(request ReserveRequest) Reservation {
+	switch {
+	case !bytes.Equal(f.digest, request.Digest):
+		return Reservation{Err: metering.Errorf(metering.CodeConflict, "another request has reserved under this id; use a new id for each reservation")}
+	case f.ended:
+		return Reservation{Err: metering.Errorf(metering.CodeConflict, "the reservation with this id is settled, released or expired; use a new id")}
+	}
+	return Reservation{ID: request.ID, Exceeded: f.exceeded, ExpiresAt: f.expiresAt}
+}
+
+func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded bool) {
+	meters, groups, amounts := make([]int64, len(asked)), make([]*[16]byte, len(asked)), make([]string, len(asked))
+	for i, a := range asked {
+		meters[i], groups[i], amounts[i] = int64(a.meter.ID), groupID(a.group), a.amount.String()
+	}
+	g.grants.Queue(`
+		insert into quota_reservations (tenant_id, id, customer_id, meter_ids, group_ids, amounts, digest, exceeded, granted_at, expires_at)
+		values ($1, $2, $3, $4, $5, $6::text[]::numeric[], $7, $8, $9, $10)`,
+		g.tenant, request.ID, g.customers[g.customer], meters, groups, amounts, request.Digest, exceeded, g.now, metering.Instant(request.Until))
+}
+
+var errNoReservation = metering.Errorf(metering.CodeNotFound, "there is no such reservation")
+
+// Extend has a reservation expire at another time. CodeConflict when it is settled, released or
+// expired: what it held may be granted to others.
+func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, until, now time.Time) (extended Reservation, err error) {
+	customer, err := s.customerOf(ctx, tenant, id)
+	if err != nil {
+		return Reservation{}, fmt.Errorf("extend reservation: %w", err)
+	}
+	err = s.alone(ctx, tenant, customer, func(tx pgx.Tx) error {
+		extended = Reservation{ID: id}
+		err := tx.QueryRow(ctx, `
+			update quota_reservations
+			set expires_at = $4
+			where tenant_id = $1 and id = $2 and ended_at is null and expires_at > $3
+			returning exceeded, expires_at`, tenant, id, metering.Instant(now), metering.Instant(until)).Scan(&extended.Exceeded, &extended.ExpiresAt)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return metering.Errorf(metering.CodeConflict, "the reservation is settled, released or expired; make another one")
+		}
+		return err
+	})
+	if err != nil {
+		return Reservation{}, fmt.Errorf("extend reservation: %w", err)
+	}
+	return extended, nil
+}
+
+// customerOf returns the external id of the customer of a reservation, or CodeNotFound.
+func (s Quotas) customerOf(ctx context.Context, tenant metering.TenantID, id string) (externalID string, err error) {
+	err = s.pool.QueryRow(For(ctx, tenant), `
+		select c.external_id
+		from quota_reservations r
+		join customers c on c.tenant_id = r.tenant_id and c.id = r.customer_id
+		where r.tenant_id = $1 and r.id = $2`, tenant, id).Scan(&externalID)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", errNoReservation
+	}
+	return externalID, coded(err)
+}
+
+// Release frees what a reservation holds. Releasing it again, or once it is expired, changes
+// nothing. CodeConflict when it is settled.
+func (s Quotas) Release(ctx context.Context, tenant metering.TenantID, id string, now time.Time) error {
+	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		var settled bool
+		err := tx.QueryRow(ctx, `
+			update quota_reservations
+			set ended_at = coalesce(ended_at, $3)
+			where tenant_id = $1 and id = $2
+			returning settled_with is not null`, tenant, id, metering.Instant(now)).Scan(&settled)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			return errNoReservation
+		case err == nil && settled:
+			return metering.Errorf(metering.CodeConflict, "the reservation is settled already: its events are counted")
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("release reservation: %w", err)
+	}
+	return nil
+}

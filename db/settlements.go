@@ -1,0 +1,93 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// settlement is the reservation that the events of an attempt settle. The attempt locks it
+// first, and closes it in the transaction that stores the events.
+type settlement struct {
+	id     string // of the reservation
+	digest []byte // of the events
+	now    time.Time
+}
+
+// errSettled: the reservation is settled already.
+type errSettled struct {
+	outcomes []Outcome
+	digest   []byte
+}
+
+func (errSettled) Error() string { return "the reservation is settled already" }
+
+// Settle stores the events that a reservation was made for, and ends the reservation, in one
+// transaction. Like Ingest, it returns one outcome per event. Each event has an idempotency key,
+// such as metering.SettledKey. A repeat with the same events returns the former outcomes; CodeConflict for other events. A reservation that is released or expired
+// can be settled too: its events are counted in any case.
+func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservation string, events []metering.Event, now time.Time) ([]Outcome, error) {
+	if err := w.begin(); err != nil {
+		return nil, err
+	}
+	defer w.running.Done()
+	digest := sha256.New()
+	for _, e := range events {
+		fmt.Fprintf(digest, "%d:%s", len(e.IdempotencyKey), e.IdempotencyKey)
+		digest.Write(e.Hash[:])
+	}
+	ctx, cancel := context.WithTimeout(For(context.WithoutCancel(ctx), tenant), w.options.Deadline)
+	defer cancel()
+	s := &settlement{reservation, digest.Sum(nil), now}
+	outcomes, err := w.persist(ctx, tenant, events, s, func() {})
+	var former errSettled
+	if !errors.As(err, &former) {
+		return outcomes, err
+	}
+	if !bytes.Equal(former.digest, s.digest) {
+		return nil, metering.Errorf(metering.CodeConflict, "the reservation is settled already, with other events; send further events to POST /v1/events")
+	}
+	return former.outcomes, nil
+}
+
+// queueSettled locks the reservation, and finds out whether it is settled.
+func (s *settlement) queueSettled(batch *pgx.Batch, tenant metering.TenantID, into *error) {
+	batch.Queue(`select settled, settled_with from quota_reservations where tenant_id = $1 and id = $2 for update`, tenant, s.id).QueryRow(func(row pgx.Row) error {
+		var outcomes json.RawMessage
+		var former errSettled
+		err := row.Scan(&outcomes, &former.digest)
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			*into = errNoReservation
+			return nil
+		case err != nil || former.digest == nil:
+			return err
+		}
+		if err := json.Unmarshal(outcomes, &former.outcomes); err != nil {
+			return err
+		}
+		*into = former
+		return nil
+	})
+}
+
+// queueEnd ends the reservation with what has become of its events.
+func (s *settlement) queueEnd(batch *pgx.Batch, tenant metering.TenantID, outcomes []Outcome) error {
+	text, err := json.Marshal(outcomes)
+	if err != nil {
+		return err
+	}
+	batch.Queue(`
+		update quota_reservations
+		set ended_at = coalesce(ended_at, $3), settled = $4, settled_with = $5
+		where tenant_id = $1 and id = $2`, tenant, s.id, metering.Instant(s.now), text, s.digest)
+	return nil
+}

@@ -1,0 +1,225 @@
+package metering
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Bounds of quotas and reservations.
+const (
+	MaxQuotas        = 100                 // of a customer, and of a plan
+	MaxQuotaChecks   = 100                 // in one request
+	MaxReserved      = 20                  // amounts of one reservation
+	MaxReservations  = 10_000              // of a customer at once
+	MaxReservedFor   = 24 * time.Hour      // of a reservation, from its grant or extension
+	ReservedFor      = 5 * time.Minute     // of a reservation that does not say
+	ReservationsKept = 30 * 24 * time.Hour // after their expiry; until then they can be settled
+	maxReservationID = 128
+)
+
+// QuotaMode is what a quota does when it is used up.
+type QuotaMode string
+
+const (
+	SoftQuota QuotaMode = "soft" // tells that it is exceeded
+	HardQuota QuotaMode = "hard" // allows no more
+)
+
+// Values are all modes.
+func (QuotaMode) Values() []QuotaMode {
+	return []QuotaMode{SoftQuota, HardQuota}
+}
+
+// QuotaPeriod is the time after which a quota starts again from zero.
+type QuotaPeriod string
+
+const (
+	PerBilling  QuotaPeriod = "billing" // the customer's billing period
+	PerMonth    QuotaPeriod = "month"   // a calendar month of the meter's time zone, as are days and hours
+	PerDay      QuotaPeriod = "day"
+	PerHour     QuotaPeriod = "hour"
+	PerLifetime QuotaPeriod = "lifetime" // never
+)
+
+// Values are all periods.
+func (QuotaPeriod) Values() []QuotaPeriod {
+	return []QuotaPeriod{PerBilling, PerMonth, PerDay, PerHour, PerLifetime}
+}
+
+// everStart and everEnd are beyond every event.
+var (
+	everStart = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC)
+	everEnd   = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Window returns the window that now lies in. zone is the meter's, and billing the customer's
+// billing period.
+func (p QuotaPeriod) Window(now time.Time, zone *time.Location, billing Range) Range {
+	switch p {
+	case PerBilling:
+		return billing
+	case PerMonth:
+		return WindowOf(now, Month, zone)
+	case PerDay:
+		return WindowOf(now, Day, zone)
+	case PerHour:
+		return WindowOf(now, Hour, zone)
+	}
+	return Range{WindowOf(everStart, Month, zone).Start, WindowOf(everEnd, Month, zone).Start}
+}
+
+// Quota limits the usage of a meter in each window of a period, for one customer or for each
+// customer of a plan.
+type Quota struct {
+	ID         QuotaID
+	CustomerID CustomerID // 0: it is a plan's
+	PlanID     PlanID     // 0: it is a customer's
+	Meter      Meter
+	Group      *Group   // nil: all usage of the meter
+	Limit      *Decimal // nil: unlimited
+	Mode       QuotaMode
+	Period     QuotaPeriod
+	CreatedAt  time.Time
+}
+
+// Validate checks what a client may choose.
+func (q Quota) Validate() error {
+	if q.Limit != nil && q.Limit.IsNegative() {
+		return Invalid("body.limit", "must be zero or more, or null for unlimited usage")
+	}
+	return nil
+}
+
+// Covers reports whether the quota limits usage of the meter in the group. A nil group is usage
+// whose group is not known, which only quotas without a group limit.
+func (q Quota) Covers(meter MeterID, group *Group) bool {
+	return q.Meter.ID == meter && (q.Group == nil || group != nil && q.Group.ID == group.ID)
+}
+
+// QuotaGroup returns the group that a JSON object names: it has a value for each group_by property
+// of the meter version, and nothing else. at is the object's place in the request.
+func (g MeterVersion) QuotaGroup(at string, object json.RawMessage) (Group, error) {
+	if len(g.GroupBy) == 0 {
+		return Group{}, Invalid(at, "must be omitted, because the meter has no group_by")
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(object, &values); err != nil || values == nil {
+		return Group{}, Invalid(at, "must be an object with a value for each group_by property of the meter")
+	}
+	for _, name := range g.GroupBy {
+		if _, has := values[name]; !has {
+			return Group{}, Invalid(at, "must have a value for each group_by property of the meter; null is the value of events without the property")
+		}
+	}
+	if len(values) > len(g.GroupBy) {
+		return Group{}, Invalid(at, "must have only the group_by properties of the meter")
+	}
+	group, err := g.GroupOf(object)
+	if err != nil {
+		return Group{}, Invalid(at, "must be an object with a value for each group_by property of the meter").Because(err)
+	}
+	if len(group.Key) > MaxGroupKeyBytes {
+		return Group{}, Invalid(at, "must be at most %d bytes as JSON: longer groups are counted in $other", MaxGroupKeyBytes)
+	}
+	return group, nil
+}
+
+// QuotaLevel is a quota of one customer with what is used of it in a window.
+type QuotaLevel struct {
+	Quota
+	Window   Range
+	Used     Decimal // the usage that is billed
+	Reserved Decimal // by reservations that are not settled, released or expired
+}
+
+// Remaining returns what is left, at least zero, or nil if the quota is unlimited.
+func (l QuotaLevel) Remaining() *Decimal {
+	if l.Limit == nil {
+		return nil
+	}
+	left := l.Limit.Sub(l.Used).Sub(l.Reserved)
+	if left.IsNegative() {
+		left = Decimal{}
+	}
+	return &left
+}
+
+// ResetsAt returns when the quota starts again from zero, or nil if it never does.
+func (l QuotaLevel) ResetsAt() *time.Time {
+	if l.Period == PerLifetime {
+		return nil
+	}
+	return &l.Window.End
+}
+
+// QuotaNeed is an amount that is to be used of a quota.
+type QuotaNeed struct {
+	QuotaLevel
+	Amount Decimal
+}
+
+// exceeds reports whether the quota does not allow the amount beyond what is used and reserved.
+func (n QuotaNeed) exceeds() bool {
+	return n.Limit != nil && n.Used.Add(n.Reserved).Add(n.Amount).Cmp(*n.Limit) > 0
+}
+
+// QuotaDecision is whether quotas allow usage.
+type QuotaDecision struct {
+	Allowed  bool        // no hard quota is exceeded
+	Exceeded bool        // a quota is, hard or soft
+	Tightest *QuotaLevel // of the hard ones that are exceeded, or else of all, the one with the least left; nil: there is no quota
+}
+
+// DecideQuota decides whether all of the quotas allow what is needed of them.
+func DecideQuota(needs []QuotaNeed) QuotaDecision {
+	d := QuotaDecision{Allowed: true}
+	var refusing []QuotaNeed
+	for _, n := range needs {
+		if !n.exceeds() {
+			continue
+		}
+		if d.Exceeded = true; n.Mode == HardQuota {
+			d.Allowed, refusing = false, append(refusing, n)
+		}
+	}
+	if !d.Allowed {
+		needs = refusing
+	}
+	if len(needs) > 0 {
+		d.Tightest = new(slices.MinFunc(needs, byRemaining).QuotaLevel)
+	}
+	return d
+}
+
+func byRemaining(a, b QuotaNeed) int {
+	left, right := a.Remaining(), b.Remaining()
+	switch {
+	case left == nil && right == nil:
+		return cmp.Compare(a.ID, b.ID)
+	case left == nil:
+		return 1
+	case right == nil:
+		return -1
+	}
+	return cmp.Or(left.Cmp(*right), cmp.Compare(a.ID, b.ID))
+}
+
+var reservationID = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
+
+// SettledKey returns the idempotency key of an event that was sent without one, at an index, to
+// settle a reservation.
+func SettledKey(reservation string, index int) string {
+	return fmt.Sprintf("reservation:%s:%d", reservation, index)
+}
+
+// ValidReservationID returns the rule that an id which a client has chosen breaks.
+func ValidReservationID(at, id string) error {
+	if len(id) > maxReservationID || !reservationID.MatchString(id) {
+		return Invalid(at, "must be 1 to %d characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'", maxReservationID)
+	}
+	return nil
+}

@@ -100,19 +100,9 @@ func refusal(r *metering.Rejection) error {
 // ingestEvents stores the events of a batch that break no rule.
 func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, error) {
 	return s.withEventsBody(ctx, func(body io.Reader) (ingestResult, error) {
-		turns := s.inTurns(ctx, body)
-		decoder := newEventDecoder(turns)
-		decoder.pay = exchangeOf(ctx).body.payForEvents
-		batch, err := decoder.batch()
-		turns.end()
+		batch, err := s.readBatch(ctx, body)
 		if err != nil {
 			return ingestResult{}, err
-		}
-		if principalOf(ctx).Tenant.Strict && len(batch.ignored) > 0 {
-			return ingestResult{}, metering.Invalid(shortened("body."+batch.ignored[0]), "is not a field of a batch: this strict tenant accepts only the field events")
-		}
-		if len(batch.events) == 0 {
-			return ingestResult{}, metering.Invalid("body.events", "must contain at least one event")
 		}
 		now := s.Now()
 		events, indexes := make([]metering.Event, 0, len(batch.events)), make([]int, 0, len(batch.events))
@@ -134,6 +124,25 @@ func (s *server) ingestEvents(ctx context.Context, _ *struct{}) (*ingestOutput, 
 		result.Warnings = append(result.Warnings, batch.unknown(ctx)...)
 		return result, err
 	})
+}
+
+// readBatch reads a body with events.
+func (s *server) readBatch(ctx context.Context, body io.Reader) (sentEvents, error) {
+	turns := s.inTurns(ctx, body)
+	decoder := newEventDecoder(turns)
+	decoder.pay = exchangeOf(ctx).body.payForEvents
+	batch, err := decoder.batch()
+	turns.end()
+	if err != nil {
+		return sentEvents{}, err
+	}
+	if principalOf(ctx).Tenant.Strict && len(batch.ignored) > 0 {
+		return sentEvents{}, metering.Invalid(shortened("body."+batch.ignored[0]), "is not a field of a batch: this strict tenant accepts only the field events")
+	}
+	if len(batch.events) == 0 {
+		return sentEvents{}, metering.Invalid("body.events", "must contain at least one event")
+	}
+	return batch, nil
 }
 
 // withEventsBody refuses a body that is none of events before any of it is read.
@@ -174,10 +183,15 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 			return ingestResult{}, err
 		}
 	}
+	return s.reportIngest(ctx, events, indexes, outcomes, rejections), nil
+}
+
+// reportIngest reports on what became of events, and counts them.
+func (s *server) reportIngest(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome, rejections []metering.Rejection) ingestResult {
 	result := report(events, indexes, outcomes, append(rejections, refused(outcomes, indexes)...))
 	s.countEvents(ctx, result)
 	result.Warnings = append(result.Warnings, s.earlyWarnings(ctx, events, indexes, outcomes)...)
-	return result, nil
+	return result
 }
 
 // refused are the events that only the database could reject.

@@ -22,6 +22,8 @@ const (
 	MetersWrite    Permission = "meters:write"
 	PricingRead    Permission = "pricing:read"
 	PricingWrite   Permission = "pricing:write"
+	QuotasRead     Permission = "quotas:read"
+	QuotasWrite    Permission = "quotas:write"
 	BillingRead    Permission = "billing:read"
 	BillingWrite   Permission = "billing:write"
 	HooksRead      Permission = "webhooks:read"
@@ -63,6 +65,8 @@ var permissions = map[Permission]grant{
 	MetersWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer}},
 	PricingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, biller}},
 	PricingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},
+	QuotasRead:     {[]metering.Scope{adm, rw}, []metering.Role{owner, admin, developer, biller}},
+	QuotasWrite:    {[]metering.Scope{adm, rw}, []metering.Role{owner, admin}},
 	BillingRead:    {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},
 	BillingWrite:   {[]metering.Scope{adm}, []metering.Role{owner, admin, biller}},
 	HooksRead:      {[]metering.Scope{adm}, []metering.Role{owner, admin, developer, biller}},

@@ -87,6 +87,7 @@ type server struct {
 	exports       *db.Shares[metering.TenantID]
 	processors    *db.Shares[metering.TenantID] // for large bodies
 	answers       *db.Shares[metering.TenantID] // bytes of answers in memory
+	reserver      *db.Reserver
 	heavy         heavyTurns                    // operations that read all customers of a tenant
 	failures      *failures
 	refusals      refusals
@@ -127,7 +128,7 @@ func New(deps Deps) (http.Handler, error) {
 	s.refusedBodies = newRefusedBodies(s.metrics.refused, deps.Log)
 	s.bodies, s.requests = newBodies(deps, s.refusedBodies), db.NewShares[metering.TenantID](maxRequests)
 	s.exports, s.answers = db.NewShares[metering.TenantID](maxExports), db.NewShares[metering.TenantID](cmp.Or(deps.AnswersBytes, answersBytes))
-	s.heavy = newHeavyTurns()
+	s.heavy, s.reserver = newHeavyTurns(), db.NewReserver(deps.Store, deps.Now)
 	s.processors = newProcessors()
 	if deps.Metrics != nil {
 		deps.Metrics.MustRegister(checkMetrics{s})
@@ -251,6 +252,7 @@ func (s *server) routes() {
 	huma.Register(s.api, limited(post("ingest-events", eventsPath+"/batch", EventsWrite, "Send up to 1,000 events",
 		"Each event is accepted or rejected on its own. `errors` lists the rejected events by their index. The accepted events are stored in one transaction.")), s.ingestEvents)
 	s.describeEvents()
+	s.quotas()
 	huma.Register(s.api, get("list-events", eventsPath, EventsRead, "List events",
 		"Events are listed newest first by timestamp, each with the meters that count it. Rejected events are not stored and not listed.\n\n"+
 			"- The default range is the last 24 hours. With `idempotency_key`, it is all stored events.\n"+

@@ -56,6 +56,8 @@ func describeSets(schemas huma.Registry) {
 	describe[billing.UnratedReason](schemas)
 	describe[unratedState](schemas)
 	describe[metering.MessageKind](schemas)
+	describe[metering.QuotaMode](schemas)
+	describe[metering.QuotaPeriod](schemas)
 	describe[metering.Role](schemas)
 	describe[metering.Scope](schemas)
 	describe[metering.Signatures](schemas)

@@ -218,7 +218,7 @@ var errNoReservation = metering.Errorf(metering.CodeNotFound, "there is no such 
 // Extend has a reservation expire at another time. CodeConflict when it is settled, released or
 // expired: what it held may be granted to others.
 func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, until, now time.Time) (extended Reservation, err error) {
-	customer, err := s.customerOf(ctx, tenant, id)
+	customer, err := s.CustomerOf(ctx, tenant, id)
 	if err != nil {
 		return Reservation{}, fmt.Errorf("extend reservation: %w", err)
 	}
@@ -240,8 +240,8 @@ func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string,
 	return extended, nil
 }
 
-// customerOf returns the external id of the customer of a reservation, or CodeNotFound.
-func (s Quotas) customerOf(ctx context.Context, tenant metering.TenantID, id string) (externalID string, err error) {
+// CustomerOf returns the external id of the customer of a reservation, or CodeNotFound.
+func (s Quotas) CustomerOf(ctx context.Context, tenant metering.TenantID, id string) (externalID string, err error) {
 	err = s.pool.QueryRow(For(ctx, tenant), `
 		select c.external_id
 		from quota_reservations r

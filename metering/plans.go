@@ -1,6 +1,9 @@
 package metering
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Bounds of a tenant's prices.
 const (
@@ -15,7 +18,8 @@ type Plan struct {
 	Slug       string
 	Name       string
 	CreatedAt  time.Time
-	ArchivedAt time.Time // zero: it is not archived
+	ArchivedAt time.Time       // zero: it is not archived
+	Features   json.RawMessage // object of key to string, number or boolean, which only clients interpret
 }
 
 // Validate checks what a client may choose.

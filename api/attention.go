@@ -24,7 +24,7 @@ func (s *server) attention() {
 			"- `event_conflict`: a customer with events that were not counted because of their `idempotency_key`.")), s.listAttention)
 	huma.Register(s.api, heavy(accepted(post("retry-failed-syncs", path+"/retry", BillingWrite, "Sync every customer whose last sync failed",
 		"Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.\n\n"+
-			"- One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.\n"+
+			"- One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.\n"+
 			"- If a sync request of a customer is already waiting, no second one is created.\n"+
 			"- Workers start the syncs, even if this API process stops."))), s.retryFailed)
 }
@@ -128,7 +128,7 @@ type retryFailedInput struct {
 type retriedSyncs struct {
 	Customers int `json:"customers" doc:"Number of customers for which a sync was requested"`
 	Joined    int `json:"joined" doc:"Number of customers whose earlier sync request was still waiting. The sync of that request answers this one too"`
-	Remaining int `json:"remaining" doc:"Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key"`
+	Remaining int `json:"remaining_customers" doc:"Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key"`
 }
 
 type retryFailedOutput struct{ Body retriedSyncs }

@@ -28,6 +28,8 @@ var matrix = map[string]string{
 	"meters:write":    "admin read_write",
 	"pricing:read":    "admin",
 	"pricing:write":   "admin",
+	"quotas:read":     "admin read_write",
+	"quotas:write":    "admin read_write",
 	"billing:read":    "admin",
 	"billing:write":   "admin",
 	"webhooks:read":   "admin",

@@ -88,7 +88,8 @@ func TestEveryCustomerIsReachedAtEveryPath(t *testing.T) {
 		require.NoError(t, err)
 		return map[string]string{
 			"GET /v1/customers/{external_id}": "", "PUT /v1/customers/{external_id}/upsert": `{"name":"N","external_id":` + string(quoted) + `}`,
-			"GET /v1/customers/{external_id}/plan": "", "PUT /v1/customers/{external_id}/plan": `{"plan":null}`,
+			"GET /v1/customers/{external_id}/entitlements": "",
+			"GET /v1/customers/{external_id}/plan":         "", "PUT /v1/customers/{external_id}/plan": `{"plan":null}`,
 			"POST /v1/customers/{external_id}/archive": "", "POST /v1/customers/{external_id}/unarchive": "",
 			"POST /v1/customers/{external_id}/erase": `{"confirm":` + string(quoted) + `,"reason":"asked"}`,
 		}

@@ -27,6 +27,8 @@ var roleMatrix = map[string]string{
 	"meters:write":    "owner admin developer",
 	"pricing:read":    "owner admin developer billing",
 	"pricing:write":   "owner admin billing",
+	"quotas:read":     "owner admin developer billing",
+	"quotas:write":    "owner admin",
 	"billing:read":    "owner admin billing",
 	"billing:write":   "owner admin billing",
 	"webhooks:read":   "owner admin developer billing",

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/odometer-metering/odometer/billing"
@@ -16,10 +17,12 @@ type plan struct {
 	CreatedAt time.Time `json:"created_at"`
 
 	ArchivedAt *time.Time `json:"archived_at" doc:"Time at which the plan was archived. Null if it is not archived"`
+
+	Features json.RawMessage `json:"features" doc:"Features of the plan, by key: strings, numbers and booleans that your application interprets"`
 }
 
 func showPlan(p metering.Plan) plan {
-	return plan{ID: p.ID.String(), Slug: p.Slug, Name: p.Name, CreatedAt: p.CreatedAt.UTC(), ArchivedAt: sinceWhen(p.ArchivedAt)}
+	return plan{ID: p.ID.String(), Slug: p.Slug, Name: p.Name, CreatedAt: p.CreatedAt.UTC(), ArchivedAt: sinceWhen(p.ArchivedAt), Features: p.Features}
 }
 
 type planOutput struct{ Body plan }

@@ -48,7 +48,7 @@ type quota struct {
 	Customer  *string              `json:"customer" example:"acme" doc:"External ID of the customer. Null for a plan's quota"`
 	Plan      *string              `json:"plan" example:"pro" doc:"Slug of the plan. Null for a customer's quota"`
 	Meter     string               `json:"meter" example:"tokens" doc:"Slug of the meter"`
-	Group     json.RawMessage      `json:"group" doc:"Group of the meter that is limited. Null if all usage is"`
+	Group     json.RawMessage      `json:"group" nullable:"true" doc:"Group of the meter that is limited. Null if all usage is"`
 	Limit     *metering.Decimal    `json:"limit" doc:"Limit in each period. Null if usage is unlimited"`
 	Mode      metering.QuotaMode   `json:"mode"`
 	Period    metering.QuotaPeriod `json:"period"`
@@ -219,11 +219,11 @@ type checkQuotasInput struct {
 type quotaDecision struct {
 	Allowed  bool `json:"allowed" doc:"No hard quota has less left than the amount"`
 	Exceeded bool `json:"exceeded" doc:"A quota has less left than the amount"`
-	quotaLevel
+	QuotaLevel
 }
 
-// quotaLevel is a quota with its usage. Fields are null where there is no quota.
-type quotaLevel struct {
+// QuotaLevel is the usage of a quota. Fields are null where there is no quota.
+type QuotaLevel struct {
 	Used      *metering.Decimal `json:"used" doc:"Usage in the current period that is billed"`
 	Reserved  *metering.Decimal `json:"reserved" doc:"Amount of the reservations of the current period that are not settled, released or expired"`
 	Limit     *metering.Decimal `json:"limit" doc:"Limit of the quota. Null if it is unlimited"`
@@ -232,27 +232,27 @@ type quotaLevel struct {
 	QuotaID   *string           `json:"quota_id" example:"quo_5"`
 }
 
-func showLevel(l *metering.QuotaLevel) quotaLevel {
+func showLevel(l *metering.QuotaLevel) QuotaLevel {
 	if l == nil {
-		return quotaLevel{}
+		return QuotaLevel{}
 	}
-	shown := quotaLevel{Used: &l.Used, Reserved: &l.Reserved, Limit: l.Limit, Remaining: l.Remaining(), QuotaID: new(l.ID.String())}
+	shown := QuotaLevel{Used: &l.Used, Reserved: &l.Reserved, Limit: l.Limit, Remaining: l.Remaining(), QuotaID: new(l.ID.String())}
 	if resets := l.ResetsAt(); resets != nil {
 		shown.ResetsAt = new(resets.UTC())
 	}
 	return shown
 }
 
-type checkQuotasOutput struct {
-	Body struct {
-		Data []quotaDecision `json:"data" doc:"One item for each check, in the same order"`
-	}
+type quotaDecisions struct {
+	Data []quotaDecision `json:"data" doc:"One item for each check, in the same order"`
 }
+
+type checkQuotasOutput struct{ Body quotaDecisions }
 
 func (s *server) checkQuotas(ctx context.Context, in *checkQuotasInput) (*checkQuotasOutput, error) {
 	checks := make([]db.QuotaCheck, len(in.Body.Checks))
 	for i, c := range in.Body.Checks {
-		at := place("body.checks", i)
+		at := itemAt("body.checks", i)
 		amount, err := c.read(at)
 		if err != nil {
 			return nil, err

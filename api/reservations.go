@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -96,7 +97,7 @@ func (s *server) readReserve(in *reserveInput) (request db.ReserveRequest, err e
 		return request, metering.Invalid("body.customer", "must be UTF-8 without NUL")
 	}
 	for i, a := range in.Body.Amounts {
-		amount, err := a.read(place("body.amounts", i))
+		amount, err := a.read(itemAt("body.amounts", i))
 		if err != nil {
 			return request, err
 		}
@@ -117,27 +118,27 @@ func (s *server) readReserve(in *reserveInput) (request db.ReserveRequest, err e
 	return request, err
 }
 
-// place is the path of an item of a request.
-func place(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
+// itemAt is the path of an item of a request.
+func itemAt(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// describeReserve gives each status of a reservation its schema.
+// describeReserve gives each status of an answer to a reservation its schema.
 func (s *server) describeReserve() {
 	document := s.api.OpenAPI()
-	responses := document.Paths[quotasPath+"/reserve"].Post.Responses
-	for status, schema := range map[string]*huma.Schema{
-		"200": document.Components.Schemas.Schema(typeOf[refusedReservation](), true, ""),
-		"201": document.Components.Schemas.Schema(typeOf[reservation](), true, ""),
-	} {
-		content := map[string]*huma.MediaType{"application/json": {Schema: schema}}
-		responses[status] = &huma.Response{Description: http.StatusText(asInt(status)), Content: content}
+	answer := func(description string, body reflect.Type) *huma.Response {
+		schema := document.Components.Schemas.Schema(body, true, "")
+		return &huma.Response{Description: description, Content: map[string]*huma.MediaType{"application/json": {Schema: schema}}}
 	}
+	responses := document.Paths[quotasPath+"/reserve"].Post.Responses
+	responses["200"] = answer("A hard quota has less left: nothing is reserved", reflect.TypeFor[refusedReservation]())
+	responses["201"] = answer("Reserved", reflect.TypeFor[reservation]())
 }
 
-type reservationPath struct {
+// ReservationPath names a reservation.
+type ReservationPath struct {
 	ID string `path:"id" maxLength:"128" doc:"The reservation's id"`
 }
 
-func (p reservationPath) valid() error {
+func (p ReservationPath) valid() error {
 	if metering.ValidReservationID("path.id", p.ID) != nil {
 		return metering.Errorf(metering.CodeNotFound, "there is no such reservation")
 	}
@@ -146,13 +147,15 @@ func (p reservationPath) valid() error {
 
 type reservationOutput struct{ Body reservation }
 
-func (s *server) extendReservation(ctx context.Context, in *struct {
-	reservationPath
+type extendReservationInput struct {
+	ReservationPath
 
 	Body struct {
 		ExpiresIn int64 `json:"expires_in" minimum:"1" maximum:"86400" doc:"Seconds from now until the reservation expires"`
 	}
-}) (*reservationOutput, error) {
+}
+
+func (s *server) extendReservation(ctx context.Context, in *extendReservationInput) (*reservationOutput, error) {
 	if err := in.valid(); err != nil {
 		return nil, err
 	}
@@ -171,7 +174,7 @@ type releaseReservationOutput struct {
 	}
 }
 
-func (s *server) releaseReservation(ctx context.Context, in *reservationPath) (*releaseReservationOutput, error) {
+func (s *server) releaseReservation(ctx context.Context, in *ReservationPath) (*releaseReservationOutput, error) {
 	if err := in.valid(); err != nil {
 		return nil, err
 	}
@@ -184,7 +187,7 @@ func (s *server) releaseReservation(ctx context.Context, in *reservationPath) (*
 }
 
 // settleReservation stores all events of a request, or none.
-func (s *server) settleReservation(ctx context.Context, in *reservationPath) (*ingestOutput, error) {
+func (s *server) settleReservation(ctx context.Context, in *ReservationPath) (*ingestOutput, error) {
 	who := principalOf(ctx)
 	if !EventsWrite.allows(who) {
 		return nil, metering.Errorf(metering.CodeForbidden, "%s lacks permission %s, which settling requires because it stores events", who, EventsWrite)
@@ -232,7 +235,7 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 			return nil, refusedAt(i, rejection)
 		}
 		if events[i].ExternalID != customer {
-			return nil, metering.Invalid(place("body.events", i)+".customer_id", "must be the customer of the reservation")
+			return nil, metering.Invalid(itemAt("body.events", i)+".customer_id", "must be the customer of the reservation")
 		}
 	}
 	strangers, err := s.refuseStrangers(ctx, events, slices.Clone(sent))
@@ -246,7 +249,7 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 
 // refusedAt is the problem of an event with which the whole request is refused.
 func refusedAt(i int, r *metering.Rejection) error {
-	err := metering.Invalid(place("body.events", i)+"."+r.Field, "%s", r.Message)
+	err := metering.Invalid(itemAt("body.events", i)+"."+r.Field, "%s", r.Message)
 	err.Fields[0].Code = metering.FieldCode(r.Code)
 	return err
 }

@@ -88,7 +88,7 @@ type server struct {
 	processors    *db.Shares[metering.TenantID] // for large bodies
 	answers       *db.Shares[metering.TenantID] // bytes of answers in memory
 	reserver      *db.Reserver
-	heavy         heavyTurns                    // operations that read all customers of a tenant
+	heavy         heavyTurns // operations that read all customers of a tenant
 	failures      *failures
 	refusals      refusals
 	listings      listings

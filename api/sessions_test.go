@@ -92,7 +92,7 @@ func TestAMemberWhoSignsInIsKnown(t *testing.T) {
 	require.Equal(t, "billing", string(session.Member.Role))
 	require.Equal(t, []string{
 		"alerts:read", "billing:read", "billing:write", "customers:read", "events:read", "meters:read", "pricing:read", "pricing:write",
-		"session:own", "usage:read", "webhooks:read",
+		"quotas:read", "session:own", "usage:read", "webhooks:read",
 	}, session.Permissions)
 	require.NotContains(t, a.body, "argon2")
 

@@ -781,6 +781,51 @@ func (e DeliveryDetailsStatus) Valid() bool {
 	}
 }
 
+// Defines values for EntitledToQuotaMode.
+const (
+	EntitledToQuotaModeHard EntitledToQuotaMode = "hard"
+	EntitledToQuotaModeSoft EntitledToQuotaMode = "soft"
+)
+
+// Valid indicates whether the value is a known member of the EntitledToQuotaMode enum.
+func (e EntitledToQuotaMode) Valid() bool {
+	switch e {
+	case EntitledToQuotaModeHard:
+		return true
+	case EntitledToQuotaModeSoft:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for EntitledToQuotaPeriod.
+const (
+	EntitledToQuotaPeriodBilling  EntitledToQuotaPeriod = "billing"
+	EntitledToQuotaPeriodDay      EntitledToQuotaPeriod = "day"
+	EntitledToQuotaPeriodHour     EntitledToQuotaPeriod = "hour"
+	EntitledToQuotaPeriodLifetime EntitledToQuotaPeriod = "lifetime"
+	EntitledToQuotaPeriodMonth    EntitledToQuotaPeriod = "month"
+)
+
+// Valid indicates whether the value is a known member of the EntitledToQuotaPeriod enum.
+func (e EntitledToQuotaPeriod) Valid() bool {
+	switch e {
+	case EntitledToQuotaPeriodBilling:
+		return true
+	case EntitledToQuotaPeriodDay:
+		return true
+	case EntitledToQuotaPeriodHour:
+		return true
+	case EntitledToQuotaPeriodLifetime:
+		return true
+	case EntitledToQuotaPeriodMonth:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for EventCountsGranularity.
 const (
 	EventCountsGranularityDay   EventCountsGranularity = "day"
@@ -1651,6 +1696,51 @@ func (e ProviderType) Valid() bool {
 	}
 }
 
+// Defines values for QuotaMode.
+const (
+	QuotaModeHard QuotaMode = "hard"
+	QuotaModeSoft QuotaMode = "soft"
+)
+
+// Valid indicates whether the value is a known member of the QuotaMode enum.
+func (e QuotaMode) Valid() bool {
+	switch e {
+	case QuotaModeHard:
+		return true
+	case QuotaModeSoft:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for QuotaPeriod.
+const (
+	QuotaPeriodBilling  QuotaPeriod = "billing"
+	QuotaPeriodDay      QuotaPeriod = "day"
+	QuotaPeriodHour     QuotaPeriod = "hour"
+	QuotaPeriodLifetime QuotaPeriod = "lifetime"
+	QuotaPeriodMonth    QuotaPeriod = "month"
+)
+
+// Valid indicates whether the value is a known member of the QuotaPeriod enum.
+func (e QuotaPeriod) Valid() bool {
+	switch e {
+	case QuotaPeriodBilling:
+		return true
+	case QuotaPeriodDay:
+		return true
+	case QuotaPeriodHour:
+		return true
+	case QuotaPeriodLifetime:
+		return true
+	case QuotaPeriodMonth:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadinessBodies.
 const (
 	ReadinessBodiesExhausted ReadinessBodies = "exhausted"
@@ -1990,6 +2080,51 @@ func (e SessionScope) Valid() bool {
 	case SessionScopeReadOnly:
 		return true
 	case SessionScopeReadWrite:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SetQuotaMode.
+const (
+	SetQuotaModeHard SetQuotaMode = "hard"
+	SetQuotaModeSoft SetQuotaMode = "soft"
+)
+
+// Valid indicates whether the value is a known member of the SetQuotaMode enum.
+func (e SetQuotaMode) Valid() bool {
+	switch e {
+	case SetQuotaModeHard:
+		return true
+	case SetQuotaModeSoft:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SetQuotaPeriod.
+const (
+	SetQuotaPeriodBilling  SetQuotaPeriod = "billing"
+	SetQuotaPeriodDay      SetQuotaPeriod = "day"
+	SetQuotaPeriodHour     SetQuotaPeriod = "hour"
+	SetQuotaPeriodLifetime SetQuotaPeriod = "lifetime"
+	SetQuotaPeriodMonth    SetQuotaPeriod = "month"
+)
+
+// Valid indicates whether the value is a known member of the SetQuotaPeriod enum.
+func (e SetQuotaPeriod) Valid() bool {
+	switch e {
+	case SetQuotaPeriodBilling:
+		return true
+	case SetQuotaPeriodDay:
+		return true
+	case SetQuotaPeriodHour:
+		return true
+	case SetQuotaPeriodLifetime:
+		return true
+	case SetQuotaPeriodMonth:
 		return true
 	default:
 		return false
@@ -3706,6 +3841,11 @@ type ChangedPeriods struct {
 	Start time.Time `json:"start"`
 }
 
+// CheckQuotas defines model for CheckQuotas.
+type CheckQuotas struct {
+	Checks []QuotaCheck `json:"checks"`
+}
+
 // ClosedPeriod defines model for ClosedPeriod.
 type ClosedPeriod struct {
 	// Lines One line for each meter
@@ -4281,6 +4421,17 @@ type DeleteProvider struct {
 	Deleted bool `json:"deleted"`
 }
 
+// DeleteQuota defines model for DeleteQuota.
+type DeleteQuota struct {
+	// Deleted Always true
+	Deleted bool `json:"deleted"`
+
+	// Id The id of this object
+	//
+	// Examples: quo_5
+	Id string `json:"id"`
+}
+
 // DeleteWebhook defines model for DeleteWebhook.
 type DeleteWebhook struct {
 	// Deleted Always true
@@ -4412,6 +4563,60 @@ type DryRunFiring struct {
 type Ended struct {
 	// Ended Always true
 	Ended bool `json:"ended"`
+}
+
+// EntitledToQuota defines model for EntitledToQuota.
+type EntitledToQuota struct {
+	// Group Group of the meter that is limited. Null if all usage is
+	Group *map[string]interface{} `json:"group"`
+
+	// Limit Limit of the quota. Null if it is unlimited
+	Limit json.Number `json:"limit"`
+
+	// Meter Slug of the meter
+	//
+	// Examples: tokens
+	Meter  string                `json:"meter"`
+	Mode   EntitledToQuotaMode   `json:"mode"`
+	Period EntitledToQuotaPeriod `json:"period"`
+
+	// QuotaId Examples: quo_5
+	QuotaId *string `json:"quota_id"`
+
+	// Remaining limit - used - reserved, at least 0. Null if the quota is unlimited
+	Remaining json.Number `json:"remaining"`
+
+	// Reserved Amount of the reservations of the current period that are not settled, released or expired
+	Reserved json.Number `json:"reserved"`
+
+	// ResetsAt Start of the next period. Null if the period is lifetime
+	ResetsAt *time.Time `json:"resets_at"`
+
+	// Used Usage in the current period that is billed
+	Used json.Number `json:"used"`
+}
+
+// EntitledToQuotaMode defines model for EntitledToQuota.Mode.
+type EntitledToQuotaMode string
+
+// EntitledToQuotaPeriod defines model for EntitledToQuota.Period.
+type EntitledToQuotaPeriod string
+
+// Entitlements defines model for Entitlements.
+type Entitlements struct {
+	// Customer External ID of the customer
+	//
+	// Examples: acme
+	Customer string `json:"customer"`
+
+	// Features Features of the plan
+	Features map[string]interface{} `json:"features"`
+
+	// Plan Slug of the plan that is assigned to the customer now. Null if there is none
+	//
+	// Examples: pro
+	Plan   *string           `json:"plan"`
+	Quotas []EntitledToQuota `json:"quotas"`
 }
 
 // EraseCustomer defines model for EraseCustomer.
@@ -4657,6 +4862,12 @@ type ExportedEvent struct {
 
 	// Value An exact decimal number
 	Value json.Number `json:"value"`
+}
+
+// ExtendReservation defines model for ExtendReservation.
+type ExtendReservation struct {
+	// ExpiresIn Seconds from now until the reservation expires
+	ExpiresIn int64 `json:"expires_in"`
 }
 
 // FieldProblem defines model for FieldProblem.
@@ -5263,6 +5474,18 @@ type ListPlan struct {
 type ListPricing struct {
 	// Data The items of this page
 	Data []Pricing `json:"data"`
+
+	// HasMore Whether another page follows
+	HasMore bool `json:"has_more"`
+
+	// NextPageToken page_token of the next page. Null on the last page
+	NextPageToken *string `json:"next_page_token"`
+}
+
+// ListQuota defines model for ListQuota.
+type ListQuota struct {
+	// Data The items of this page
+	Data []Quota `json:"data"`
 
 	// HasMore Whether another page follows
 	HasMore bool `json:"has_more"`
@@ -5993,6 +6216,9 @@ type Plan struct {
 	// CreatedAt Time of creation
 	CreatedAt time.Time `json:"created_at"`
 
+	// Features Features of the plan, by key: strings, numbers and booleans that your application interprets
+	Features map[string]interface{} `json:"features"`
+
 	// Id The id of this object
 	//
 	// Examples: pln_3
@@ -6364,6 +6590,106 @@ type ProviderSecret struct {
 	Secret string `json:"secret"`
 }
 
+// Quota defines model for Quota.
+type Quota struct {
+	// CreatedAt Time of creation
+	CreatedAt time.Time `json:"created_at"`
+
+	// Customer External ID of the customer. Null for a plan's quota
+	//
+	// Examples: acme
+	Customer *string `json:"customer"`
+
+	// Group Group of the meter that is limited. Null if all usage is
+	Group *map[string]interface{} `json:"group"`
+
+	// Id The id of this object
+	//
+	// Examples: quo_5
+	Id string `json:"id"`
+
+	// Limit Limit in each period. Null if usage is unlimited
+	Limit json.Number `json:"limit"`
+
+	// Meter Slug of the meter
+	//
+	// Examples: tokens
+	Meter  string      `json:"meter"`
+	Mode   QuotaMode   `json:"mode"`
+	Period QuotaPeriod `json:"period"`
+
+	// Plan Slug of the plan. Null for a customer's quota
+	//
+	// Examples: pro
+	Plan *string `json:"plan"`
+}
+
+// QuotaMode defines model for Quota.Mode.
+type QuotaMode string
+
+// QuotaPeriod defines model for Quota.Period.
+type QuotaPeriod string
+
+// QuotaAmount defines model for QuotaAmount.
+type QuotaAmount struct {
+	// Amount Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
+	Amount json.Number `json:"amount"`
+
+	// Group Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered
+	Group *map[string]interface{} `json:"group,omitempty"`
+
+	// Meter Slug of the meter
+	Meter string `json:"meter"`
+}
+
+// QuotaCheck defines model for QuotaCheck.
+type QuotaCheck struct {
+	// Amount Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
+	Amount json.Number `json:"amount"`
+
+	// Customer External ID of the customer
+	Customer string `json:"customer"`
+
+	// Group Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered
+	Group *map[string]interface{} `json:"group,omitempty"`
+
+	// Meter Slug of the meter
+	Meter string `json:"meter"`
+}
+
+// QuotaDecision defines model for QuotaDecision.
+type QuotaDecision struct {
+	// Allowed No hard quota has less left than the amount
+	Allowed bool `json:"allowed"`
+
+	// Exceeded A quota has less left than the amount
+	Exceeded bool `json:"exceeded"`
+
+	// Limit Limit of the quota. Null if it is unlimited
+	Limit json.Number `json:"limit"`
+
+	// QuotaId Examples: quo_5
+	QuotaId *string `json:"quota_id"`
+
+	// Remaining limit - used - reserved, at least 0. Null if the quota is unlimited
+	Remaining json.Number `json:"remaining"`
+
+	// Reserved Amount of the reservations of the current period that are not settled, released or expired
+	Reserved json.Number `json:"reserved"`
+
+	// ResetsAt Start of the next period. Null if the period is lifetime
+	ResetsAt *time.Time `json:"resets_at"`
+
+	// Used Usage in the current period that is billed
+	Used json.Number `json:"used"`
+}
+
+// QuotaDecisions defines model for QuotaDecisions.
+type QuotaDecisions struct {
+	// Data One item for each check, in the same order
+	Data []QuotaDecision `json:"data"`
+}
+
 // Readiness defines model for Readiness.
 type Readiness struct {
 	// Bodies exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests
@@ -6603,6 +6929,28 @@ type ReconciliationDisputed struct {
 // ReconciliationDisputedKind The kind of discrepancy, as in GET /v1/billing/attention
 type ReconciliationDisputedKind string
 
+// RefusedReservation defines model for RefusedReservation.
+type RefusedReservation struct {
+	Allowed bool `json:"allowed"`
+
+	// QuotaId Examples: quo_5
+	QuotaId string `json:"quota_id"`
+
+	// Remaining Amount that the quota has left
+	Remaining json.Number `json:"remaining"`
+
+	// ResetsAt Start of the quota's next period. Null if the period is lifetime
+	ResetsAt *time.Time `json:"resets_at"`
+}
+
+// ReleaseReservation defines model for ReleaseReservation.
+type ReleaseReservation struct {
+	Released bool `json:"released"`
+
+	// ReservationId Examples: rsv_01a21cd26cb27a61bc8d67b58f5b4999
+	ReservationId string `json:"reservation_id"`
+}
+
 // RemoveMember defines model for RemoveMember.
 type RemoveMember struct {
 	// Id The id of this object
@@ -6610,6 +6958,34 @@ type RemoveMember struct {
 
 	// Removed Always true
 	Removed bool `json:"removed"`
+}
+
+// Reservation defines model for Reservation.
+type Reservation struct {
+	Allowed bool `json:"allowed"`
+
+	// Exceeded A soft quota has less left than the amount
+	Exceeded bool `json:"exceeded"`
+
+	// ExpiresAt Time of expiry
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// ReservationId Examples: rsv_01a21cd26cb27a61bc8d67b58f5b4999
+	ReservationId string `json:"reservation_id"`
+}
+
+// Reserve defines model for Reserve.
+type Reserve struct {
+	Amounts []QuotaAmount `json:"amounts"`
+
+	// Customer External ID of the customer
+	Customer string `json:"customer"`
+
+	// ExpiresIn Seconds until the reservation expires. Default: 300
+	ExpiresIn *int64 `json:"expires_in,omitempty"`
+
+	// Id Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and . _ : -
+	Id *string `json:"id,omitempty"`
 }
 
 // ResetAsked defines model for ResetAsked.
@@ -6640,8 +7016,8 @@ type RetriedSyncs struct {
 	// Joined Number of customers whose earlier sync request was still waiting. The sync of that request answers this one too
 	Joined int64 `json:"joined"`
 
-	// Remaining Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key
-	Remaining int64 `json:"remaining"`
+	// RemainingCustomers Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key
+	RemainingCustomers int64 `json:"remaining_customers"`
 }
 
 // RetryFailed defines model for RetryFailed.
@@ -6846,6 +7222,12 @@ type SessionTenant struct {
 	Timezone string `json:"timezone"`
 }
 
+// SetFeatures defines model for SetFeatures.
+type SetFeatures struct {
+	// Features At most 100 features by key. A value is a string, a number or a boolean
+	Features map[string]interface{} `json:"features"`
+}
+
 // SetPassword defines model for SetPassword.
 type SetPassword struct {
 	// Current The current password
@@ -6896,6 +7278,36 @@ type SetPricing struct {
 	// OverageRate An exact decimal number
 	OverageRate *json.Number `json:"overage_rate,omitempty"`
 }
+
+// SetQuota defines model for SetQuota.
+type SetQuota struct {
+	// Customer External ID of the customer
+	Customer *string `json:"customer,omitempty"`
+
+	// Group Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit it to limit all usage
+	Group *map[string]interface{} `json:"group,omitempty"`
+
+	// Limit Limit in each period, zero or more. Null: unlimited, such as for a customer whose plan has a limit
+	Limit *json.Number `json:"limit"`
+
+	// Meter Slug of the meter
+	Meter string `json:"meter"`
+
+	// Mode hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded
+	Mode SetQuotaMode `json:"mode"`
+
+	// Period Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: of the meter's time zone. lifetime: never
+	Period SetQuotaPeriod `json:"period"`
+
+	// Plan Slug of a plan: the quota limits each customer of the plan on its own
+	Plan *string `json:"plan,omitempty"`
+}
+
+// SetQuotaMode hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded
+type SetQuotaMode string
+
+// SetQuotaPeriod Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: of the meter's time zone. lifetime: never
+type SetQuotaPeriod string
 
 // SignInAtIssuer defines model for SignInAtIssuer.
 type SignInAtIssuer struct {
@@ -8397,6 +8809,12 @@ type ArchiveCustomerParams struct {
 	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
 }
 
+// GetEntitlementsParams defines parameters for GetEntitlements.
+type GetEntitlementsParams struct {
+	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
+	ExternalId *string `form:"external_id,omitempty" json:"external_id,omitempty"`
+}
+
 // EraseCustomerParams defines parameters for EraseCustomer.
 type EraseCustomerParams struct {
 	// ExternalId The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter
@@ -8593,6 +9011,21 @@ type ListPricingParams struct {
 type ReceiveProviderEventParams struct {
 	// StripeSignature The signature, of a provider of type stripe
 	StripeSignature *string `json:"Stripe-Signature,omitempty"`
+}
+
+// ListQuotasParams defines parameters for ListQuotas.
+type ListQuotasParams struct {
+	// PageSize Maximum number of items per page. A page also ends at 1 MiB
+	PageSize *int64 `form:"page_size,omitempty" json:"page_size,omitempty"`
+
+	// PageToken next_page_token of the previous page
+	PageToken *string `form:"page_token,omitempty" json:"page_token,omitempty"`
+
+	// Customer External ID of a customer, to list the customer's own quotas
+	Customer *string `form:"customer,omitempty" json:"customer,omitempty"`
+
+	// Plan Slug of a plan, to list the plan's quotas
+	Plan *string `form:"plan,omitempty" json:"plan,omitempty"`
 }
 
 // ListInvitationsParams defines parameters for ListInvitations.
@@ -8931,6 +9364,9 @@ type AskForResetJSONRequestBody = AskForReset
 // CreatePlanJSONRequestBody defines body for CreatePlan for application/json ContentType.
 type CreatePlanJSONRequestBody = CreatePlan
 
+// SetPlanFeaturesJSONRequestBody defines body for SetPlanFeatures for application/json ContentType.
+type SetPlanFeaturesJSONRequestBody = SetFeatures
+
 // SetPlanPricingJSONRequestBody defines body for SetPlanPricing for application/json ContentType.
 type SetPlanPricingJSONRequestBody = SetPlanPricing
 
@@ -8939,6 +9375,21 @@ type PreviewPlanPricingJSONRequestBody = SetPlanPricing
 
 // ReceiveProviderEventJSONRequestBody defines body for ReceiveProviderEvent for application/json ContentType.
 type ReceiveProviderEventJSONRequestBody = ReceivedEvent
+
+// SetQuotaJSONRequestBody defines body for SetQuota for application/json ContentType.
+type SetQuotaJSONRequestBody = SetQuota
+
+// CheckQuotasJSONRequestBody defines body for CheckQuotas for application/json ContentType.
+type CheckQuotasJSONRequestBody = CheckQuotas
+
+// ExtendReservationJSONRequestBody defines body for ExtendReservation for application/json ContentType.
+type ExtendReservationJSONRequestBody = ExtendReservation
+
+// SettleReservationJSONRequestBody defines body for SettleReservation for application/json ContentType.
+type SettleReservationJSONRequestBody = EventBatch
+
+// ReserveQuotaJSONRequestBody defines body for ReserveQuota for application/json ContentType.
+type ReserveQuotaJSONRequestBody = Reserve
 
 // UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
 type UpdateTenantJSONRequestBody = UpdateTenant
@@ -10282,7 +10733,7 @@ type ClientInterface interface {
 	//
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
-	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
 	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
@@ -10295,7 +10746,7 @@ type ClientInterface interface {
 	//
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
-	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
 	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
@@ -10828,6 +11279,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 	ArchiveCustomer(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetEntitlements Get the features and quotas of a customer
+	//
+	// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+	//
+	// Corresponds with GET /v1/customers/{external_id}/entitlements (the `GetEntitlements` operationId).
+	GetEntitlements(ctx context.Context, externalId string, params *GetEntitlementsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EraseCustomerWithBody Erase a customer's personal data
 	//
@@ -11429,6 +11887,24 @@ type ClientInterface interface {
 	// Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
 	ArchivePlan(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// SetPlanFeaturesWithBody Set the features of a plan
+	//
+	// Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/plans/{slug}/features (the `SetPlanFeatures` operationId).
+	SetPlanFeaturesWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetPlanFeatures Set the features of a plan
+	//
+	// Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/plans/{slug}/features (the `SetPlanFeatures` operationId).
+	SetPlanFeatures(ctx context.Context, slug string, body SetPlanFeaturesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetPlanPricing Get a meter's prices in a plan
 	//
 	// Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
@@ -11516,6 +11992,163 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
 	ReceiveProviderEvent(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListQuotas List quotas
+	//
+	// Quotas are listed in order of creation. `customer` and `plan` filter the list.
+	//
+	// Corresponds with GET /v1/quotas (the `ListQuotas` operationId).
+	ListQuotas(ctx context.Context, params *ListQuotasParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetQuotaWithBody Set a quota
+	//
+	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+	//
+	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+	// - Usage is the total that is billed. A negative value in an event lowers it.
+	// - A quota never rejects an event: usage that happened is always counted.
+	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /v1/quotas (the `SetQuota` operationId).
+	SetQuotaWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SetQuota Set a quota
+	//
+	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+	//
+	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+	// - Usage is the total that is billed. A negative value in an event lowers it.
+	// - A quota never rejects an event: usage that happened is always counted.
+	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /v1/quotas (the `SetQuota` operationId).
+	SetQuota(ctx context.Context, body SetQuotaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckQuotasWithBody Check whether customers may use amounts
+	//
+	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+	//
+	// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+	// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+	// - Returns 503 while the meter is backfilling.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/quotas/check (the `CheckQuotas` operationId).
+	CheckQuotasWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CheckQuotas Check whether customers may use amounts
+	//
+	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+	//
+	// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+	// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+	// - Returns 503 while the meter is backfilling.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/quotas/check (the `CheckQuotas` operationId).
+	CheckQuotas(ctx context.Context, body CheckQuotasJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExtendReservationWithBody Extend a reservation
+	//
+	// The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/extend (the `ExtendReservation` operationId).
+	ExtendReservationWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExtendReservation Extend a reservation
+	//
+	// The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/extend (the `ExtendReservation` operationId).
+	ExtendReservation(ctx context.Context, id string, body ExtendReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReleaseReservation Release a reservation
+	//
+	// Frees the reserved amounts. Repeating the request changes nothing. Returns 409 if the reservation is settled.
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/release (the `ReleaseReservation` operationId).
+	ReleaseReservation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SettleReservationWithBody Settle a reservation with the events of the usage
+	//
+	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+	//
+	// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
+	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+	// - An event without an `idempotency_key` gets one from the reservation and its index.
+	// - Settle within 30 days after the reservation expires. Later the request returns 404.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/settle (the `SettleReservation` operationId).
+	SettleReservationWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// SettleReservation Settle a reservation with the events of the usage
+	//
+	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+	//
+	// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
+	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+	// - An event without an `idempotency_key` gets one from the reservation and its index.
+	// - Settle within 30 days after the reservation expires. Later the request returns 404.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/settle (the `SettleReservation` operationId).
+	SettleReservation(ctx context.Context, id string, body SettleReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReserveQuotaWithBody Reserve usage before it happens
+	//
+	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+	//
+	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+	// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /v1/quotas/reserve (the `ReserveQuota` operationId).
+	ReserveQuotaWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReserveQuota Reserve usage before it happens
+	//
+	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+	//
+	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+	// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /v1/quotas/reserve (the `ReserveQuota` operationId).
+	ReserveQuota(ctx context.Context, body ReserveQuotaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteQuota Delete a quota
+	//
+	// The quota no longer limits anything when the response is sent. Reservations are kept.
+	//
+	// Corresponds with DELETE /v1/quotas/{id} (the `DeleteQuota` operationId).
+	DeleteQuota(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetTenant Get the tenant's settings
 	//
@@ -12450,7 +13083,7 @@ func (c *Client) ListAttention(ctx context.Context, params *ListAttentionParams,
 //
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
-// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
 // - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
@@ -12473,7 +13106,7 @@ func (c *Client) RetryFailedSyncsWithBody(ctx context.Context, params *RetryFail
 //
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
-// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
 // - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
@@ -13517,6 +14150,23 @@ func (c *Client) GetCustomer(ctx context.Context, externalId string, reqEditors 
 // Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewArchiveCustomerRequest(c.Server, externalId, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetEntitlements Get the features and quotas of a customer
+//
+// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+//
+// Corresponds with GET /v1/customers/{external_id}/entitlements (the `GetEntitlements` operationId).
+func (c *Client) GetEntitlements(ctx context.Context, externalId string, params *GetEntitlementsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetEntitlementsRequest(c.Server, externalId, params)
 	if err != nil {
 		return nil, err
 	}
@@ -14707,6 +15357,44 @@ func (c *Client) ArchivePlan(ctx context.Context, slug string, reqEditors ...Req
 	return c.Client.Do(req)
 }
 
+// SetPlanFeaturesWithBody Set the features of a plan
+//
+// Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/plans/{slug}/features (the `SetPlanFeatures` operationId).
+func (c *Client) SetPlanFeaturesWithBody(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetPlanFeaturesRequestWithBody(c.Server, slug, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetPlanFeatures Set the features of a plan
+//
+// Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/plans/{slug}/features (the `SetPlanFeatures` operationId).
+func (c *Client) SetPlanFeatures(ctx context.Context, slug string, body SetPlanFeaturesJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetPlanFeaturesRequest(c.Server, slug, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetPlanPricing Get a meter's prices in a plan
 //
 // Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
@@ -14885,6 +15573,293 @@ func (c *Client) ReceiveProviderEventWithBody(ctx context.Context, kind string, 
 // Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
 func (c *Client) ReceiveProviderEvent(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewReceiveProviderEventRequest(c.Server, kind, tenantId, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListQuotas List quotas
+//
+// Quotas are listed in order of creation. `customer` and `plan` filter the list.
+//
+// Corresponds with GET /v1/quotas (the `ListQuotas` operationId).
+func (c *Client) ListQuotas(ctx context.Context, params *ListQuotasParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListQuotasRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetQuotaWithBody Set a quota
+//
+// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+//
+// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+// - Usage is the total that is billed. A negative value in an event lowers it.
+// - A quota never rejects an event: usage that happened is always counted.
+// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /v1/quotas (the `SetQuota` operationId).
+func (c *Client) SetQuotaWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetQuotaRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SetQuota Set a quota
+//
+// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+//
+// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+// - Usage is the total that is billed. A negative value in an event lowers it.
+// - A quota never rejects an event: usage that happened is always counted.
+// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /v1/quotas (the `SetQuota` operationId).
+func (c *Client) SetQuota(ctx context.Context, body SetQuotaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSetQuotaRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckQuotasWithBody Check whether customers may use amounts
+//
+// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+//
+// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+// - Returns 503 while the meter is backfilling.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/quotas/check (the `CheckQuotas` operationId).
+func (c *Client) CheckQuotasWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckQuotasRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CheckQuotas Check whether customers may use amounts
+//
+// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+//
+// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+// - Returns 503 while the meter is backfilling.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/quotas/check (the `CheckQuotas` operationId).
+func (c *Client) CheckQuotas(ctx context.Context, body CheckQuotasJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCheckQuotasRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExtendReservationWithBody Extend a reservation
+//
+// The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/extend (the `ExtendReservation` operationId).
+func (c *Client) ExtendReservationWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExtendReservationRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExtendReservation Extend a reservation
+//
+// The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/extend (the `ExtendReservation` operationId).
+func (c *Client) ExtendReservation(ctx context.Context, id string, body ExtendReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExtendReservationRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReleaseReservation Release a reservation
+//
+// Frees the reserved amounts. Repeating the request changes nothing. Returns 409 if the reservation is settled.
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/release (the `ReleaseReservation` operationId).
+func (c *Client) ReleaseReservation(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReleaseReservationRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SettleReservationWithBody Settle a reservation with the events of the usage
+//
+// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+//
+// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+// - All events are counted, even if they exceed the reservation, or if it is released or expired.
+// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+// - An event without an `idempotency_key` gets one from the reservation and its index.
+// - Settle within 30 days after the reservation expires. Later the request returns 404.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/settle (the `SettleReservation` operationId).
+func (c *Client) SettleReservationWithBody(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSettleReservationRequestWithBody(c.Server, id, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// SettleReservation Settle a reservation with the events of the usage
+//
+// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+//
+// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+// - All events are counted, even if they exceed the reservation, or if it is released or expired.
+// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+// - An event without an `idempotency_key` gets one from the reservation and its index.
+// - Settle within 30 days after the reservation expires. Later the request returns 404.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/settle (the `SettleReservation` operationId).
+func (c *Client) SettleReservation(ctx context.Context, id string, body SettleReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSettleReservationRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReserveQuotaWithBody Reserve usage before it happens
+//
+// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+//
+// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /v1/quotas/reserve (the `ReserveQuota` operationId).
+func (c *Client) ReserveQuotaWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReserveQuotaRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReserveQuota Reserve usage before it happens
+//
+// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+//
+// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /v1/quotas/reserve (the `ReserveQuota` operationId).
+func (c *Client) ReserveQuota(ctx context.Context, body ReserveQuotaJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReserveQuotaRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteQuota Delete a quota
+//
+// The quota no longer limits anything when the response is sent. Reservations are kept.
+//
+// Corresponds with DELETE /v1/quotas/{id} (the `DeleteQuota` operationId).
+func (c *Client) DeleteQuota(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteQuotaRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -18880,6 +19855,67 @@ func NewArchiveCustomerRequest(server string, externalId string, params *Archive
 	return req, nil
 }
 
+// NewGetEntitlementsRequest constructs an http.Request for the GetEntitlements method
+func NewGetEntitlementsRequest(server string, externalId string, params *GetEntitlementsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "external_id", externalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/customers/%s/entitlements", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ExternalId != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "external_id", *params.ExternalId, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewEraseCustomerRequest calls the generic EraseCustomer builder with application/json body
 func NewEraseCustomerRequest(server string, externalId string, params *EraseCustomerParams, body EraseCustomerJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -20986,6 +22022,53 @@ func NewArchivePlanRequest(server string, slug string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewSetPlanFeaturesRequest calls the generic SetPlanFeatures builder with application/json body
+func NewSetPlanFeaturesRequest(server string, slug string, body SetPlanFeaturesJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetPlanFeaturesRequestWithBody(server, slug, "application/json", bodyReader)
+}
+
+// NewSetPlanFeaturesRequestWithBody constructs an http.Request for the SetPlanFeatures method, with any body, and a specified content type
+func NewSetPlanFeaturesRequestWithBody(server string, slug string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "slug", slug, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/plans/%s/features", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetPlanPricingRequest constructs an http.Request for the GetPlanPricing method
 func NewGetPlanPricingRequest(server string, slug string, meter string) (*http.Request, error) {
 	var err error
@@ -21359,6 +22442,378 @@ func NewReceiveProviderEventRequestWithBody(server string, kind string, tenantId
 			req.Header.Set("Stripe-Signature", headerParam0)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewListQuotasRequest constructs an http.Request for the ListQuotas method
+func NewListQuotasRequest(server string, params *ListQuotasParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/quotas")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.PageSize != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_size", *params.PageSize, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.PageToken != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "page_token", *params.PageToken, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Customer != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "customer", *params.Customer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Plan != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", false, "plan", *params.Plan, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSetQuotaRequest calls the generic SetQuota builder with application/json body
+func NewSetQuotaRequest(server string, body SetQuotaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSetQuotaRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewSetQuotaRequestWithBody constructs an http.Request for the SetQuota method, with any body, and a specified content type
+func NewSetQuotaRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/quotas")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewCheckQuotasRequest calls the generic CheckQuotas builder with application/json body
+func NewCheckQuotasRequest(server string, body CheckQuotasJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCheckQuotasRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewCheckQuotasRequestWithBody constructs an http.Request for the CheckQuotas method, with any body, and a specified content type
+func NewCheckQuotasRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/quotas/check")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewExtendReservationRequest calls the generic ExtendReservation builder with application/json body
+func NewExtendReservationRequest(server string, id string, body ExtendReservationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewExtendReservationRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewExtendReservationRequestWithBody constructs an http.Request for the ExtendReservation method, with any body, and a specified content type
+func NewExtendReservationRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/quotas/reservations/%s/extend", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewReleaseReservationRequest constructs an http.Request for the ReleaseReservation method
+func NewReleaseReservationRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/quotas/reservations/%s/release", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewSettleReservationRequest calls the generic SettleReservation builder with application/json body
+func NewSettleReservationRequest(server string, id string, body SettleReservationJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSettleReservationRequestWithBody(server, id, "application/json", bodyReader)
+}
+
+// NewSettleReservationRequestWithBody constructs an http.Request for the SettleReservation method, with any body, and a specified content type
+func NewSettleReservationRequestWithBody(server string, id string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/quotas/reservations/%s/settle", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewReserveQuotaRequest calls the generic ReserveQuota builder with application/json body
+func NewReserveQuotaRequest(server string, body ReserveQuotaJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReserveQuotaRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewReserveQuotaRequestWithBody constructs an http.Request for the ReserveQuota method, with any body, and a specified content type
+func NewReserveQuotaRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/quotas/reserve")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteQuotaRequest constructs an http.Request for the DeleteQuota method
+func NewDeleteQuotaRequest(server string, id string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/quotas/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -23506,7 +24961,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
-	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
 	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
@@ -23519,7 +24974,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 	//
-	// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+	// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
 	// - If a sync request of a customer is already waiting, no second one is created.
 	// - Workers start the syncs, even if this API process stops.
 	//
@@ -24102,6 +25557,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/customers/{external_id}/archive (the `ArchiveCustomer` operationId).
 	ArchiveCustomerWithResponse(ctx context.Context, externalId string, params *ArchiveCustomerParams, reqEditors ...RequestEditorFn) (*ArchiveCustomerResponse, error)
+
+	// GetEntitlementsWithResponse Get the features and quotas of a customer
+	//
+	// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/customers/{external_id}/entitlements (the `GetEntitlements` operationId).
+	GetEntitlementsWithResponse(ctx context.Context, externalId string, params *GetEntitlementsParams, reqEditors ...RequestEditorFn) (*GetEntitlementsResponse, error)
 
 	// EraseCustomerWithBodyWithResponse Erase a customer's personal data
 	//
@@ -24735,6 +26199,24 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /v1/plans/{slug}/archive (the `ArchivePlan` operationId).
 	ArchivePlanWithResponse(ctx context.Context, slug string, reqEditors ...RequestEditorFn) (*ArchivePlanResponse, error)
 
+	// SetPlanFeaturesWithBodyWithResponse Set the features of a plan
+	//
+	// Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/plans/{slug}/features (the `SetPlanFeatures` operationId).
+	SetPlanFeaturesWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPlanFeaturesResponse, error)
+
+	// SetPlanFeaturesWithResponse Set the features of a plan
+	//
+	// Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/plans/{slug}/features (the `SetPlanFeatures` operationId).
+	SetPlanFeaturesWithResponse(ctx context.Context, slug string, body SetPlanFeaturesJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPlanFeaturesResponse, error)
+
 	// GetPlanPricingWithResponse Get a meter's prices in a plan
 	//
 	// Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
@@ -24830,6 +26312,169 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /v1/provider-webhooks/{kind}/{tenant_id} (the `ReceiveProviderEvent` operationId).
 	ReceiveProviderEventWithResponse(ctx context.Context, kind string, tenantId string, params *ReceiveProviderEventParams, body ReceiveProviderEventJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveProviderEventResponse, error)
+
+	// ListQuotasWithResponse List quotas
+	//
+	// Quotas are listed in order of creation. `customer` and `plan` filter the list.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /v1/quotas (the `ListQuotas` operationId).
+	ListQuotasWithResponse(ctx context.Context, params *ListQuotasParams, reqEditors ...RequestEditorFn) (*ListQuotasResponse, error)
+
+	// SetQuotaWithBodyWithResponse Set a quota
+	//
+	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+	//
+	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+	// - Usage is the total that is billed. A negative value in an event lowers it.
+	// - A quota never rejects an event: usage that happened is always counted.
+	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/quotas (the `SetQuota` operationId).
+	SetQuotaWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetQuotaResponse, error)
+
+	// SetQuotaWithResponse Set a quota
+	//
+	// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+	//
+	// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+	// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+	// - Usage is the total that is billed. A negative value in an event lowers it.
+	// - A quota never rejects an event: usage that happened is always counted.
+	// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /v1/quotas (the `SetQuota` operationId).
+	SetQuotaWithResponse(ctx context.Context, body SetQuotaJSONRequestBody, reqEditors ...RequestEditorFn) (*SetQuotaResponse, error)
+
+	// CheckQuotasWithBodyWithResponse Check whether customers may use amounts
+	//
+	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+	//
+	// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+	// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+	// - Returns 503 while the meter is backfilling.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/check (the `CheckQuotas` operationId).
+	CheckQuotasWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckQuotasResponse, error)
+
+	// CheckQuotasWithResponse Check whether customers may use amounts
+	//
+	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+	//
+	// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+	// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+	// - Returns 503 while the meter is backfilling.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/check (the `CheckQuotas` operationId).
+	CheckQuotasWithResponse(ctx context.Context, body CheckQuotasJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckQuotasResponse, error)
+
+	// ExtendReservationWithBodyWithResponse Extend a reservation
+	//
+	// The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/extend (the `ExtendReservation` operationId).
+	ExtendReservationWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExtendReservationResponse, error)
+
+	// ExtendReservationWithResponse Extend a reservation
+	//
+	// The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/extend (the `ExtendReservation` operationId).
+	ExtendReservationWithResponse(ctx context.Context, id string, body ExtendReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*ExtendReservationResponse, error)
+
+	// ReleaseReservationWithResponse Release a reservation
+	//
+	// Frees the reserved amounts. Repeating the request changes nothing. Returns 409 if the reservation is settled.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/release (the `ReleaseReservation` operationId).
+	ReleaseReservationWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ReleaseReservationResponse, error)
+
+	// SettleReservationWithBodyWithResponse Settle a reservation with the events of the usage
+	//
+	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+	//
+	// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
+	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+	// - An event without an `idempotency_key` gets one from the reservation and its index.
+	// - Settle within 30 days after the reservation expires. Later the request returns 404.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/settle (the `SettleReservation` operationId).
+	SettleReservationWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SettleReservationResponse, error)
+
+	// SettleReservationWithResponse Settle a reservation with the events of the usage
+	//
+	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+	//
+	// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
+	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+	// - An event without an `idempotency_key` gets one from the reservation and its index.
+	// - Settle within 30 days after the reservation expires. Later the request returns 404.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/reservations/{id}/settle (the `SettleReservation` operationId).
+	SettleReservationWithResponse(ctx context.Context, id string, body SettleReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*SettleReservationResponse, error)
+
+	// ReserveQuotaWithBodyWithResponse Reserve usage before it happens
+	//
+	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+	//
+	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+	// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/reserve (the `ReserveQuota` operationId).
+	ReserveQuotaWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReserveQuotaResponse, error)
+
+	// ReserveQuotaWithResponse Reserve usage before it happens
+	//
+	// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+	//
+	// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+	// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /v1/quotas/reserve (the `ReserveQuota` operationId).
+	ReserveQuotaWithResponse(ctx context.Context, body ReserveQuotaJSONRequestBody, reqEditors ...RequestEditorFn) (*ReserveQuotaResponse, error)
+
+	// DeleteQuotaWithResponse Delete a quota
+	//
+	// The quota no longer limits anything when the response is sent. Reservations are kept.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /v1/quotas/{id} (the `DeleteQuota` operationId).
+	DeleteQuotaWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteQuotaResponse, error)
 
 	// GetTenantWithResponse Get the tenant's settings
 	//
@@ -28250,6 +29895,54 @@ func (r ArchiveCustomerResponse) ContentType() string {
 	return ""
 }
 
+type GetEntitlementsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Entitlements
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetEntitlementsResponse) GetJSON200() *Entitlements {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r GetEntitlementsResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetEntitlementsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetEntitlementsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetEntitlementsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetEntitlementsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type EraseCustomerResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -30112,6 +31805,54 @@ func (r ArchivePlanResponse) ContentType() string {
 	return ""
 }
 
+type SetPlanFeaturesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Plan
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetPlanFeaturesResponse) GetJSON200() *Plan {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetPlanFeaturesResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetPlanFeaturesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetPlanFeaturesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetPlanFeaturesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetPlanFeaturesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetPlanPricingResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -30463,6 +32204,429 @@ func (r ReceiveProviderEventResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ReceiveProviderEventResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ListQuotasResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ListQuota
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListQuotasResponse) GetJSON200() *ListQuota {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ListQuotasResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListQuotasResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListQuotasResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListQuotasResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListQuotasResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type SetQuotaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Quota
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SetQuotaResponse) GetJSON200() *Quota {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SetQuotaResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SetQuotaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SetQuotaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SetQuotaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SetQuotaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type CheckQuotasResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *QuotaDecisions
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CheckQuotasResponse) GetJSON200() *QuotaDecisions {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r CheckQuotasResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CheckQuotasResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CheckQuotasResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CheckQuotasResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CheckQuotasResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ExtendReservationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Reservation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExtendReservationResponse) GetJSON200() *Reservation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ExtendReservationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExtendReservationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExtendReservationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExtendReservationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExtendReservationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ReleaseReservationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ReleaseReservation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReleaseReservationResponse) GetJSON200() *ReleaseReservation {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReleaseReservationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReleaseReservationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReleaseReservationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReleaseReservationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReleaseReservationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// SettleReservationResponse200Headers the declared response headers of an HTTP 200 response for SettleReservation
+type SettleReservationResponse200Headers struct {
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
+// SettleReservationResponse429Headers the declared response headers of an HTTP 429 response for SettleReservation
+type SettleReservationResponse429Headers struct {
+	RetryAfter          *int
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
+// SettleReservationResponseDefaultHeaders the declared response headers of an HTTP default response for SettleReservation
+type SettleReservationResponseDefaultHeaders struct {
+	XRateLimitLimit     *int
+	XRateLimitRemaining *int
+}
+
+type SettleReservationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *IngestResult
+	// ApplicationproblemJSON429 the response for an HTTP 429 `application/problem+json` response
+	ApplicationproblemJSON429 *Problem
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *SettleReservationResponse200Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *SettleReservationResponse429Headers
+	// HeadersDefault the parsed response headers for an HTTP default response
+	HeadersDefault *SettleReservationResponseDefaultHeaders
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r SettleReservationResponse) GetJSON200() *IngestResult {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSON429 returns the response for an HTTP 429 `application/problem+json` response
+func (r SettleReservationResponse) GetApplicationproblemJSON429() *Problem {
+	return r.ApplicationproblemJSON429
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r SettleReservationResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r SettleReservationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r SettleReservationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r SettleReservationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r SettleReservationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type ReserveQuotaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RefusedReservation
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *Reservation
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReserveQuotaResponse) GetJSON200() *RefusedReservation {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ReserveQuotaResponse) GetJSON201() *Reservation {
+	return r.JSON201
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r ReserveQuotaResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReserveQuotaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReserveQuotaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReserveQuotaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReserveQuotaResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type DeleteQuotaResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *DeleteQuota
+	// ApplicationproblemJSONDefault the response for an HTTP default `application/problem+json` response
+	ApplicationproblemJSONDefault *Problem
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteQuotaResponse) GetJSON200() *DeleteQuota {
+	return r.JSON200
+}
+
+// GetApplicationproblemJSONDefault returns the response for an HTTP default `application/problem+json` response
+func (r DeleteQuotaResponse) GetApplicationproblemJSONDefault() *Problem {
+	return r.ApplicationproblemJSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteQuotaResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteQuotaResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteQuotaResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteQuotaResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -32487,7 +34651,7 @@ func (c *ClientWithResponses) ListAttentionWithResponse(ctx context.Context, par
 //
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
-// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
 // - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
@@ -32506,7 +34670,7 @@ func (c *ClientWithResponses) RetryFailedSyncsWithBodyWithResponse(ctx context.C
 //
 // Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
 //
-// - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+// - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
 // - If a sync request of a customer is already waiting, no second one is created.
 // - Workers start the syncs, even if this API process stops.
 //
@@ -33400,6 +35564,21 @@ func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, e
 		return nil, err
 	}
 	return ParseArchiveCustomerResponse(rsp)
+}
+
+// GetEntitlementsWithResponse Get the features and quotas of a customer
+//
+// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/customers/{external_id}/entitlements (the `GetEntitlements` operationId).
+func (c *ClientWithResponses) GetEntitlementsWithResponse(ctx context.Context, externalId string, params *GetEntitlementsParams, reqEditors ...RequestEditorFn) (*GetEntitlementsResponse, error) {
+	rsp, err := c.GetEntitlements(ctx, externalId, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetEntitlementsResponse(rsp)
 }
 
 // EraseCustomerWithBodyWithResponse Erase a customer's personal data
@@ -34382,6 +36561,36 @@ func (c *ClientWithResponses) ArchivePlanWithResponse(ctx context.Context, slug 
 	return ParseArchivePlanResponse(rsp)
 }
 
+// SetPlanFeaturesWithBodyWithResponse Set the features of a plan
+//
+// Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/plans/{slug}/features (the `SetPlanFeatures` operationId).
+func (c *ClientWithResponses) SetPlanFeaturesWithBodyWithResponse(ctx context.Context, slug string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetPlanFeaturesResponse, error) {
+	rsp, err := c.SetPlanFeaturesWithBody(ctx, slug, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetPlanFeaturesResponse(rsp)
+}
+
+// SetPlanFeaturesWithResponse Set the features of a plan
+//
+// Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/plans/{slug}/features (the `SetPlanFeatures` operationId).
+func (c *ClientWithResponses) SetPlanFeaturesWithResponse(ctx context.Context, slug string, body SetPlanFeaturesJSONRequestBody, reqEditors ...RequestEditorFn) (*SetPlanFeaturesResponse, error) {
+	rsp, err := c.SetPlanFeatures(ctx, slug, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetPlanFeaturesResponse(rsp)
+}
+
 // GetPlanPricingWithResponse Get a meter's prices in a plan
 //
 // Returns the price in force now in this plan and all versions. Without a price in the plan, the meter's own price applies.
@@ -34536,6 +36745,247 @@ func (c *ClientWithResponses) ReceiveProviderEventWithResponse(ctx context.Conte
 		return nil, err
 	}
 	return ParseReceiveProviderEventResponse(rsp)
+}
+
+// ListQuotasWithResponse List quotas
+//
+// Quotas are listed in order of creation. `customer` and `plan` filter the list.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /v1/quotas (the `ListQuotas` operationId).
+func (c *ClientWithResponses) ListQuotasWithResponse(ctx context.Context, params *ListQuotasParams, reqEditors ...RequestEditorFn) (*ListQuotasResponse, error) {
+	rsp, err := c.ListQuotas(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListQuotasResponse(rsp)
+}
+
+// SetQuotaWithBodyWithResponse Set a quota
+//
+// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+//
+// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+// - Usage is the total that is billed. A negative value in an event lowers it.
+// - A quota never rejects an event: usage that happened is always counted.
+// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/quotas (the `SetQuota` operationId).
+func (c *ClientWithResponses) SetQuotaWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SetQuotaResponse, error) {
+	rsp, err := c.SetQuotaWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetQuotaResponse(rsp)
+}
+
+// SetQuotaWithResponse Set a quota
+//
+// Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+//
+// - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+// - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+// - Usage is the total that is billed. A negative value in an event lowers it.
+// - A quota never rejects an event: usage that happened is always counted.
+// - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /v1/quotas (the `SetQuota` operationId).
+func (c *ClientWithResponses) SetQuotaWithResponse(ctx context.Context, body SetQuotaJSONRequestBody, reqEditors ...RequestEditorFn) (*SetQuotaResponse, error) {
+	rsp, err := c.SetQuota(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSetQuotaResponse(rsp)
+}
+
+// CheckQuotasWithBodyWithResponse Check whether customers may use amounts
+//
+// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+//
+// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+// - Returns 503 while the meter is backfilling.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/check (the `CheckQuotas` operationId).
+func (c *ClientWithResponses) CheckQuotasWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CheckQuotasResponse, error) {
+	rsp, err := c.CheckQuotasWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckQuotasResponse(rsp)
+}
+
+// CheckQuotasWithResponse Check whether customers may use amounts
+//
+// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+//
+// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+// - Returns 503 while the meter is backfilling.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/check (the `CheckQuotas` operationId).
+func (c *ClientWithResponses) CheckQuotasWithResponse(ctx context.Context, body CheckQuotasJSONRequestBody, reqEditors ...RequestEditorFn) (*CheckQuotasResponse, error) {
+	rsp, err := c.CheckQuotas(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCheckQuotasResponse(rsp)
+}
+
+// ExtendReservationWithBodyWithResponse Extend a reservation
+//
+// The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/extend (the `ExtendReservation` operationId).
+func (c *ClientWithResponses) ExtendReservationWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExtendReservationResponse, error) {
+	rsp, err := c.ExtendReservationWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExtendReservationResponse(rsp)
+}
+
+// ExtendReservationWithResponse Extend a reservation
+//
+// The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/extend (the `ExtendReservation` operationId).
+func (c *ClientWithResponses) ExtendReservationWithResponse(ctx context.Context, id string, body ExtendReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*ExtendReservationResponse, error) {
+	rsp, err := c.ExtendReservation(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExtendReservationResponse(rsp)
+}
+
+// ReleaseReservationWithResponse Release a reservation
+//
+// Frees the reserved amounts. Repeating the request changes nothing. Returns 409 if the reservation is settled.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/release (the `ReleaseReservation` operationId).
+func (c *ClientWithResponses) ReleaseReservationWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*ReleaseReservationResponse, error) {
+	rsp, err := c.ReleaseReservation(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReleaseReservationResponse(rsp)
+}
+
+// SettleReservationWithBodyWithResponse Settle a reservation with the events of the usage
+//
+// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+//
+// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+// - All events are counted, even if they exceed the reservation, or if it is released or expired.
+// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+// - An event without an `idempotency_key` gets one from the reservation and its index.
+// - Settle within 30 days after the reservation expires. Later the request returns 404.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/settle (the `SettleReservation` operationId).
+func (c *ClientWithResponses) SettleReservationWithBodyWithResponse(ctx context.Context, id string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SettleReservationResponse, error) {
+	rsp, err := c.SettleReservationWithBody(ctx, id, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSettleReservationResponse(rsp)
+}
+
+// SettleReservationWithResponse Settle a reservation with the events of the usage
+//
+// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+//
+// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+// - All events are counted, even if they exceed the reservation, or if it is released or expired.
+// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+// - An event without an `idempotency_key` gets one from the reservation and its index.
+// - Settle within 30 days after the reservation expires. Later the request returns 404.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/reservations/{id}/settle (the `SettleReservation` operationId).
+func (c *ClientWithResponses) SettleReservationWithResponse(ctx context.Context, id string, body SettleReservationJSONRequestBody, reqEditors ...RequestEditorFn) (*SettleReservationResponse, error) {
+	rsp, err := c.SettleReservation(ctx, id, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSettleReservationResponse(rsp)
+}
+
+// ReserveQuotaWithBodyWithResponse Reserve usage before it happens
+//
+// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+//
+// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/reserve (the `ReserveQuota` operationId).
+func (c *ClientWithResponses) ReserveQuotaWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReserveQuotaResponse, error) {
+	rsp, err := c.ReserveQuotaWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReserveQuotaResponse(rsp)
+}
+
+// ReserveQuotaWithResponse Reserve usage before it happens
+//
+// Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+//
+// - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+// - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /v1/quotas/reserve (the `ReserveQuota` operationId).
+func (c *ClientWithResponses) ReserveQuotaWithResponse(ctx context.Context, body ReserveQuotaJSONRequestBody, reqEditors ...RequestEditorFn) (*ReserveQuotaResponse, error) {
+	rsp, err := c.ReserveQuota(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReserveQuotaResponse(rsp)
+}
+
+// DeleteQuotaWithResponse Delete a quota
+//
+// The quota no longer limits anything when the response is sent. Reservations are kept.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /v1/quotas/{id} (the `DeleteQuota` operationId).
+func (c *ClientWithResponses) DeleteQuotaWithResponse(ctx context.Context, id string, reqEditors ...RequestEditorFn) (*DeleteQuotaResponse, error) {
+	rsp, err := c.DeleteQuota(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteQuotaResponse(rsp)
 }
 
 // GetTenantWithResponse Get the tenant's settings
@@ -37314,6 +39764,39 @@ func ParseArchiveCustomerResponse(rsp *http.Response) (*ArchiveCustomerResponse,
 	return response, nil
 }
 
+// ParseGetEntitlementsResponse parses an HTTP response from a GetEntitlementsWithResponse call
+func ParseGetEntitlementsResponse(rsp *http.Response) (*GetEntitlementsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetEntitlementsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Entitlements
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseEraseCustomerResponse parses an HTTP response from a EraseCustomerWithResponse call
 func ParseEraseCustomerResponse(rsp *http.Response) (*EraseCustomerResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -38723,6 +41206,39 @@ func ParseArchivePlanResponse(rsp *http.Response) (*ArchivePlanResponse, error) 
 	return response, nil
 }
 
+// ParseSetPlanFeaturesResponse parses an HTTP response from a SetPlanFeaturesWithResponse call
+func ParseSetPlanFeaturesResponse(rsp *http.Response) (*SetPlanFeaturesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetPlanFeaturesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Plan
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetPlanPricingResponse parses an HTTP response from a GetPlanPricingWithResponse call
 func ParseGetPlanPricingResponse(rsp *http.Response) (*GetPlanPricingResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -38969,6 +41485,345 @@ func ParseReceiveProviderEventResponse(rsp *http.Response) (*ReceiveProviderEven
 			return nil, err
 		}
 		response.ApplicationproblemJSON500 = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListQuotasResponse parses an HTTP response from a ListQuotasWithResponse call
+func ParseListQuotasResponse(rsp *http.Response) (*ListQuotasResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListQuotasResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ListQuota
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSetQuotaResponse parses an HTTP response from a SetQuotaWithResponse call
+func ParseSetQuotaResponse(rsp *http.Response) (*SetQuotaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SetQuotaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Quota
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseCheckQuotasResponse parses an HTTP response from a CheckQuotasWithResponse call
+func ParseCheckQuotasResponse(rsp *http.Response) (*CheckQuotasResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CheckQuotasResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest QuotaDecisions
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseExtendReservationResponse parses an HTTP response from a ExtendReservationWithResponse call
+func ParseExtendReservationResponse(rsp *http.Response) (*ExtendReservationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExtendReservationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Reservation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseReleaseReservationResponse parses an HTTP response from a ReleaseReservationWithResponse call
+func ParseReleaseReservationResponse(rsp *http.Response) (*ReleaseReservationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReleaseReservationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ReleaseReservation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseSettleReservationResponse parses an HTTP response from a SettleReservationWithResponse call
+func ParseSettleReservationResponse(rsp *http.Response) (*SettleReservationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &SettleReservationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest IngestResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers SettleReservationResponse200Headers
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 429:
+		var headers SettleReservationResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.Headers429 = &headers
+	case true:
+		var headers SettleReservationResponseDefaultHeaders
+		if values := rsp.Header.Values("X-RateLimit-Limit"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Limit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitLimit = &value
+		}
+		if values := rsp.Header.Values("X-RateLimit-Remaining"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "X-RateLimit-Remaining", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.XRateLimitRemaining = &value
+		}
+		response.HeadersDefault = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReserveQuotaResponse parses an HTTP response from a ReserveQuotaWithResponse call
+func ParseReserveQuotaResponse(rsp *http.Response) (*ReserveQuotaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReserveQuotaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RefusedReservation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest Reservation
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseDeleteQuotaResponse parses an HTTP response from a DeleteQuotaWithResponse call
+func ParseDeleteQuotaResponse(rsp *http.Response) (*DeleteQuotaResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteQuotaResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest DeleteQuota
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Problem
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationproblemJSONDefault = &dest
 
 	}
 

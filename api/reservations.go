@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -221,10 +220,6 @@ func (s *server) settleReservation(ctx context.Context, in *ReservationPath) (*i
 // judgeSettlement returns the events of a reservation's customer, or the rule that one of them
 // breaks.
 func (s *server) judgeSettlement(ctx context.Context, reservation string, sent []sentEvent) ([]metering.Event, error) {
-	customer, err := s.Store.Quotas.CustomerOf(ctx, principalOf(ctx).Tenant.ID, reservation)
-	if err != nil {
-		return nil, err
-	}
 	now, events := s.Now(), make([]metering.Event, len(sent))
 	for i, e := range sent {
 		if e.rejection == nil && e.IdempotencyKey == nil {
@@ -234,17 +229,24 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 		if events[i], rejection = e.judge(now, s.Retention); rejection != nil {
 			return nil, refusedAt(i, rejection)
 		}
-		if events[i].ExternalID != customer {
+	}
+	customer, err := s.Store.Quotas.CustomerOf(ctx, principalOf(ctx).Tenant.ID, reservation)
+	if err != nil {
+		return nil, err
+	}
+	strangers, err := s.refuseStrangers(ctx, events, sent)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range events {
+		if e.ExternalID != customer {
 			return nil, metering.Invalid(itemAt("body.events", i)+".customer_id", "must be the customer of the reservation")
 		}
-	}
-	strangers, err := s.refuseStrangers(ctx, events, slices.Clone(sent))
-	for i := range events {
 		if strangers[i] != nil {
 			return nil, refusedAt(i, strangers[i])
 		}
 	}
-	return events, err
+	return events, nil
 }
 
 // refusedAt is the problem of an event with which the whole request is refused.

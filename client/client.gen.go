@@ -4615,7 +4615,9 @@ type Entitlements struct {
 	// Plan Slug of the plan that is assigned to the customer now. Null if there is none
 	//
 	// Examples: pro
-	Plan   *string           `json:"plan"`
+	Plan *string `json:"plan"`
+
+	// Quotas Quotas that limit the customer now
 	Quotas []EntitledToQuota `json:"quotas"`
 }
 

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -235,6 +236,11 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 		}
 		if !next.SameCounting(latest) && !m.ArchivedAt.IsZero() {
 			return metering.Errorf(metering.CodeConflict, "the meter is archived; unarchive it before you change how it counts")
+		}
+		if !slices.Equal(next.GroupBy, latest.GroupBy) {
+			if err := requireNoGroups(ctx, tx, tenant, m.ID); err != nil {
+				return err
+			}
 		}
 		if !next.SameCounting(latest) {
 			if backfilling, err = regroup(ctx, tx, tenant, next); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -71,6 +72,9 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
 			return err
 		}
+		if err := s.requireCounted(ctx, tx, tenant, q); err != nil {
+			return err
+		}
 		former, err := sameQuota(ctx, tx, tenant, q)
 		if err != nil {
 			return err
@@ -127,16 +131,43 @@ func (s Quotas) requireRoom(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 	if q.PlanID != 0 {
 		of.noun, of.count = "quotas of the plan", fmt.Sprintf(`select count(*) from quotas where tenant_id = @tenant and plan_id = %d`, q.PlanID)
 	}
-	if err := requireRoom(ctx, tx, tenant, of); err != nil || q.Group == nil {
+	return requireRoom(ctx, tx, tenant, of)
+}
+
+// requireCounted requires that the usage of the quota's group is counted by itself: its meter does
+// not get another group_by, and has not put the group into $other.
+func (s Quotas) requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) error {
+	if q.Group == nil {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant); err != nil { // meters do not change meanwhile
 		return err
 	}
-	var counted bool // in the group, or in $other
-	err := tx.QueryRow(ctx, `
+	latest, err := latestMeterVersion(ctx, tx, tenant, q.Meter.ID)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(latest.GroupBy, q.Meter.Version.GroupBy) {
+		return metering.Errorf(metering.CodeConflict, "the group_by of the meter is being changed; set the quota once the meter's status is complete")
+	}
+	var counted bool
+	err = tx.QueryRow(ctx, `
 		select exists (select from usage_groups where tenant_id = $1 and meter_version_id = $2 and group_id = $3)
 		  or (select count(*) < $4 from usage_groups where tenant_id = $1 and meter_version_id = $2)`,
-		tenant, q.Meter.Version.ID, groupID(q.Group), metering.MaxGroupsPerMeter).Scan(&counted)
+		tenant, latest.ID, groupID(q.Group), metering.MaxGroupsPerMeter).Scan(&counted)
 	if err == nil && !counted {
 		err = metering.Invalid("body.group", "is counted in $other, because the meter has %d groups already; group by properties with fewer values to limit one group", metering.MaxGroupsPerMeter)
+	}
+	return err
+}
+
+// requireNoGroups returns CodeConflict if quotas limit groups of the meter, which is to get
+// another group_by.
+func requireNoGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
+	var limited int
+	err := tx.QueryRow(ctx, `select count(*) from quotas where tenant_id = $1 and meter_id = $2 and group_id is not null`, tenant, meter).Scan(&limited)
+	if err == nil && limited > 0 {
+		err = metering.Errorf(metering.CodeConflict, "%d quotas limit single groups of the meter by its present group_by; delete them first, see GET /v1/quotas", limited)
 	}
 	return err
 }

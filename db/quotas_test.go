@@ -235,3 +235,31 @@ func TestAThousandRequestsAtOnceAreGrantedUpToTheLimit(t *testing.T) {
 	require.Equal(t, 100, granted)
 	require.Equal(t, "100", l.check(november, "0").Tightest.Reserved.String())
 }
+
+func TestQuotasOfGroupsKeepTheGroupsOfTheirMeter(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t)
+	set := l.quota("1", metering.HardQuota, metering.PerDay, ofModel("a"))
+	_, _, err := l.store.Meters.Update(t.Context(), l.tenant, metering.Operator, "calls", metersBy([]string{}))
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	require.NoError(t, l.store.Quotas.Delete(t.Context(), l.tenant, metering.Operator, set.ID))
+	l.use(november, "1", "a")
+	_, backfilling, err := l.store.Meters.Update(t.Context(), l.tenant, metering.Operator, "calls", metersBy([]string{}))
+	require.NoError(t, err)
+	require.NotNil(t, backfilling)
+	q := metering.Quota{CustomerID: l.customer.ID, Meter: l.meter, Mode: metering.HardQuota, Period: metering.PerDay}
+	ofModel("a")(&q)
+	_, err = l.store.Quotas.Set(t.Context(), l.tenant, metering.Operator, q, november)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "the group_by that is backfilling has no such group")
+}
+
+func TestReservationsAreForgottenLongAfterTheyExpire(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t)
+	l.reserve(november, "old", "1")
+	l.reserve(november.Add(time.Hour), "new", "1")
+	_, err := l.store.Quotas.Sweep(t.Context(), november.Add(30*time.Minute), 10_000)
+	require.NoError(t, err)
+	require.Equal(t, metering.CodeNotFound, metering.CodeOf(l.store.Quotas.Release(t.Context(), l.tenant, "old", november)))
+	require.NoError(t, l.store.Quotas.Release(t.Context(), l.tenant, "new", november))
+}

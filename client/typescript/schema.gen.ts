@@ -461,7 +461,7 @@ export interface paths {
          * Sync every customer whose last sync failed
          * @description Requests a sync of each failed customer, or only of those with the given `cause` or `customers`.
          *
-         *     - One request covers at most 10,000 customers, the longest failing first. `remaining` is the number of others.
+         *     - One request covers at most 10,000 customers, the longest failing first. `remaining_customers` is the number of others.
          *     - If a sync request of a customer is already waiting, no second one is created.
          *     - Workers start the syncs, even if this API process stops.
          */
@@ -1242,6 +1242,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/customers/{external_id}/entitlements": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the features and quotas of a customer
+         * @description Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+         */
+        get: operations["get-entitlements"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/customers/{external_id}/erase": {
         parameters: {
             query?: never;
@@ -1937,6 +1957,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/plans/{slug}/features": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the features of a plan
+         * @description Replaces all features of the plan. Odometer stores them for your application and does not interpret them.
+         */
+        put: operations["set-plan-features"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/plans/{slug}/pricing/{meter}": {
         parameters: {
             query?: never;
@@ -2059,6 +2099,173 @@ export interface paths {
          */
         post: operations["receive-provider-event"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List quotas
+         * @description Quotas are listed in order of creation. `customer` and `plan` filter the list.
+         */
+        get: operations["list-quotas"];
+        /**
+         * Set a quota
+         * @description Limits the usage of a meter in each period, for one customer or for each customer of a plan. Exactly one of `customer` and `plan` must be set.
+         *
+         *     - A second request with the same customer or plan, meter, group and period changes the limit and the mode.
+         *     - A customer's own quota replaces the quota of its plan for the same meter, group and period. The plan is the one that is assigned to the customer now.
+         *     - Usage is the total that is billed. A negative value in an event lowers it.
+         *     - A quota never rejects an event: usage that happened is always counted.
+         *     - A customer and a plan have at most 100 quotas each. Beyond that the request returns 409.
+         */
+        put: operations["set-quota"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/quotas/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Check whether customers may use amounts
+         * @description Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
+         *
+         *     - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
+         *     - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+         *     - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
+         *     - Returns 503 while the meter is backfilling.
+         */
+        post: operations["check-quotas"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/quotas/reservations/{id}/extend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Extend a reservation
+         * @description The reservation expires `expires_in` seconds from now. Returns 409 if it is settled, released or expired.
+         */
+        post: operations["extend-reservation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/quotas/reservations/{id}/release": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Release a reservation
+         * @description Frees the reserved amounts. Repeating the request changes nothing. Returns 409 if the reservation is settled.
+         */
+        post: operations["release-reservation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/quotas/reservations/{id}/settle": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Settle a reservation with the events of the usage
+         * @description Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
+         *
+         *     - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+         *     - All events are counted, even if they exceed the reservation, or if it is released or expired.
+         *     - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
+         *     - An event without an `idempotency_key` gets one from the reservation and its index.
+         *     - Settle within 30 days after the reservation expires. Later the request returns 404.
+         */
+        post: operations["settle-reservation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/quotas/reserve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reserve usage before it happens
+         * @description Reserves all of the amounts, or none of them. When the reservation is granted, usage and reservations together are within every hard quota, however many requests are sent at once.
+         *
+         *     - 201: the amounts are reserved. Settle the reservation with the events of the usage, or release it.
+         *     - 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.
+         *     - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
+         *     - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
+         *     - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+         */
+        post: operations["reserve-quota"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/quotas/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete a quota
+         * @description The quota no longer limits anything when the response is sent. Reservations are kept.
+         */
+        delete: operations["delete-quota"];
         options?: never;
         head?: never;
         patch?: never;
@@ -3511,6 +3718,9 @@ export interface components {
              */
             start: string;
         };
+        CheckQuotas: {
+            checks: components["schemas"]["QuotaCheck"][];
+        };
         ClosedPeriod: {
             /** @description One line for each meter */
             lines: components["schemas"]["AdjustmentLine"][];
@@ -4051,6 +4261,15 @@ export interface components {
             /** @description Always true */
             deleted: boolean;
         };
+        DeleteQuota: {
+            /** @description Always true */
+            deleted: boolean;
+            /**
+             * @description The id of this object
+             * @example quo_5
+             */
+            id: string;
+        };
         DeleteWebhook: {
             /** @description Always true */
             deleted: boolean;
@@ -4183,6 +4402,66 @@ export interface components {
         Ended: {
             /** @description Always true */
             ended: boolean;
+        };
+        EntitledToQuota: {
+            /** @description Group of the meter that is limited. Null if all usage is */
+            group: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Format: decimal
+             * @description Limit of the quota. Null if it is unlimited
+             */
+            limit: string;
+            /**
+             * @description Slug of the meter
+             * @example tokens
+             */
+            meter: string;
+            /** @enum {string} */
+            mode: "soft" | "hard";
+            /** @enum {string} */
+            period: "billing" | "month" | "day" | "hour" | "lifetime";
+            /** @example quo_5 */
+            quota_id: string | null;
+            /**
+             * Format: decimal
+             * @description limit - used - reserved, at least 0. Null if the quota is unlimited
+             */
+            remaining: string;
+            /**
+             * Format: decimal
+             * @description Amount of the reservations of the current period that are not settled, released or expired
+             */
+            reserved: string;
+            /**
+             * Format: date-time
+             * @description Start of the next period. Null if the period is lifetime
+             */
+            resets_at: string | null;
+            /**
+             * Format: decimal
+             * @description Usage in the current period that is billed
+             */
+            used: string;
+        };
+        Entitlements: {
+            /**
+             * @description External ID of the customer
+             * @example acme
+             */
+            customer: string;
+            /** @description Features of the plan */
+            features: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Slug of the plan that is assigned to the customer now. Null if there is none
+             * @example pro
+             */
+            plan: string | null;
+            /** @description Quotas that limit the customer now */
+            quotas: components["schemas"]["EntitledToQuota"][];
         };
         EraseCustomer: {
             /**
@@ -4435,6 +4714,13 @@ export interface components {
              * @description An exact decimal number
              */
             value: string;
+        };
+        ExtendReservation: {
+            /**
+             * Format: int64
+             * @description Seconds from now until the reservation expires
+             */
+            expires_in: number;
         };
         FieldProblem: {
             /**
@@ -4981,6 +5267,14 @@ export interface components {
         ListPricing: {
             /** @description The items of this page */
             data: components["schemas"]["Pricing"][];
+            /** @description Whether another page follows */
+            has_more: boolean;
+            /** @description page_token of the next page. Null on the last page */
+            next_page_token: string | null;
+        };
+        ListQuota: {
+            /** @description The items of this page */
+            data: components["schemas"]["Quota"][];
             /** @description Whether another page follows */
             has_more: boolean;
             /** @description page_token of the next page. Null on the last page */
@@ -5675,6 +5969,10 @@ export interface components {
              * @description Time of creation
              */
             created_at: string;
+            /** @description Features of the plan, by key: strings, numbers and booleans that your application interprets */
+            features: {
+                [key: string]: unknown;
+            };
             /**
              * @description The id of this object
              * @example pln_3
@@ -6040,6 +6338,111 @@ export interface components {
             /** @description The new secret. It is not stored: install it in the receiver, then save the provider with it */
             secret: string;
         };
+        Quota: {
+            /**
+             * Format: date-time
+             * @description Time of creation
+             */
+            created_at: string;
+            /**
+             * @description External ID of the customer. Null for a plan's quota
+             * @example acme
+             */
+            customer: string | null;
+            /** @description Group of the meter that is limited. Null if all usage is */
+            group: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description The id of this object
+             * @example quo_5
+             */
+            id: string;
+            /**
+             * Format: decimal
+             * @description Limit in each period. Null if usage is unlimited
+             */
+            limit: string;
+            /**
+             * @description Slug of the meter
+             * @example tokens
+             */
+            meter: string;
+            /** @enum {string} */
+            mode: "soft" | "hard";
+            /** @enum {string} */
+            period: "billing" | "month" | "day" | "hour" | "lifetime";
+            /**
+             * @description Slug of the plan. Null for a customer's quota
+             * @example pro
+             */
+            plan: string | null;
+        };
+        QuotaAmount: {
+            /**
+             * Format: decimal
+             * @description Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
+             */
+            amount: string;
+            /** @description Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered */
+            group?: {
+                [key: string]: unknown;
+            };
+            /** @description Slug of the meter */
+            meter: string;
+        };
+        QuotaCheck: {
+            /**
+             * Format: decimal
+             * @description Amount of usage, zero or more: the sum of the events' values for a sum meter, their number for a count meter
+             */
+            amount: string;
+            /** @description External ID of the customer */
+            customer: string;
+            /** @description Group of the usage: an object with a value for each property of the meter's group_by. Without it, quotas of single groups are not considered */
+            group?: {
+                [key: string]: unknown;
+            };
+            /** @description Slug of the meter */
+            meter: string;
+        };
+        QuotaDecision: {
+            /** @description No hard quota has less left than the amount */
+            allowed: boolean;
+            /** @description A quota has less left than the amount */
+            exceeded: boolean;
+            /**
+             * Format: decimal
+             * @description Limit of the quota. Null if it is unlimited
+             */
+            limit: string;
+            /** @example quo_5 */
+            quota_id: string | null;
+            /**
+             * Format: decimal
+             * @description limit - used - reserved, at least 0. Null if the quota is unlimited
+             */
+            remaining: string;
+            /**
+             * Format: decimal
+             * @description Amount of the reservations of the current period that are not settled, released or expired
+             */
+            reserved: string;
+            /**
+             * Format: date-time
+             * @description Start of the next period. Null if the period is lifetime
+             */
+            resets_at: string | null;
+            /**
+             * Format: decimal
+             * @description Usage in the current period that is billed
+             */
+            used: string;
+        };
+        QuotaDecisions: {
+            /** @description One item for each check, in the same order */
+            data: components["schemas"]["QuotaDecision"][];
+        };
         Readiness: {
             /**
              * @description exhausted if a request body was refused with 503 for lack of memory in the last 10 seconds. The status stays ok, because the process still serves other requests
@@ -6283,11 +6686,55 @@ export interface components {
              */
             units: string;
         };
+        RefusedReservation: {
+            allowed: boolean;
+            /** @example quo_5 */
+            quota_id: string;
+            /**
+             * Format: decimal
+             * @description Amount that the quota has left
+             */
+            remaining: string;
+            /**
+             * Format: date-time
+             * @description Start of the quota's next period. Null if the period is lifetime
+             */
+            resets_at: string | null;
+        };
+        ReleaseReservation: {
+            released: boolean;
+            /** @example rsv_01a21cd26cb27a61bc8d67b58f5b4999 */
+            reservation_id: string;
+        };
         RemoveMember: {
             /** @description The id of this object */
             id: string;
             /** @description Always true */
             removed: boolean;
+        };
+        Reservation: {
+            allowed: boolean;
+            /** @description A soft quota has less left than the amount */
+            exceeded: boolean;
+            /**
+             * Format: date-time
+             * @description Time of expiry
+             */
+            expires_at: string;
+            /** @example rsv_01a21cd26cb27a61bc8d67b58f5b4999 */
+            reservation_id: string;
+        };
+        Reserve: {
+            amounts: components["schemas"]["QuotaAmount"][];
+            /** @description External ID of the customer */
+            customer: string;
+            /**
+             * Format: int64
+             * @description Seconds until the reservation expires. Default: 300
+             */
+            expires_in?: number;
+            /** @description Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and . _ : - */
+            id?: string;
         };
         ResetAsked: {
             /** @description Always true, even for an unknown e-mail */
@@ -6320,7 +6767,7 @@ export interface components {
              * Format: int64
              * @description Number of failed customers beyond the 10,000 of one request. Send another request with a new Idempotency-Key
              */
-            remaining: number;
+            remaining_customers: number;
         };
         RetryFailed: {
             /**
@@ -6482,6 +6929,12 @@ export interface components {
             /** @description The IANA name of the time zone */
             timezone: string;
         };
+        SetFeatures: {
+            /** @description At most 100 features by key. A value is a string, a number or a boolean */
+            features: {
+                [key: string]: unknown;
+            };
+        };
         SetPassword: {
             /** @description The current password */
             current: string;
@@ -6539,6 +6992,33 @@ export interface components {
              * @description An exact decimal number
              */
             overage_rate?: string;
+        };
+        SetQuota: {
+            /** @description External ID of the customer */
+            customer?: string;
+            /** @description Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit it to limit all usage */
+            group?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: decimal
+             * @description Limit in each period, zero or more. Null: unlimited, such as for a customer whose plan has a limit
+             */
+            limit: string | null;
+            /** @description Slug of the meter */
+            meter: string;
+            /**
+             * @description hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded
+             * @enum {string}
+             */
+            mode: "soft" | "hard";
+            /**
+             * @description Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: of the meter's time zone. lifetime: never
+             * @enum {string}
+             */
+            period: "billing" | "month" | "day" | "hour" | "lifetime";
+            /** @description Slug of a plan: the quota limits each customer of the plan on its own */
+            plan?: string;
         };
         SignInAtIssuer: {
             /** @description URL at which this browser signs in. Signing in there accepts the invitation */
@@ -10483,6 +10963,50 @@ export interface operations {
             };
         };
     };
+    "get-entitlements": {
+        parameters: {
+            query?: {
+                /** @description The customer's external ID. Required if the path contains by-external-id, and not allowed otherwise. The IDs ., .. and by-external-id can be sent only here: a path cannot contain the first two, and by-external-id in a path refers to this parameter */
+                external_id?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The customer's external ID, or by-external-id to send it in the query parameter external_id */
+                external_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Entitlements"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "erase-customer": {
         parameters: {
             query?: {
@@ -12201,6 +12725,51 @@ export interface operations {
             };
         };
     };
+    "set-plan-features": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The slug of the plan */
+                slug: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetFeatures"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Plan"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     "get-plan-pricing": {
         parameters: {
             query?: never;
@@ -12528,6 +13097,387 @@ export interface operations {
             };
             /** @description Internal Server Error */
             500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "list-quotas": {
+        parameters: {
+            query?: {
+                /** @description Maximum number of items per page. A page also ends at 1 MiB */
+                page_size?: number;
+                /** @description next_page_token of the previous page */
+                page_token?: string;
+                /** @description External ID of a customer, to list the customer's own quotas */
+                customer?: string;
+                /** @description Slug of a plan, to list the plan's quotas */
+                plan?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListQuota"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "set-quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SetQuota"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Quota"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "check-quotas": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CheckQuotas"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["QuotaDecisions"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "extend-reservation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The reservation's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExtendReservation"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reservation"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "release-reservation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The reservation's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReleaseReservation"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "settle-reservation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The reservation's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EventBatch"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    /** @description Maximum number of requests per minute for the tenant */
+                    "X-RateLimit-Limit"?: number;
+                    /** @description Number of remaining requests in this minute */
+                    "X-RateLimit-Remaining"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IngestResult"];
+                };
+            };
+            /** @description The limit of requests per minute is reached */
+            429: {
+                headers: {
+                    /** @description Seconds until the limit is reset */
+                    "Retry-After"?: number;
+                    /** @description Maximum number of requests per minute for the tenant */
+                    "X-RateLimit-Limit"?: number;
+                    /** @description Number of remaining requests in this minute */
+                    "X-RateLimit-Remaining"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    /** @description Maximum number of requests per minute for the tenant */
+                    "X-RateLimit-Limit"?: number;
+                    /** @description Number of remaining requests in this minute */
+                    "X-RateLimit-Remaining"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    /** @description Maximum number of requests per minute for the tenant */
+                    "X-RateLimit-Limit"?: number;
+                    /** @description Number of remaining requests in this minute */
+                    "X-RateLimit-Remaining"?: number;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "reserve-quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Reserve"];
+            };
+        };
+        responses: {
+            /** @description A hard quota has less left: nothing is reserved */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RefusedReservation"];
+                };
+            };
+            /** @description Reserved */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reservation"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    "delete-quota": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The id of the quota */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeleteQuota"];
+                };
+            };
+            /** @description The request is refused */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description Error */
+            default: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14554,6 +15504,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "late_amount",
   "late_usage",
   "late_value",
+  "limit",
   "other_total",
   "ours",
   "overage_rate",
@@ -14561,7 +15512,9 @@ export const decimals: ReadonlySet<string> = new Set([
   "previous_total",
   "quantity",
   "quantity_sent",
+  "remaining",
   "reported",
+  "reserved",
   "subtotal",
   "theirs",
   "threshold",
@@ -14572,6 +15525,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "unit_price",
   "units",
   "usage",
+  "used",
   "value"
 ]);
 
@@ -14579,6 +15533,7 @@ export const decimals: ReadonlySet<string> = new Set([
 export const freeForm: ReadonlySet<string> = new Set([
   "after",
   "before",
+  "features",
   "group",
   "group_key",
   "metadata",

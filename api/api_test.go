@@ -102,7 +102,7 @@ func setup(t testing.TB, zone ...string) *bundle {
 
 func setupAt(t testing.TB, store *db.DB, zone ...string) *bundle {
 	t.Helper()
-	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), clock: newTestClock(), temporal: &fakeTemporal{started: make(chan string, 100)}, contract: contract}
+	b := &bundle{store: store, tenant: dbtest.Tenant(t, store, zone...), clock: newTestClock(), temporal: &fakeTemporal{started: make(chan string, 1000)}, contract: contract}
 	b.temporal.schedules.fake, b.temporal.schedules.all = b.temporal, map[string]*temporal.ScheduleDescription{}
 	b.temporal.runs.paused, b.temporal.runs.ended = map[string]bool{}, map[string]any{}
 	secret := make([]byte, 32)

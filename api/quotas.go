@@ -51,7 +51,7 @@ type quota struct {
 	Group     json.RawMessage      `json:"group" nullable:"true" doc:"Group of the meter that is limited. Null if all usage is"`
 	Limit     *metering.Decimal    `json:"limit" doc:"Limit in each period. Null if usage is unlimited"`
 	Mode      metering.QuotaMode   `json:"mode"`
-	Period    metering.QuotaPeriod `json:"period"`
+	Period    metering.QuotaPeriod `json:"period" doc:"Time after which usage starts again from zero"`
 	CreatedAt time.Time            `json:"created_at"`
 }
 
@@ -212,7 +212,7 @@ type QuotaCheck struct {
 
 type checkQuotasInput struct {
 	Body struct {
-		Checks []QuotaCheck `json:"checks" minItems:"1" maxItems:"100"`
+		Checks []QuotaCheck `json:"checks" minItems:"1" maxItems:"100" doc:"Amounts to check, each on its own"`
 	}
 }
 

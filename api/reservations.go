@@ -44,7 +44,7 @@ func (s *server) reservations() {
 
 type reservation struct {
 	ReservationID string    `json:"reservation_id" example:"rsv_01a21cd26cb27a61bc8d67b58f5b4999"`
-	Allowed       bool      `json:"allowed"`
+	Allowed       bool      `json:"allowed" doc:"Always true: the amounts are reserved"`
 	Exceeded      bool      `json:"exceeded" doc:"A soft quota has less left than the amount"`
 	ExpiresAt     time.Time `json:"expires_at"`
 }
@@ -55,7 +55,7 @@ func showReservation(r db.Reservation) reservation {
 
 // refusedReservation is the answer where a hard quota has less left.
 type refusedReservation struct {
-	Allowed   bool             `json:"allowed"`
+	Allowed   bool             `json:"allowed" doc:"Always false: nothing is reserved"`
 	QuotaID   string           `json:"quota_id" example:"quo_5"`
 	Remaining metering.Decimal `json:"remaining" doc:"Amount that the quota has left"`
 	ResetsAt  *time.Time       `json:"resets_at" doc:"Start of the quota's next period. Null if the period is lifetime"`
@@ -65,7 +65,7 @@ type reserveInput struct {
 	Body struct {
 		ID        *string       `json:"id,omitempty" maxLength:"128" doc:"Your own id of the reservation, which makes a repeat safe. Created if omitted. Letters, digits and . _ : -"`
 		Customer  string        `json:"customer" maxLength:"255" doc:"External ID of the customer"`
-		Amounts   []QuotaAmount `json:"amounts" minItems:"1" maxItems:"20"`
+		Amounts   []QuotaAmount `json:"amounts" minItems:"1" maxItems:"20" doc:"Amounts to reserve, all or none"`
 		ExpiresIn int64         `json:"expires_in,omitempty" minimum:"1" maximum:"86400" default:"300" doc:"Seconds until the reservation expires"`
 	}
 }

@@ -3843,6 +3843,7 @@ type ChangedPeriods struct {
 
 // CheckQuotas defines model for CheckQuotas.
 type CheckQuotas struct {
+	// Checks Amounts to check, each on its own
 	Checks []QuotaCheck `json:"checks"`
 }
 
@@ -4576,11 +4577,17 @@ type EntitledToQuota struct {
 	// Meter Slug of the meter
 	//
 	// Examples: tokens
-	Meter  string                `json:"meter"`
-	Mode   EntitledToQuotaMode   `json:"mode"`
+	Meter string `json:"meter"`
+
+	// Mode Whether the quota is hard or soft
+	Mode EntitledToQuotaMode `json:"mode"`
+
+	// Period Time after which usage starts again from zero
 	Period EntitledToQuotaPeriod `json:"period"`
 
-	// QuotaId Examples: quo_5
+	// QuotaId The id of the quota
+	//
+	// Examples: quo_5
 	QuotaId *string `json:"quota_id"`
 
 	// Remaining limit - used - reserved, at least 0. Null if the quota is unlimited
@@ -4596,10 +4603,10 @@ type EntitledToQuota struct {
 	Used json.Number `json:"used"`
 }
 
-// EntitledToQuotaMode defines model for EntitledToQuota.Mode.
+// EntitledToQuotaMode Whether the quota is hard or soft
 type EntitledToQuotaMode string
 
-// EntitledToQuotaPeriod defines model for EntitledToQuota.Period.
+// EntitledToQuotaPeriod Time after which usage starts again from zero
 type EntitledToQuotaPeriod string
 
 // Entitlements defines model for Entitlements.
@@ -6616,8 +6623,12 @@ type Quota struct {
 	// Meter Slug of the meter
 	//
 	// Examples: tokens
-	Meter  string      `json:"meter"`
-	Mode   QuotaMode   `json:"mode"`
+	Meter string `json:"meter"`
+
+	// Mode Whether the quota is hard or soft
+	Mode QuotaMode `json:"mode"`
+
+	// Period Time after which usage starts again from zero
 	Period QuotaPeriod `json:"period"`
 
 	// Plan Slug of the plan. Null for a customer's quota
@@ -6626,10 +6637,10 @@ type Quota struct {
 	Plan *string `json:"plan"`
 }
 
-// QuotaMode defines model for Quota.Mode.
+// QuotaMode Whether the quota is hard or soft
 type QuotaMode string
 
-// QuotaPeriod defines model for Quota.Period.
+// QuotaPeriod Time after which usage starts again from zero
 type QuotaPeriod string
 
 // QuotaAmount defines model for QuotaAmount.
@@ -6670,7 +6681,9 @@ type QuotaDecision struct {
 	// Limit Limit of the quota. Null if it is unlimited
 	Limit json.Number `json:"limit"`
 
-	// QuotaId Examples: quo_5
+	// QuotaId The id of the quota
+	//
+	// Examples: quo_5
 	QuotaId *string `json:"quota_id"`
 
 	// Remaining limit - used - reserved, at least 0. Null if the quota is unlimited
@@ -6933,9 +6946,12 @@ type ReconciliationDisputedKind string
 
 // RefusedReservation defines model for RefusedReservation.
 type RefusedReservation struct {
+	// Allowed Always false: nothing is reserved
 	Allowed bool `json:"allowed"`
 
-	// QuotaId Examples: quo_5
+	// QuotaId The id of the quota
+	//
+	// Examples: quo_5
 	QuotaId string `json:"quota_id"`
 
 	// Remaining Amount that the quota has left
@@ -6947,9 +6963,12 @@ type RefusedReservation struct {
 
 // ReleaseReservation defines model for ReleaseReservation.
 type ReleaseReservation struct {
+	// Released Always true
 	Released bool `json:"released"`
 
-	// ReservationId Examples: rsv_01a21cd26cb27a61bc8d67b58f5b4999
+	// ReservationId The id of the reservation
+	//
+	// Examples: rsv_01a21cd26cb27a61bc8d67b58f5b4999
 	ReservationId string `json:"reservation_id"`
 }
 
@@ -6964,6 +6983,7 @@ type RemoveMember struct {
 
 // Reservation defines model for Reservation.
 type Reservation struct {
+	// Allowed Always true: the amounts are reserved
 	Allowed bool `json:"allowed"`
 
 	// Exceeded A soft quota has less left than the amount
@@ -6972,12 +6992,15 @@ type Reservation struct {
 	// ExpiresAt Time of expiry
 	ExpiresAt time.Time `json:"expires_at"`
 
-	// ReservationId Examples: rsv_01a21cd26cb27a61bc8d67b58f5b4999
+	// ReservationId The id of the reservation
+	//
+	// Examples: rsv_01a21cd26cb27a61bc8d67b58f5b4999
 	ReservationId string `json:"reservation_id"`
 }
 
 // Reserve defines model for Reserve.
 type Reserve struct {
+	// Amounts Amounts to reserve, all or none
 	Amounts []QuotaAmount `json:"amounts"`
 
 	// Customer External ID of the customer

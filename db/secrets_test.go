@@ -93,6 +93,7 @@ func TestEveryColumnOfBytesIsSealedAHashOrNoSecret(t *testing.T) {
 	hashes := []string{"api_keys.hash", "idempotency_keys.request_hash",
 		"people.password_hash", "invitations.token_hash", "oidc_sign_ins.state_hash",
 		"price_terms.hash", "meter_prices.terms", "billing_period_totals.terms", "billing_period_totals.digest", "billing_report_lines.terms",
-		"audit_log.mac", "audit_heads.mac", "audit_heads.seal", "events.erased", "erased_event_keys.digest"}
+		"audit_log.mac", "audit_heads.mac", "audit_heads.seal", "events.erased", "erased_event_keys.digest",
+		"quota_reservations.digest", "quota_reservations.settled_with"}
 	require.ElementsMatch(t, slices.Concat(sealed, hashes, []string{"billing_reports.body"}), columns)
 }

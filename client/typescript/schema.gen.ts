@@ -3719,6 +3719,7 @@ export interface components {
             start: string;
         };
         CheckQuotas: {
+            /** @description Amounts to check, each on its own */
             checks: components["schemas"]["QuotaCheck"][];
         };
         ClosedPeriod: {
@@ -4418,11 +4419,20 @@ export interface components {
              * @example tokens
              */
             meter: string;
-            /** @enum {string} */
+            /**
+             * @description Whether the quota is hard or soft
+             * @enum {string}
+             */
             mode: "soft" | "hard";
-            /** @enum {string} */
+            /**
+             * @description Time after which usage starts again from zero
+             * @enum {string}
+             */
             period: "billing" | "month" | "day" | "hour" | "lifetime";
-            /** @example quo_5 */
+            /**
+             * @description The id of the quota
+             * @example quo_5
+             */
             quota_id: string | null;
             /**
              * Format: decimal
@@ -6368,9 +6378,15 @@ export interface components {
              * @example tokens
              */
             meter: string;
-            /** @enum {string} */
+            /**
+             * @description Whether the quota is hard or soft
+             * @enum {string}
+             */
             mode: "soft" | "hard";
-            /** @enum {string} */
+            /**
+             * @description Time after which usage starts again from zero
+             * @enum {string}
+             */
             period: "billing" | "month" | "day" | "hour" | "lifetime";
             /**
              * @description Slug of the plan. Null for a customer's quota
@@ -6416,7 +6432,10 @@ export interface components {
              * @description Limit of the quota. Null if it is unlimited
              */
             limit: string;
-            /** @example quo_5 */
+            /**
+             * @description The id of the quota
+             * @example quo_5
+             */
             quota_id: string | null;
             /**
              * Format: decimal
@@ -6687,8 +6706,12 @@ export interface components {
             units: string;
         };
         RefusedReservation: {
+            /** @description Always false: nothing is reserved */
             allowed: boolean;
-            /** @example quo_5 */
+            /**
+             * @description The id of the quota
+             * @example quo_5
+             */
             quota_id: string;
             /**
              * Format: decimal
@@ -6702,8 +6725,12 @@ export interface components {
             resets_at: string | null;
         };
         ReleaseReservation: {
+            /** @description Always true */
             released: boolean;
-            /** @example rsv_01a21cd26cb27a61bc8d67b58f5b4999 */
+            /**
+             * @description The id of the reservation
+             * @example rsv_01a21cd26cb27a61bc8d67b58f5b4999
+             */
             reservation_id: string;
         };
         RemoveMember: {
@@ -6713,6 +6740,7 @@ export interface components {
             removed: boolean;
         };
         Reservation: {
+            /** @description Always true: the amounts are reserved */
             allowed: boolean;
             /** @description A soft quota has less left than the amount */
             exceeded: boolean;
@@ -6721,10 +6749,14 @@ export interface components {
              * @description Time of expiry
              */
             expires_at: string;
-            /** @example rsv_01a21cd26cb27a61bc8d67b58f5b4999 */
+            /**
+             * @description The id of the reservation
+             * @example rsv_01a21cd26cb27a61bc8d67b58f5b4999
+             */
             reservation_id: string;
         };
         Reserve: {
+            /** @description Amounts to reserve, all or none */
             amounts: components["schemas"]["QuotaAmount"][];
             /** @description External ID of the customer */
             customer: string;

@@ -186,7 +186,7 @@ func (s *server) ingest(ctx context.Context, events []metering.Event, indexes []
 	return s.reportIngest(ctx, events, indexes, outcomes, rejections), nil
 }
 
-// reportIngest reports on what became of events, and counts them.
+// reportIngest reports the outcomes of events, and counts them.
 func (s *server) reportIngest(ctx context.Context, events []metering.Event, indexes []int, outcomes []db.Outcome, rejections []metering.Rejection) ingestResult {
 	result := report(events, indexes, outcomes, append(rejections, refused(outcomes, indexes)...))
 	s.countEvents(ctx, result)

@@ -38,7 +38,7 @@ func (s *server) quotas() {
 			"- Returns 503 while the meter is backfilling."), s.checkQuotas)
 	s.reservations()
 	huma.Register(s.api, get("get-entitlements", "/v1/customers/{external_id}/entitlements", QuotasRead, "Get the features and quotas of a customer",
-		"Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out."), s.entitlements)
+		"Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is not listed."), s.entitlements)
 	huma.Register(s.api, put("set-plan-features", "/v1/plans/{slug}/features", QuotasWrite, "Set the features of a plan",
 		"Replaces all features of the plan. Odometer stores them for your application and does not interpret them."), s.setFeatures)
 }
@@ -76,7 +76,7 @@ type setQuotaInput struct {
 		Plan     string               `json:"plan,omitempty" maxLength:"64" doc:"Slug of a plan: the quota limits each customer of the plan on its own"`
 		Meter    string               `json:"meter" maxLength:"64" doc:"Slug of the meter"`
 		Group    json.RawMessage      `json:"group,omitempty" doc:"Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit it to limit all usage"`
-		Limit    *SentDecimal         `json:"limit" nullable:"true" doc:"Limit in each period, zero or more. Null: unlimited, such as for a customer whose plan has a limit"`
+		Limit    *SentDecimal         `json:"limit" nullable:"true" doc:"Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of its plan"`
 		Mode     metering.QuotaMode   `json:"mode" doc:"hard: checks and reservations beyond the limit are not allowed. soft: they are allowed and marked as exceeded"`
 		Period   metering.QuotaPeriod `json:"period" doc:"Time after which usage starts again from zero. billing: the customer's billing period. month, day, hour: of the meter's time zone. lifetime: never"`
 	}

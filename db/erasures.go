@@ -369,8 +369,8 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 			  and payload->>'customer_id' = @id`,
 			`delete from event_conflicts where tenant_id = @tenant and customer_id = @customer`,
 			`delete from uncounted_events where tenant_id = @tenant and customer_id = @customer`,
-			`delete from quota_reservations where tenant_id = @tenant and customer_id = @customer`, // whose ids the tenant has chosen
-			`delete from quotas where tenant_id = @tenant and customer_id = @customer`,             // whose groups may name somebody
+			`delete from quota_reservations where tenant_id = @tenant and customer_id = @customer`, // the client chose its id
+			`delete from quotas where tenant_id = @tenant and customer_id = @customer`,             // its group may name a person
 		} {
 			if _, err := tx.Exec(ctx, statement, args); err != nil {
 				return err

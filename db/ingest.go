@@ -24,8 +24,8 @@ const (
 )
 
 // persist stores the events, in as many attempts as ctx allows. An attempt is
-// repeated only when it is certain that it left nothing behind. settles is nil but for events
-// that settle a reservation.
+// repeated only when it is certain that it left nothing behind. settles is nil unless the events
+// settle a reservation.
 func (w *Writer) persist(ctx context.Context, tenant metering.TenantID, events []metering.Event, settles *settlement, written func()) ([]Outcome, error) {
 	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
 		attempt := &attempt{writer: w, tenant: tenant, events: events, settles: settles, written: written, outcomes: make([]Outcome, len(events)), keys: make([]eventKey, len(events))}

@@ -21,11 +21,11 @@ type QuotaCheck struct {
 // QuotaAmount is an amount of usage of a meter.
 type QuotaAmount struct {
 	Meter  string // slug
-	Group  []byte // JSON object of the group that the usage is in; nil: it is not known
+	Group  []byte // JSON object of the group that the usage is in; nil: not known
 	Amount metering.Decimal
 }
 
-// Check decides on amounts, each by itself, all of one instant. It reserves nothing.
+// Check decides on each amount separately, all at one instant. It reserves nothing.
 func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []QuotaCheck, now time.Time) (decisions []metering.QuotaDecision, err error) {
 	err = (Usage{s.pool}).consistent(ctx, func(q querier) error {
 		read := s.levelRead(ctx, q.(batcher), tenant, now)
@@ -68,8 +68,7 @@ func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, custom
 	return levels, err
 }
 
-// levelRead reads quotas and what is used of them in a transaction that sees one state of the
-// database.
+// levelRead reads quotas and their usage in a transaction that sees one state of the database.
 type levelRead struct {
 	ctx    context.Context
 	q      batcher
@@ -85,7 +84,7 @@ func (s Quotas) levelRead(ctx context.Context, q batcher, tenant metering.Tenant
 	return &levelRead{ctx: ctx, q: q, price: s.read, tenant: tenant, now: metering.Instant(now)}
 }
 
-// askedAmount is an amount whose names are resolved.
+// askedAmount is an amount with resolved names.
 type askedAmount struct {
 	customer metering.CustomerID
 	meter    metering.Meter
@@ -99,7 +98,7 @@ type customerLevel struct {
 	customer metering.CustomerID
 }
 
-// needsOf returns what the amounts of a customer need together of the quotas that cover them.
+// needsOf returns the sums of the amounts of a customer by the quotas that cover them.
 func needsOf(asked []askedAmount, levels []*customerLevel) (needs []metering.QuotaNeed) {
 	for _, l := range levels {
 		need, covers := metering.QuotaNeed{QuotaLevel: l.QuotaLevel}, false
@@ -137,7 +136,7 @@ func (r *levelRead) find(checks []QuotaCheck) error {
 
 const noSuchCustomer = "must be the external_id of a customer; create the customer first, or send its first event"
 
-// resolve returns the amount with what its names stand for. at is its place in the request.
+// resolve looks up the names of an amount. at is the path of the amount in the request.
 func (r *levelRead) resolve(c QuotaCheck, at string) (asked askedAmount, err error) {
 	asked.amount = c.Amount
 	var known bool
@@ -205,7 +204,7 @@ func (r *levelRead) quotas(customers []metering.CustomerID, meters []metering.Me
 	return levels, nil
 }
 
-// used reads what is used and reserved of quotas in their windows.
+// used reads the usage and the reservations of quotas in their windows.
 func (r *levelRead) used(quotas []customerLevel) ([]customerLevel, error) {
 	if len(quotas) == 0 {
 		return nil, nil
@@ -261,7 +260,7 @@ func (r *levelRead) used(quotas []customerLevel) ([]customerLevel, error) {
 		return err
 	})
 	if err := r.q.SendBatch(r.ctx, &batch).Close(); err != nil {
-		return nil, fmt.Errorf("read what is used of quotas: %w", err)
+		return nil, fmt.Errorf("read usage of quotas: %w", err)
 	}
 	return quotas, nil
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// Quotas are limits of usage, and what is reserved of them.
+// Quotas stores limits of usage, and reservations.
 type Quotas struct {
 	pool *pool
 	read ReadPrice // of periods
 }
 
-// StoredQuota is a quota with the names of what it is about.
+// StoredQuota is a quota with the name of its customer or plan.
 type StoredQuota struct {
 	metering.Quota
 	Customer string // external id; "": it is a plan's
@@ -134,8 +134,8 @@ func (s Quotas) requireRoom(ctx context.Context, tx pgx.Tx, tenant metering.Tena
 	return requireRoom(ctx, tx, tenant, of)
 }
 
-// requireCounted requires that the usage of the quota's group is counted by itself: its meter does
-// not get another group_by, and has not put the group into $other.
+// requireCounted requires that usage is counted for the quota's group separately: the meter does
+// not change its group_by, and has not put the group into $other.
 func (s Quotas) requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) error {
 	if q.Group == nil {
 		return nil
@@ -224,7 +224,7 @@ func (s Quotas) List(ctx context.Context, tenant metering.TenantID, filter Quota
 	return page, nil
 }
 
-// Delete deletes a quota, or returns CodeNotFound. What is reserved stays reserved.
+// Delete deletes a quota, or returns CodeNotFound. Reservations are kept.
 func (s Quotas) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.QuotaID) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		former, err := getQuota(ctx, tx, tenant, id)

@@ -31,8 +31,8 @@ type Reservation struct {
 }
 
 // Reserve answers requests for one customer, by its external id, in their order, at an instant at
-// which nothing else is granted to the customer. At each grant, what is used and reserved of each
-// hard quota is at most its limit. A repeat of a grant gets the same answer. A refusal is not
+// which nothing else is granted to the customer. At each grant, usage and reservations of each
+// hard quota are at most its limit. A repeat of a grant gets the same answer. A refusal is not
 // kept. CodeConflict where the id is taken by another request or by a reservation that has ended,
 // and when the customer has as many reservations as it may.
 func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer string, requests []ReserveRequest, now time.Time) (answers []Reservation, err error) {
@@ -47,7 +47,7 @@ func (s Quotas) Reserve(ctx context.Context, tenant metering.TenantID, customer 
 	return answers, nil
 }
 
-// quotaLock is for whoever grants usage to a customer, as SQL.
+// quotaLock is the lock of a transaction that grants usage to a customer, as SQL.
 const quotaLock = `hashtextextended('quotas of ' || $2::text, $1)`
 
 // alone runs fn at one instant of the database at which nothing else is granted to the customer.
@@ -104,8 +104,8 @@ func (g *granting) answer() ([]Reservation, error) {
 	return g.answers, g.q.SendBatch(g.ctx, &g.grants).Close()
 }
 
-// prepare resolves the names of the requests, ends what is expired, so that nobody extends it
-// after others were granted what it held, and reads the reservations that the requests may repeat.
+// prepare resolves the names of the requests, and reads the reservations that they may repeat. It
+// ends expired reservations, so that none is extended after its amount was granted again.
 func (g *granting) prepare() error {
 	var checks []QuotaCheck
 	var ids []string
@@ -158,7 +158,7 @@ func (g *granting) readFormer(ids []string) error {
 	batch.Queue(`select count(*) from quota_reservations where tenant_id = $1 and customer_id = $2 and ended_at is null`,
 		g.tenant, g.customers[g.customer]).QueryRow(func(row pgx.Row) error { return row.Scan(&g.live) })
 	if err := g.q.SendBatch(g.ctx, &batch).Close(); err != nil {
-		return fmt.Errorf("read former reservations: %w", err)
+		return fmt.Errorf("read earlier reservations: %w", err)
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (g *granting) decide(request ReserveRequest, asked []askedAmount, levels []
 
 var errManyReservations = metering.Errorf(metering.CodeConflict, "the customer already has %d reservations that are not settled, released or expired, the maximum; settle or release some first", metering.MaxReservations)
 
-// repeat answers a request whose id is taken.
+// repeat answers a request with an id that is taken.
 func (f formerReservation) repeat(request ReserveRequest) Reservation {
 	switch {
 	case !bytes.Equal(f.digest, request.Digest):
@@ -216,7 +216,7 @@ func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded b
 var errNoReservation = metering.Errorf(metering.CodeNotFound, "there is no such reservation")
 
 // Extend has a reservation expire at another time. CodeConflict when it is settled, released or
-// expired: what it held may be granted to others.
+// expired: its amount may be granted again.
 func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, until, now time.Time) (extended Reservation, err error) {
 	customer, err := s.CustomerOf(ctx, tenant, id)
 	if err != nil {
@@ -253,7 +253,7 @@ func (s Quotas) CustomerOf(ctx context.Context, tenant metering.TenantID, id str
 	return externalID, coded(err)
 }
 
-// Release frees what a reservation holds. Releasing it again, or once it is expired, changes
+// Release frees the amounts of a reservation. Releasing it again, or once it is expired, changes
 // nothing. CodeConflict when it is settled.
 func (s Quotas) Release(ctx context.Context, tenant metering.TenantID, id string, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {

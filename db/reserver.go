@@ -55,7 +55,7 @@ func (r *Reserver) Reserve(ctx context.Context, tenant metering.TenantID, custom
 	}
 }
 
-// run answers the customer's requests until none waits.
+// run answers the requests of a customer until none waits.
 func (r *Reserver) run(ctx context.Context, name customerName) {
 	for {
 		some := r.next(name)
@@ -66,7 +66,7 @@ func (r *Reserver) run(ctx context.Context, name customerName) {
 	}
 }
 
-// next takes the requests that share a transaction; nil: there is none, and nobody runs.
+// next takes the requests that share a transaction. If there are none, it returns nil, and run ends.
 func (r *Reserver) next(name customerName) []*waitingReserve {
 	r.mu.Lock()
 	defer r.mu.Unlock()

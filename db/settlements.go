@@ -32,7 +32,7 @@ func (errSettled) Error() string { return "the reservation is settled already" }
 
 // Settle stores the events that a reservation was made for, and ends the reservation, in one
 // transaction. Like Ingest, it returns one outcome per event. Each event has an idempotency key,
-// such as metering.SettledKey. A repeat with the same events returns the former outcomes; CodeConflict for other events. A reservation that is released or expired
+// such as metering.SettledKey. A repeat with the same events returns the same outcomes; CodeConflict for other events. A reservation that is released or expired
 // can be settled too: its events are counted in any case.
 func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservation string, events []metering.Event, now time.Time) ([]Outcome, error) {
 	if err := w.begin(); err != nil {
@@ -79,7 +79,7 @@ func (s *settlement) queueSettled(batch *pgx.Batch, tenant metering.TenantID, in
 	})
 }
 
-// queueEnd ends the reservation with what has become of its events.
+// queueEnd ends the reservation with the outcomes of its events.
 func (s *settlement) queueEnd(batch *pgx.Batch, tenant metering.TenantID, outcomes []Outcome) error {
 	text, err := json.Marshal(outcomes)
 	if err != nil {

@@ -24,7 +24,7 @@ type usageStatement struct {
 	zones  map[string][]int64 // the meter versions of each timezone
 	places [4]rangeParts
 
-	selecting map[int64]metering.MeterVersion // the versions that do not count each event with its value, or whose groups are asked for
+	selecting map[int64]metering.MeterVersion // the versions that do not count each event with its value, and those that are read by group
 	grouped   bool                            // rows of events have their groups
 
 	customers []int64 // whose the parts are that are being added

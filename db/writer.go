@@ -196,7 +196,7 @@ func (w *Writer) Close() {
 
 var errStopping = metering.Errorf(metering.CodeUnavailable, "the service is stopping; try again")
 
-// begin has Close wait for the caller, who calls w.running.Done.
+// begin has Close wait until the caller calls w.running.Done.
 func (w *Writer) begin() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -21,7 +21,7 @@ const (
 	maxReservationID = 128
 )
 
-// QuotaMode is what a quota does when it is used up.
+// QuotaMode is the effect of a quota that is used up.
 type QuotaMode string
 
 const (
@@ -95,7 +95,7 @@ func (q Quota) Validate() error {
 }
 
 // Covers reports whether the quota limits usage of the meter in the group. A nil group is usage
-// whose group is not known, which only quotas without a group limit.
+// of an unknown group: only quotas without a group limit it.
 func (q Quota) Covers(meter MeterID, group *Group) bool {
 	return q.Meter.ID == meter && (q.Group == nil || group != nil && q.Group.ID == group.ID)
 }
@@ -128,7 +128,7 @@ func (g MeterVersion) QuotaGroup(at string, object json.RawMessage) (Group, erro
 	return group, nil
 }
 
-// QuotaLevel is a quota of one customer with what is used of it in a window.
+// QuotaLevel is a quota with the usage of one customer in a window.
 type QuotaLevel struct {
 	Quota
 	Window   Range
@@ -136,7 +136,7 @@ type QuotaLevel struct {
 	Reserved Decimal // by reservations that are not settled, released or expired
 }
 
-// Remaining returns what is left, at least zero, or nil if the quota is unlimited.
+// Remaining returns the remaining amount, at least zero, or nil if the quota is unlimited.
 func (l QuotaLevel) Remaining() *Decimal {
 	if l.Limit == nil {
 		return nil
@@ -216,7 +216,7 @@ func SettledKey(reservation string, index int) string {
 	return fmt.Sprintf("reservation:%s:%d", reservation, index)
 }
 
-// ValidReservationID returns the rule that an id which a client has chosen breaks.
+// ValidReservationID returns the rule that a client's id of a reservation breaks.
 func ValidReservationID(at, id string) error {
 	if len(id) > maxReservationID || !reservationID.MatchString(id) {
 		return Invalid(at, "must be 1 to %d characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'", maxReservationID)

@@ -1,6 +1,6 @@
 -- +goose Up
 
-alter table plans add column features jsonb not null default '{}'; -- what a customer with the plan may use: key to string, number or boolean
+alter table plans add column features jsonb not null default '{}'; -- by key: strings, numbers and booleans that the client interprets
 
 create table quotas (
   tenant_id   bigint not null references tenants,
@@ -34,19 +34,19 @@ create table quota_reservations (
   meter_ids    bigint[] not null,
   group_ids    uuid[] not null, -- null: no group was named
   amounts      numeric[] not null,
-  digest       bytea not null, -- SHA-256 of what was asked
+  digest       bytea not null, -- SHA-256 of the request
   exceeded     boolean not null, -- a soft quota was, when it was granted
   granted_at   timestamptz not null,
   expires_at   timestamptz not null, -- it reserves nothing from then on
   ended_at     timestamptz, -- nor from then on
-  settled      jsonb, -- what became of each event that settled it
+  settled      jsonb, -- the outcomes of its events
   settled_with bytea, -- SHA-256 of those events; null: it is not settled
   primary key (tenant_id, id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
   check ((settled is null) = (settled_with is null)),
   check (settled is null or ended_at is not null)
 );
-comment on table quota_reservations is 'Usage that was granted in advance.';
+comment on table quota_reservations is 'Usage that is granted before it happens.';
 create index quota_reservations_live on quota_reservations (tenant_id, customer_id, expires_at) where ended_at is null;
 create index quota_reservations_expired on quota_reservations (expires_at); -- by which they are forgotten
 

@@ -32,15 +32,13 @@ type reserving struct {
 	key        string
 	operations atomic.Int64
 	most       int64 // operations
+	limit      int64 // of each customer, which these operations reach
 
 	mu      sync.Mutex
 	settled map[string]int64 // the usage that was settled, by customer
 }
 
-const (
-	reservingCustomers = 10
-	reservingLimit     = 2_000
-)
+const reservingCustomers = 10
 
 // TestDrillReservationsStayWithinTheLimit makes RESERVATIONS operations, or 6,000. Customers with
 // an even number never let a reservation expire: their usage and reservations are within the limit
@@ -52,14 +50,14 @@ func TestDrillReservationsStayWithinTheLimit(t *testing.T) {
 	_, key := system.Tenant(t)
 	most, err := strconv.ParseInt(cmp.Or(os.Getenv("RESERVATIONS"), "6000"), 10, 64)
 	require.NoError(t, err)
-	r := &reserving{T: t, key: key, most: most, settled: make(map[string]int64)}
+	r := &reserving{T: t, key: key, most: most, limit: most / 60, settled: make(map[string]int64)}
 	for range replicas {
 		r.apis = append(r.apis, system.API(t))
 	}
 	r.must("POST", "/v1/meters", `{"slug":"calls","event_type":"call","aggregation":"sum"}`)
 	for n := range reservingCustomers {
 		r.must("POST", "/v1/customers", fmt.Sprintf(`{"external_id":"c%d"}`, n))
-		r.must("PUT", "/v1/quotas", fmt.Sprintf(`{"customer":"c%d","meter":"calls","limit":%d,"mode":"hard","period":"lifetime"}`, n, reservingLimit))
+		r.must("PUT", "/v1/quotas", fmt.Sprintf(`{"customer":"c%d","meter":"calls","limit":%d,"mode":"hard","period":"lifetime"}`, n, r.limit))
 	}
 	stop, stopped := context.WithCancel(t.Context())
 	var around, calling sync.WaitGroup
@@ -89,7 +87,7 @@ func TestDrillReservationsStayWithinTheLimit(t *testing.T) {
 	require.Equal(t, r.settled, stored, "what is settled is stored once")
 	requireNoDiscrepancy(t, conn, "usage_hours", "hour", "hour")
 	r.requireWithinLimit()
-	t.Logf("%d operations; settled: %v of %d", r.operations.Load(), r.settled, reservingLimit)
+	t.Logf("%d operations; settled: %v of %d", r.operations.Load(), r.settled, r.limit)
 }
 
 // kill restarts one replica after the other while operations go on.
@@ -130,7 +128,7 @@ func (r *reserving) requireWithinLimit() {
 	require.Len(r, answer.Data, len(checks))
 	for _, level := range answer.Data {
 		together := metering.MustDecimal(level.Used.String()).Add(metering.MustDecimal(level.Reserved.String()))
-		require.LessOrEqual(r, together.Cmp(metering.Whole(reservingLimit)), 0, body)
+		require.LessOrEqual(r, together.Cmp(metering.Whole(r.limit)), 0, body)
 	}
 }
 

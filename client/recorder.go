@@ -100,14 +100,7 @@ func NewRecorder(client *ClientWithResponses, options RecorderOptions) *Recorder
 // timestamp happened now; one without a key gets one: a UUID of version 7, which the
 // service finds and stores at the least cost, however many it knows.
 func (r *Recorder) Record(e Event) error {
-	if e.Timestamp == nil {
-		now := time.Now().UTC()
-		e.Timestamp = &now
-	}
-	if e.IdempotencyKey == nil {
-		key := uuid.Must(uuid.NewV7()).String() // it has no error where crypto/rand has none
-		e.IdempotencyKey = &key
-	}
+	e = identified(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -122,6 +115,21 @@ func (r *Recorder) Record(e Event) error {
 		r.hurry()
 	}
 	return nil
+}
+
+// identified returns the event with a timestamp and a key, so that each repeat is the same event.
+func identified(e Event) Event {
+	if e.Timestamp == nil {
+		e.Timestamp = new(time.Now().UTC())
+	}
+	if e.IdempotencyKey == nil {
+		e.IdempotencyKey = new(newID())
+	}
+	return e
+}
+
+func newID() string {
+	return uuid.Must(uuid.NewV7()).String() // it has no error where crypto/rand has none
 }
 
 // Flush sends what is recorded and returns when every event is settled, or
@@ -218,7 +226,7 @@ func (r *Recorder) send(ctx context.Context, batch []Event) {
 			return
 		}
 		r.failed(cmp.Or(err, failureOf(answer)))
-		if !sleep(ctx, max(pause, retryAfter(answer))) {
+		if !sleep(ctx, max(pause, pauseAfter(answer))) {
 			return
 		}
 	}
@@ -227,10 +235,11 @@ func (r *Recorder) send(ctx context.Context, batch []Event) {
 // refused says whether the same events would be refused again, whoever sends
 // them and wherever: the answer is about the events themselves.
 func refused(answer *IngestEventsResponse) bool {
-	if answer == nil {
-		return false
-	}
-	switch answer.StatusCode() {
+	return answer != nil && refusesContent(answer.StatusCode())
+}
+
+func refusesContent(status int) bool {
+	switch status {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
 		return true
 	}
@@ -258,11 +267,15 @@ func failureOf(answer *IngestEventsResponse) error {
 	return err
 }
 
-func retryAfter(answer *IngestEventsResponse) time.Duration {
+func pauseAfter(answer *IngestEventsResponse) time.Duration {
 	if answer == nil {
 		return 0
 	}
-	seconds, err := time.ParseDuration(answer.HTTPResponse.Header.Get("Retry-After") + "s")
+	return retryAfter(answer.HTTPResponse)
+}
+
+func retryAfter(response *http.Response) time.Duration {
+	seconds, err := time.ParseDuration(response.Header.Get("Retry-After") + "s")
 	if err != nil {
 		return 0
 	}

@@ -1,0 +1,301 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"regexp"
+	"sync"
+	"time"
+)
+
+// OnError is the decision about usage while the service does not answer.
+type OnError string
+
+const (
+	// OnErrorAllow allows the usage.
+	OnErrorAllow OnError = "allow"
+	// OnErrorDeny does not allow the usage.
+	OnErrorDeny OnError = "deny"
+)
+
+// Quotas checks and reserves usage before it happens. It is safe for concurrent use.
+type Quotas struct {
+	client  *ClientWithResponses
+	onError OnError
+	options QuotasOptions
+	cache   *quotaCache
+}
+
+// QuotasOptions tunes a Quotas. Zero values take the defaults.
+type QuotasOptions struct {
+	// Timeout is the time in which the service must answer Check or Reserve, repeats of Reserve
+	// included: 2 s.
+	Timeout time.Duration
+	// OnFailure is called with the error of each request that the service did not answer. It is
+	// logged when OnFailure is nil.
+	OnFailure func(error)
+}
+
+const (
+	defaultTimeout = 2 * time.Second
+	endTimeout     = 10 * time.Second // of each request that extends, settles or releases
+)
+
+// NewQuotas creates a Quotas that sends its requests through client. onError decides while the
+// service does not answer. maxStaleness is the age up to which Check uses an earlier answer of
+// the service; with 0, each check is a request.
+func NewQuotas(client *ClientWithResponses, onError OnError, maxStaleness time.Duration, options QuotasOptions) (*Quotas, error) {
+	if onError != OnErrorAllow && onError != OnErrorDeny {
+		return nil, fmt.Errorf("onError must be OnErrorAllow or OnErrorDeny, not %q", onError)
+	}
+	if maxStaleness < 0 {
+		return nil, fmt.Errorf("maxStaleness must be zero or more, not %s", maxStaleness)
+	}
+	if options.Timeout <= 0 {
+		options.Timeout = defaultTimeout
+	}
+	if options.OnFailure == nil {
+		options.OnFailure = func(err error) { slog.Warn("quota request failed", "error", err) }
+	}
+	cache := &quotaCache{maxStaleness: maxStaleness, entries: make(map[string]*cachedQuota)}
+	return &Quotas{client: client, onError: onError, options: options, cache: cache}, nil
+}
+
+// CheckResult is the decision about a check.
+type CheckResult struct {
+	QuotaDecision
+
+	// Failure is the error for which OnError has decided. Nil if the service or the cache has.
+	Failure error
+}
+
+// Check reports whether a customer may use an amount. It returns an error only if the service
+// refuses the request for its content, such as an unknown meter.
+//
+// An answer from the cache counts the amounts that this Quotas has allowed since as used. The
+// cache allows an amount only if every quota has as much left, and denies an amount only if the
+// service has denied it, or less. Check asks the service otherwise.
+func (q *Quotas) Check(ctx context.Context, check QuotaCheck) (CheckResult, error) {
+	cached := q.cache.begin(check)
+	if decision, ok := cached.decide(); ok {
+		return CheckResult{QuotaDecision: decision}, nil
+	}
+	decision, err := q.sendCheck(ctx, check)
+	if isRefused(err) {
+		cached.end(nil, false)
+		return CheckResult{}, err
+	}
+	if err != nil {
+		q.options.OnFailure(err)
+		allowed := q.onError == OnErrorAllow
+		cached.end(nil, allowed)
+		return CheckResult{QuotaDecision: QuotaDecision{Allowed: allowed}, Failure: err}, nil
+	}
+	cached.end(decision, decision.Allowed)
+	return CheckResult{QuotaDecision: *decision}, nil
+}
+
+func (q *Quotas) sendCheck(ctx context.Context, check QuotaCheck) (*QuotaDecision, error) {
+	ctx, cancel := context.WithTimeout(ctx, q.options.Timeout)
+	defer cancel()
+	answer, err := q.client.CheckQuotasWithResponse(ctx, CheckQuotas{Checks: []QuotaCheck{check}})
+	if err != nil {
+		return nil, unsent(check, err)
+	}
+	if answer.JSON200 == nil || len(answer.JSON200.Data) != 1 {
+		return nil, problemOf(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
+	}
+	return &answer.JSON200.Data[0], nil
+}
+
+// ProblemError is an answer of the service that is no success.
+type ProblemError struct {
+	Status     int
+	Detail     string
+	RetryAfter time.Duration
+}
+
+func (e *ProblemError) Error() string {
+	return fmt.Sprintf("the service answered %d: %s", e.Status, e.Detail)
+}
+
+func problemOf(response *http.Response, problem *Problem) error {
+	e := &ProblemError{Status: response.StatusCode, Detail: http.StatusText(response.StatusCode), RetryAfter: retryAfter(response)}
+	if problem != nil {
+		e.Detail = problem.Detail
+	}
+	return e
+}
+
+// encodingError is a request that is no JSON and was not sent.
+type encodingError struct{ error }
+
+func (e encodingError) Unwrap() error { return e.error }
+
+// unsent returns the error of a request without an answer.
+func unsent(body any, failure error) error {
+	if _, err := json.Marshal(body); err != nil {
+		return encodingError{fmt.Errorf("the request is no JSON: %w", err)}
+	}
+	return fmt.Errorf("the service did not answer: %w", failure)
+}
+
+// isRefused reports whether a repeat of the request would fail again.
+func isRefused(err error) bool {
+	if _, ok := errors.AsType[encodingError](err); ok {
+		return true
+	}
+	problem, ok := errors.AsType[*ProblemError](err)
+	return ok && (refusesContent(problem.Status) || problem.Status == http.StatusConflict)
+}
+
+// quotaCache holds answers to checks.
+type quotaCache struct {
+	maxStaleness time.Duration
+
+	mu      sync.Mutex
+	entries map[string]*cachedQuota
+}
+
+// maxCached is the number of customers, meters and groups whose answers are held.
+const maxCached = 10_000
+
+// cachedQuota is the latest answer about a customer, a meter and a group. Amounts are never
+// changed in place.
+type cachedQuota struct {
+	allowed *big.Rat // amounts that were allowed since the entry exists
+	pending int      // requests without an answer
+	answer  *QuotaDecision
+	amount  *big.Rat  // of the answer's check
+	sentAt  time.Time // of the answer's request
+	before  *big.Rat  // allowed, at sentAt
+}
+
+// cachedCheck is a check of an amount.
+type cachedCheck struct {
+	cache  *quotaCache
+	entry  *cachedQuota // nil: the cache is not used
+	amount *big.Rat
+	sentAt time.Time
+	before *big.Rat
+}
+
+// begin finds or creates the entry of a check.
+func (c *quotaCache) begin(check QuotaCheck) *cachedCheck {
+	amount, ok := parseAmount(check.Amount)
+	if c.maxStaleness == 0 || !ok {
+		return &cachedCheck{}
+	}
+	check.Amount = "0"
+	key, err := json.Marshal(check)
+	if err != nil {
+		return &cachedCheck{}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &cachedCheck{cache: c, entry: c.entry(string(key)), amount: amount}
+}
+
+// entry returns nil if the cache is full.
+func (c *quotaCache) entry(key string) *cachedQuota {
+	if e := c.entries[key]; e != nil {
+		return e
+	}
+	if len(c.entries) >= maxCached {
+		c.removeStale()
+	}
+	if len(c.entries) >= maxCached {
+		return nil
+	}
+	e := &cachedQuota{allowed: new(big.Rat)}
+	c.entries[key] = e
+	return e
+}
+
+func (c *quotaCache) removeStale() {
+	for key, e := range c.entries {
+		if e.pending == 0 && time.Since(e.sentAt) >= c.maxStaleness {
+			delete(c.entries, key)
+		}
+	}
+}
+
+// decide returns the decision from the cache. If there is none, the caller asks the service and
+// calls end.
+func (c *cachedCheck) decide() (QuotaDecision, bool) {
+	if c.entry == nil {
+		return QuotaDecision{}, false
+	}
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	e, now := c.entry, time.Now()
+	if decision, ok := e.decide(c.amount, now, c.cache.maxStaleness); ok {
+		if decision.Allowed {
+			e.allowed = new(big.Rat).Add(e.allowed, c.amount)
+		}
+		return decision, true
+	}
+	e.pending++
+	c.sentAt, c.before = now, e.allowed
+	return QuotaDecision{}, false
+}
+
+func (e *cachedQuota) decide(amount *big.Rat, now time.Time, maxStaleness time.Duration) (decision QuotaDecision, ok bool) {
+	if e.answer == nil || now.Sub(e.sentAt) >= maxStaleness || e.answer.ResetsAt != nil && !now.Before(*e.answer.ResetsAt) {
+		return decision, false
+	}
+	decision = *e.answer
+	if !decision.Allowed {
+		return decision, amount.Cmp(e.amount) >= 0
+	}
+	decision.Exceeded = false
+	if decision.Remaining == "" {
+		return decision, true
+	}
+	remaining, ok := parseAmount(decision.Remaining)
+	used, ok2 := parseAmount(decision.Used)
+	if !ok || !ok2 {
+		return decision, false
+	}
+	since := new(big.Rat).Sub(e.allowed, e.before)
+	remaining.Sub(remaining, since)
+	decision.Remaining, decision.Used = formatAmount(remaining), formatAmount(used.Add(used, since))
+	return decision, amount.Cmp(remaining) <= 0
+}
+
+// end stores the answer to the check's request. The answer is nil if there is none.
+func (c *cachedCheck) end(answer *QuotaDecision, allowed bool) {
+	if c.entry == nil {
+		return
+	}
+	c.cache.mu.Lock()
+	defer c.cache.mu.Unlock()
+	e := c.entry
+	e.pending--
+	if allowed {
+		e.allowed = new(big.Rat).Add(e.allowed, c.amount)
+	}
+	if answer != nil && !c.sentAt.Before(e.sentAt) {
+		e.answer, e.amount, e.sentAt, e.before = answer, c.amount, c.sentAt, c.before
+	}
+}
+
+var plainAmount = regexp.MustCompile(`^-?[0-9]{1,40}(\.[0-9]{1,40})?$`)
+
+// parseAmount returns false for an amount that is not plain digits.
+func parseAmount(n json.Number) (*big.Rat, bool) {
+	if !plainAmount.MatchString(string(n)) {
+		return nil, false
+	}
+	return new(big.Rat).SetString(string(n))
+}
+
+func formatAmount(amount *big.Rat) json.Number {
+	digits, _ := amount.FloatPrec() // exact: the amount is a sum of decimals
+	return json.Number(amount.FloatString(digits))
+}

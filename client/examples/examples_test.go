@@ -1,0 +1,131 @@
+package examples_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/client/examples"
+)
+
+// quotasOf returns quotas that a service of the test decides about.
+func quotasOf(t *testing.T, answer http.HandlerFunc) *client.Quotas {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	c, err := client.NewClientWithResponses(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quotas, err := client.NewQuotas(c, client.OnErrorDeny, 0, client.QuotasOptions{OnFailure: func(error) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return quotas
+}
+
+func answer(w http.ResponseWriter, status int, text string, values ...any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, text, values...)
+}
+
+func send(handler http.Handler, body string) *http.Response {
+	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body))
+	r.Header.Set("X-Customer", "acme")
+	recorder := httptest.NewRecorder()
+	handler.ServeHTTP(recorder, r)
+	return recorder.Result()
+}
+
+const later = `"2999-01-01T00:00:00Z"`
+
+func TestLimitCalls(t *testing.T) {
+	t.Parallel()
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for _, c := range []struct {
+		name       string
+		status     int
+		body       string
+		want       int
+		retryAfter bool
+	}{
+		{"allowed", http.StatusOK, `{"data":[{"allowed":true}]}`, http.StatusNoContent, false},
+		{"used up", http.StatusOK, `{"data":[{"allowed":false,"resets_at":` + later + `}]}`, http.StatusTooManyRequests, true},
+		{"used up for ever", http.StatusOK, `{"data":[{"allowed":false,"resets_at":null}]}`, http.StatusTooManyRequests, false},
+		{"unavailable", http.StatusServiceUnavailable, `{}`, http.StatusServiceUnavailable, false},
+		{"wrong", http.StatusUnprocessableEntity, `{}`, http.StatusServiceUnavailable, false},
+	} {
+		quotas := quotasOf(t, func(w http.ResponseWriter, _ *http.Request) { answer(w, c.status, "%s", c.body) })
+		response := send(examples.LimitCalls(quotas, "calls", served), "")
+		if response.StatusCode != c.want || c.retryAfter != (response.Header.Get("Retry-After") != "") {
+			t.Errorf("%s: %d, Retry-After %q", c.name, response.StatusCode, response.Header.Get("Retry-After"))
+		}
+	}
+}
+
+// service grants reservations up to 100 tokens, and keeps the reserved and the settled values.
+type service struct{ reserved, settled []json.Number }
+
+func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/settle"):
+		var batch client.EventBatch
+		if err := json.NewDecoder(r.Body).Decode(&batch); err != nil {
+			panic(err)
+		}
+		s.settled = append(s.settled, *batch.Events[0].Value)
+		answer(w, http.StatusOK, `{"accepted":1}`)
+	case strings.HasSuffix(r.URL.Path, "/release"):
+		s.reserved = nil
+		answer(w, http.StatusOK, `{"released":true}`)
+	default:
+		var request client.Reserve
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
+			panic(err)
+		}
+		amount := request.Amounts[0].Amount
+		if most, err := amount.Int64(); err != nil || most > 100 {
+			answer(w, http.StatusOK, `{"allowed":false,"quota_id":"quo_5","remaining":100,"resets_at":%q}`, time.Now().Add(time.Hour).Format(time.RFC3339))
+			return
+		}
+		s.reserved = append(s.reserved, amount)
+		answer(w, http.StatusCreated, `{"allowed":true,"reservation_id":%q}`, *request.Id)
+	}
+}
+
+func TestProxyModel(t *testing.T) {
+	t.Parallel()
+	status := http.StatusOK
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, status, `{"model":"large","usage":{"total_tokens":42}}`)
+	}))
+	t.Cleanup(model.Close)
+	s := new(service)
+	proxy := examples.ProxyModel(quotasOf(t, s.ServeHTTP), model.URL)
+
+	response := send(proxy, `{"max_tokens":50}`)
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), `"total_tokens":42`) {
+		t.Fatalf("%d %s", response.StatusCode, body)
+	}
+	if fmt.Sprint(s.reserved, s.settled) != "[67] [42]" {
+		t.Fatalf("reserved %s, settled %s", s.reserved, s.settled)
+	}
+	if response := send(proxy, `{"max_tokens":500}`); response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") == "" {
+		t.Fatalf("beyond the quota: %d", response.StatusCode)
+	}
+	if response := send(proxy, `{}`); response.StatusCode != http.StatusBadRequest {
+		t.Fatalf("without max_tokens: %d", response.StatusCode)
+	}
+	status = http.StatusInternalServerError
+	if response := send(proxy, `{"max_tokens":50}`); response.StatusCode != http.StatusBadGateway || len(s.reserved) != 0 || len(s.settled) != 1 {
+		t.Fatalf("of a model that fails: %d, %s reserved", response.StatusCode, s.reserved)
+	}
+}

@@ -1,0 +1,39 @@
+// Package examples shows servers that stop customers at their quotas.
+package examples
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/odometer-metering/odometer/client"
+)
+
+// Customer returns the customer of a request. Replace it by your authentication.
+func Customer(r *http.Request) string { return r.Header.Get("X-Customer") }
+
+// LimitCalls answers 429 to a customer who has used up a hard quota of the meter, and passes
+// other requests to next. It answers 503 if there is no decision.
+func LimitCalls(quotas *client.Quotas, meter string, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		check, err := quotas.Check(r.Context(), client.QuotaCheck{Customer: Customer(r), Meter: meter, Amount: "1"})
+		switch {
+		case err == nil && check.Allowed:
+			next.ServeHTTP(w, r)
+		case err != nil || check.Failure != nil:
+			http.Error(w, "quotas are not available", http.StatusServiceUnavailable)
+		default:
+			refuse(w, check.ResetsAt)
+		}
+	})
+}
+
+// refuse answers 429. Retry-After is the time until the quota's next period, in seconds.
+func refuse(w http.ResponseWriter, resetsAt *time.Time) {
+	if resetsAt != nil {
+		seconds := math.Ceil(time.Until(*resetsAt).Seconds())
+		w.Header().Set("Retry-After", strconv.Itoa(max(int(seconds), 1)))
+	}
+	http.Error(w, "the quota is used up", http.StatusTooManyRequests)
+}

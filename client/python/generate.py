@@ -104,11 +104,13 @@ def body_of(operation: dict[str, Any]) -> str:
 
 
 def answer(operation: dict[str, Any]) -> str:
+    kinds: list[str] = []
     for status, response in sorted(operation["responses"].items()):
-        if status.startswith("2") and "application/json" in response.get("content", {}):
-            kind = reference(response["content"]["application/json"]["schema"])
-            return f"{kind} | str" if "text/csv" in response["content"] else kind
-    return "None"
+        content = response.get("content", {})
+        if status.startswith("2") and "application/json" in content:
+            kinds.append(reference(content["application/json"]["schema"]))
+            kinds += ["str"] if "text/csv" in content else []
+    return " | ".join(dict.fromkeys(kinds)) or "None"
 
 
 def reference(of: dict[str, Any]) -> str:

@@ -3,6 +3,16 @@ import { exactAnswers, serialize } from "./exact.js";
 import type { components, paths } from "./schema.gen.js";
 
 export { BufferFullError, ClosedError, Recorder, UnsentError, type RecorderOptions } from "./recorder.js";
+export { ProblemError } from "./problems.js";
+export { Quotas, type CheckResult, type QuotasOptions } from "./quotas.js";
+export {
+  QuotaExceededError,
+  ReservationEventError,
+  UnavailableError,
+  UnsettledError,
+  type HeldReservation,
+  type ReserveRequest,
+} from "./reservations.js";
 export { parseExactly } from "./exact.js";
 export type { components, operations, paths } from "./schema.gen.js";
 

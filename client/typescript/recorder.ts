@@ -1,6 +1,6 @@
 import type { Client } from "openapi-fetch";
 import { v7 as newKey } from "uuid"; // in the order of time: the service finds and stores them at the least cost, however many it knows
-import { serialize } from "./exact.js";
+import { retryAfter, unencodable } from "./problems.js";
 import type { components, paths } from "./schema.gen.js";
 
 type Event = components["schemas"]["Event"];
@@ -241,21 +241,6 @@ function quietly(call: () => void, after: number): ReturnType<typeof setTimeout>
   const timer = setTimeout(call, after);
   timer.unref?.(); // browsers have none
   return timer;
-}
-
-function retryAfter(response: Response): number {
-  const seconds = Number(response.headers.get("Retry-After"));
-  return Number.isFinite(seconds) ? 1_000 * seconds : 0;
-}
-
-/** Says whether events were not sent because they are no JSON. */
-function unencodable(batch: Event[]): boolean {
-  try {
-    serialize(batch);
-    return false;
-  } catch {
-    return true;
-  }
 }
 
 function messageOf(error: unknown): string {

@@ -1,15 +1,24 @@
-"""A client of Odometer that keeps every digit of a decimal, and a recorder of events."""
+"""A client of Odometer that keeps every digit of a decimal, a recorder of events, and quotas."""
 
 from odometer_client.client import Client, OdometerError, ProblemError, UnencodableError
+from odometer_client.quotas import CheckResult, Quotas
 from odometer_client.recorder import BufferFullError, ClosedError, Recorder, UnsentError
+from odometer_client.reservations import HeldReservation, QuotaExceededError, ReservationEventError, UnavailableError, UnsettledError
 
 __all__ = [
     "BufferFullError",
+    "CheckResult",
     "Client",
     "ClosedError",
+    "HeldReservation",
     "OdometerError",
     "ProblemError",
+    "QuotaExceededError",
+    "Quotas",
     "Recorder",
+    "ReservationEventError",
+    "UnavailableError",
     "UnencodableError",
     "UnsentError",
+    "UnsettledError",
 ]

@@ -73,7 +73,9 @@ class Client(Operations):
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str | None] | None = None,
         body: object = None,
+        timeout: float | None = None,
     ) -> Any:
+        """timeout: seconds, instead of the client's."""
         names = {name: quote(value, safe="") for name, value in (path_parameters or {}).items()}
         sent = {name: text for name, text in (headers or {}).items() if text is not None}
         content = None
@@ -81,8 +83,9 @@ class Client(Operations):
             content = encode(body)
             sent["Content-Type"] = "application/json"
         parameters = {name: parameter(value) for name, value in (query or {}).items() if value is not None}
+        limit = httpx.USE_CLIENT_DEFAULT if timeout is None else httpx.Timeout(timeout)
         try:
-            response = self._http.request(method, path.format(**names), params=parameters, headers=sent, content=content)
+            response = self._http.request(method, path.format(**names), params=parameters, headers=sent, content=content, timeout=limit)
         except httpx.HTTPError as error:
             raise OdometerError(f"the service did not answer: {type(error).__name__}") from error
         return answer(response)

@@ -837,9 +837,9 @@ class Operations:
         answer: schema.IngestResult = self.call("POST", "/v1/quotas/reservations/{id}/settle", path_parameters={"id": id}, body=body)
         return answer
 
-    def reserve_quota(self, body: schema.Reserve) -> schema.RefusedReservation:
+    def reserve_quota(self, body: schema.Reserve) -> schema.RefusedReservation | schema.Reservation:
         """Reserve usage before it happens."""
-        answer: schema.RefusedReservation = self.call("POST", "/v1/quotas/reserve", body=body)
+        answer: schema.RefusedReservation | schema.Reservation = self.call("POST", "/v1/quotas/reserve", body=body)
         return answer
 
     def delete_quota(self, id: str) -> schema.DeleteQuota:

@@ -21,7 +21,7 @@ LONGEST_PAUSE = 30.0
 REFUSED = {400, 413, 422}  # the answer is about the events themselves: they would be refused again, whoever sends them
 
 
-def _new_key() -> str:
+def new_key() -> str:
     """A UUID of version 7 (RFC 9562, 5.7), which the service finds and stores at the least cost, however many it knows."""
     unix_ms = time.time_ns() // 1_000_000
     return str(uuid.UUID(int=unix_ms << 80 | 7 << 76 | secrets.randbits(12) << 64 | 0b10 << 62 | secrets.randbits(62)))
@@ -87,7 +87,7 @@ class Recorder:
         """Takes an event and does not wait for the network. Without a timestamp it happened now; without a key it gets one."""
         taken = event.copy()
         taken.setdefault("timestamp", datetime.now(timezone.utc).isoformat())
-        taken.setdefault("idempotency_key", _new_key())
+        taken.setdefault("idempotency_key", new_key())
         with self._changed:
             if self._closed:
                 raise ClosedError("the recorder is closed")

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createClient, parseExactly, type Schema } from "./client.js";
+import { createClient, parseExactly, QuotaExceededError, Quotas, type Schema } from "./client.js";
 
 const { ODOMETER_URL: baseUrl, ODOMETER_API_KEY: apiKey } = process.env;
 if (!baseUrl || !apiKey) throw new Error("ODOMETER_URL and ODOMETER_API_KEY name a running API: run go test ./cmd/odometer");
@@ -62,6 +62,21 @@ test("a problem is typed", async () => {
   assert.equal(response.status, 404);
   assert.equal(error?.code, "not_found");
   assert.equal(error?.status, 404);
+});
+
+test("a reservation keeps a customer within a quota", async () => {
+  const limited = "limited";
+  assert.equal((await client.POST("/v1/customers", { body: { external_id: limited } })).response.status, 201);
+  const quota = { customer: limited, meter: "calls", limit: precise, mode: "hard", period: "month" } as const;
+  assert.equal((await client.PUT("/v1/quotas", { body: quota })).response.status, 200);
+  const quotas = new Quotas(client, { onError: "deny", maxStaleness: 60_000, timeout: 60_000 });
+  const amounts = [{ meter: "calls", amount: precise }];
+  await quotas.reserve({ customer: limited, amounts }, async (reservation) => {
+    await assert.rejects(quotas.reserve({ customer: limited, amounts: [{ meter: "calls", amount: "1" }] }, async () => {}), QuotaExceededError);
+    reservation.record({ event_type: "call", value: "123456789012345678" });
+  });
+  const check = async (amount: string) => (await quotas.check({ customer: limited, meter: "calls", amount })).remaining;
+  assert.deepEqual([await check("0.1"), await check("0.02")], ["0.123456789012", "0.023456789012"]);
 });
 
 test("messages are distinguished by their type", () => {

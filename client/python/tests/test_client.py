@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from odometer_client import Client, OdometerError, ProblemError, Recorder, UnencodableError
+from odometer_client import Client, OdometerError, ProblemError, QuotaExceededError, Quotas, Recorder, UnencodableError
 from odometer_client.schema import Event, Message, SetPricing
 
 PRECISE = Decimal("123456789012345678.123456789012")
@@ -132,3 +132,15 @@ def test_messages_are_distinguished_by_their_type() -> None:
     assert describe('{"type":"discrepancy.detected","data":{"kind":"usage_discrepancy","day":"2026-12-03"}}') == "2026-12-03"
     disputed = f'{{"type":"discrepancy.detected","data":{{"kind":"reconciliation_disputed","meter_slug":"calls","unexplained":{PRECISE}}}}}'
     assert describe(disputed) == f"calls: {PRECISE} units are unexplained"
+
+
+def test_a_reservation_keeps_a_customer_within_a_quota(client: Client) -> None:
+    client.create_customer({"external_id": "limited"})
+    client.set_quota({"customer": "limited", "meter": "python-calls", "limit": PRECISE, "mode": "hard", "period": "month"})
+    quotas = Quotas(client, on_error="deny", max_staleness=60, timeout=60)
+    with quotas.reserve("limited", [{"meter": "python-calls", "amount": PRECISE}]) as reservation:
+        with pytest.raises(QuotaExceededError), quotas.reserve("limited", [{"meter": "python-calls", "amount": Decimal(1)}]):
+            pass
+        reservation.record("python-call", value=Decimal(123456789012345678))
+    remaining = [quotas.check("limited", "python-calls", Decimal(amount)).remaining for amount in ("0.1", "0.02")]
+    assert remaining == [Decimal("0.123456789012"), Decimal("0.023456789012")]

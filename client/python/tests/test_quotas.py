@@ -139,7 +139,7 @@ def test_a_cached_answer_lacks_the_amounts_that_were_allowed_since() -> None:
     assert [check(quotas, "2.5") for _ in range(4)] == [(True, Decimal(left)) for left in ("10", "7.5", "5", "2.5")]
     assert service.requests == ["check"]
     service.used = 10  # stored by now
-    assert check(quotas, "2.5") == (False, 0)
+    assert check(quotas, "2.5") == (False, Decimal(0))
     assert service.requests == ["check"] * 2
 
 
@@ -174,7 +174,7 @@ def test_an_answer_is_used_up_to_the_bound(monkeypatch: pytest.MonkeyPatch) -> N
     check(quotas, "1")
     assert service.requests == ["check"]
     service.used, now = 10, 5.0
-    assert check(quotas, "1") == (False, 0)
+    assert check(quotas, "1") == (False, Decimal(0))
 
 
 def test_an_answer_is_used_until_the_period_ends() -> None:

@@ -34,6 +34,9 @@ outage: ## Stripe fails, a worker is killed, and the proof that nothing was lost
 invoice: ## two months end at Stripe for customers of every kind, and what its invoices bill is compared with what was used
 	@dev/up test go run ./dev/invoice
 
+limits: ## a customer with a hard quota is warned at 80 %, stopped at 100 %, and served again in the next hour
+	@dev/up test go run ./dev/limits
+
 attack: ## what a tenant notices of strangers and another tenant who attack: each attack for EACH=10 seconds, those that an API bears together at once in ROUNDS=5 of SECONDS=60; exit 1 where it is too much
 	@dev/up test go run ./dev/attack
 
@@ -153,4 +156,4 @@ check: ## what CI runs: the dashboard's build, lint, compatibility, generated fi
 		[ "$$before" = "$$(state)" ] || { echo "make generate changed something: commit it."; git status --short; exit 1; }
 	@$(MAKE) --no-print-directory test test-long
 
-.PHONY: help run up down clean-dev outage invoice attack pictures newcomer build dashboard test test-long test-one named-test test-setup stress test-dates stripe-live simulate recount mutate bench bench-large generate breaking lint check
+.PHONY: help run up down clean-dev outage invoice limits attack pictures newcomer build dashboard test test-long test-one named-test test-setup stress test-dates stripe-live simulate recount mutate bench bench-large generate breaking lint check

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/client/examples"
+	"github.com/odometer-metering/odometer/db/dbtest"
+	"github.com/odometer-metering/odometer/dev/expect"
+	"github.com/odometer-metering/odometer/dev/proc"
+	"github.com/odometer-metering/odometer/metering"
+)
+
+const (
+	customer = "acme"
+	meter    = "calls"
+	limit    = "10" // calls in an hour
+	warning  = "2"  // calls left, at which the customer is warned
+)
+
+// drill is an API with a clock of its own, and a server that asks it about quotas.
+type drill struct {
+	testing.TB
+	out    io.Writer
+	clock  *proc.Clock
+	api    *client.ClientWithResponses
+	quotas *client.Quotas
+	server http.Handler
+}
+
+func newDrill(t testing.TB, out io.Writer) *drill {
+	t.Helper()
+	address := os.Getenv("TEST_TEMPORAL_ADDRESS")
+	require.NotEmpty(t, address, "run make limits, or dev/up test go run ./dev/limits")
+	d := &drill{TB: t, out: out, clock: proc.NewClock(t)}
+	_, database := dbtest.Fresh(t)
+	system := proc.New(t, proc.Config{DatabaseURL: database, TemporalAddress: address, Clock: d.clock})
+	_, key := system.Tenant(t)
+	var err error
+	d.api, err = client.NewClientWithResponses(system.API(t).URL, client.WithRequestEditorFn(func(_ context.Context, r *http.Request) error {
+		r.Header.Set("Authorization", "Bearer "+key)
+		return nil
+	}))
+	require.NoError(t, err)
+	options := client.QuotasOptions{Timeout: dbtest.Deadline, OnFailure: func(err error) { t.Logf("%v", err) }}
+	d.quotas, err = client.NewQuotas(d.api, client.OnErrorDeny, 0, options)
+	require.NoError(t, err)
+	d.server = examples.LimitCalls(d.quotas, meter, http.HandlerFunc(d.serve))
+	return d
+}
+
+// serve is a call of the product. Its event is stored before the answer.
+func (d *drill) serve(http.ResponseWriter, *http.Request) {
+	d.Helper()
+	answer, err := d.api.IngestEventWithResponse(d.Context(), d.call())
+	require.NoError(d, expect.Status("ingest event", answer, err, http.StatusOK, http.StatusCreated, http.StatusAccepted))
+}
+
+func (d *drill) call() client.Event {
+	return client.Event{EventType: "call", CustomerId: customer, Timestamp: new(d.clock.Now())}
+}
+
+// run sends calls until the hour's quota is used up, and one in the next hour.
+func (d *drill) run() {
+	d.Helper()
+	d.setQuota()
+	next := d.beginHour().Add(time.Hour)
+	fmt.Fprintf(d.out, "%s may make %s calls in an hour.\n\n", customer, limit)
+	d.show("time", "step", "used", "left", "result")
+
+	d.request("calls 1 to 7", 7, "served", "7", "3")
+	d.request("call 8", 1, "served, warned", "8", "2")
+	d.reserve("reserve 3 calls", 3, "refused", "8", "2")
+	d.reserve("reserve and settle 2 calls", 2, "settled", "10", "0")
+	d.request("call 11", 1, "429", "10", "0")
+	d.reserve("reserve 1 call", 1, "refused", "10", "0")
+	d.clock.To(d, next.Add(time.Minute))
+	d.request("a call in the next hour", 1, "served", "1", "9")
+	fmt.Fprintf(d.out, "\n%s is warned at 80 %%, stopped at 100 %%, and served again in the next hour: OK\n", customer)
+}
+
+func (d *drill) setQuota() {
+	d.Helper()
+	made, err := d.api.CreateMeterWithResponse(d.Context(), nil, client.CreateMeter{Slug: meter, EventType: "call", Aggregation: new(client.CreateMeterAggregationCount)})
+	require.NoError(d, expect.Status("create meter", made, err, http.StatusCreated))
+	added, err := d.api.CreateCustomerWithResponse(d.Context(), nil, client.CreateCustomer{ExternalId: customer})
+	require.NoError(d, expect.Status("create customer", added, err, http.StatusCreated))
+	most := json.Number(limit)
+	set, err := d.api.SetQuotaWithResponse(d.Context(), client.SetQuota{
+		Customer: new(customer), Meter: meter, Limit: &most, Mode: client.SetQuotaModeHard, Period: client.SetQuotaPeriodHour,
+	})
+	require.NoError(d, expect.Status("set quota", set, err, http.StatusOK))
+}
+
+// beginHour returns the start of the current hour. If it ends soon, the clock goes to the next.
+func (d *drill) beginHour() time.Time {
+	d.Helper()
+	hour := d.clock.Now().Truncate(time.Hour)
+	if next := hour.Add(time.Hour); next.Sub(d.clock.Now()) < 10*time.Minute {
+		d.clock.To(d, next)
+		hour = next
+	}
+	return hour
+}
+
+// request sends calls to the server.
+func (d *drill) request(step string, calls int, want, used, left string) {
+	d.Helper()
+	var response *http.Response
+	for range calls {
+		r := httptest.NewRequestWithContext(d.Context(), http.MethodGet, "/", http.NoBody)
+		r.Header.Set("X-Customer", customer)
+		recorder := httptest.NewRecorder()
+		d.server.ServeHTTP(recorder, r)
+		response = recorder.Result()
+	}
+	result, after := "served", response.Header.Get("Retry-After")
+	level := d.level()
+	switch {
+	case response.StatusCode == http.StatusTooManyRequests:
+		seconds, err := strconv.Atoi(after)
+		require.NoError(d, err)
+		require.Positive(d, seconds)
+		result = "429"
+	case response.StatusCode != http.StatusOK:
+		result = response.Status
+	case metering.MustDecimal(string(level.Remaining)).Cmp(metering.MustDecimal(warning)) <= 0:
+		result = "served, warned"
+	}
+	d.require(step, want, result, used, left, level)
+	if after != "" {
+		result += ", Retry-After: " + after
+	}
+	d.show(d.clock.Now().Format("15:04"), step, level.Used, level.Remaining, result)
+}
+
+// reserve reserves calls, and settles them with as many events.
+func (d *drill) reserve(step string, calls int, want, used, left string) {
+	d.Helper()
+	amount := client.QuotaAmount{Meter: meter, Amount: json.Number(strconv.Itoa(calls))}
+	err := d.quotas.Reserve(d.Context(), client.Reserve{Customer: customer, Amounts: []client.QuotaAmount{amount}},
+		func(_ context.Context, r *client.HeldReservation) (err error) {
+			for range calls {
+				err = errors.Join(err, r.Record(d.call()))
+			}
+			return err
+		})
+	result := "settled"
+	if _, exceeded := errors.AsType[*client.QuotaExceededError](err); exceeded {
+		result, err = "refused", nil
+	}
+	require.NoError(d, err)
+	level := d.level()
+	d.require(step, want, result, used, left, level)
+	d.show(d.clock.Now().Format("15:04"), step, level.Used, level.Remaining, result)
+}
+
+// level returns the usage of the quota.
+func (d *drill) level() client.QuotaDecision {
+	d.Helper()
+	check, err := d.quotas.Check(d.Context(), client.QuotaCheck{Customer: customer, Meter: meter, Amount: "0"})
+	require.NoError(d, err)
+	require.NoError(d, check.Failure)
+	return check.QuotaDecision
+}
+
+func (d *drill) require(step, want, result, used, left string, level client.QuotaDecision) {
+	d.Helper()
+	require.Equal(d, []string{want, used, left}, []string{result, string(level.Used), string(level.Remaining)}, step)
+}
+
+func (d *drill) show(at, step, used, left, result any) {
+	fmt.Fprintf(d.out, "%-7v%-28v%6v%6v   %v\n", at, step, used, left, result)
+}

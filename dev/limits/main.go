@@ -1,0 +1,27 @@
+// Command limits shows a customer who reaches a hard quota: the customer is warned at 80 %,
+// stopped at 100 %, and served again in the next hour. It uses a real database, an API process
+// and the server of client/examples. It ends with 1 if a step does not have its result.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/odometer-metering/odometer/dev/proc"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := proc.Run(ctx, func(t testing.TB) {
+		newDrill(t, os.Stdout).run()
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "limits:", err)
+		os.Exit(1)
+	}
+}

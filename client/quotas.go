@@ -162,7 +162,7 @@ type quotaCache struct {
 	entries map[string]*cachedQuota
 }
 
-// maxCached is the number of customers, meters and groups whose answers are held.
+// maxCached is the number of customers, meters and groups in the cache.
 const maxCached = 10_000
 
 // cachedQuota is the latest answer about a customer, a meter and a group. Amounts are never

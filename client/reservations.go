@@ -27,19 +27,19 @@ func (e *QuotaExceededError) Error() string {
 	return fmt.Sprintf("quota %s has %s left", e.QuotaId, e.Remaining)
 }
 
-// UnsettledError is returned by Reserve if the events of a reservation are not stored. A repeat
+// SettleError is returned by Reserve if the events of a reservation are not stored. A repeat
 // of SettleReservation with the same events counts nothing twice.
-type UnsettledError struct {
+type SettleError struct {
 	ReservationID string
 	Events        []Event
 	Err           error
 }
 
-func (e *UnsettledError) Error() string {
+func (e *SettleError) Error() string {
 	return fmt.Sprintf("reservation %s is not settled with %d events: %v", e.ReservationID, len(e.Events), e.Err)
 }
 
-func (e *UnsettledError) Unwrap() error { return e.Err }
+func (e *SettleError) Unwrap() error { return e.Err }
 
 // HeldReservation is a reservation while its work runs. It is safe for concurrent use.
 type HeldReservation struct {
@@ -202,7 +202,7 @@ func (r *HeldReservation) end(ctx context.Context) error {
 	if isRefused(err) {
 		r.release(ctx)
 	}
-	return &UnsettledError{r.ID, slices.Clone(r.events), err}
+	return &SettleError{r.ID, slices.Clone(r.events), err}
 }
 
 func (r *HeldReservation) release(ctx context.Context) {

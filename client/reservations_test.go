@@ -151,8 +151,8 @@ func TestReserve(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 			defer cancel()
 			err := quotasOf(t, s, client.OnErrorDeny, 0).Reserve(ctx, usage(), recordCall)
-			unsettled, ok := errors.AsType[*client.UnsettledError](err)
-			if !ok || len(unsettled.Events) != 1 || s.held[unsettled.ReservationID] != 5 {
+			failed, ok := errors.AsType[*client.SettleError](err)
+			if !ok || len(failed.Events) != 1 || s.held[failed.ReservationID] != 5 {
 				t.Fatal(err)
 			}
 		})
@@ -163,7 +163,7 @@ func TestReserve(t *testing.T) {
 		s := newQuotaService(10)
 		s.failures["settle"] = []int{http.StatusUnprocessableEntity}
 		err := quotasOf(t, s, client.OnErrorDeny, 0).Reserve(t.Context(), usage(), recordCall)
-		if unsettled, ok := errors.AsType[*client.UnsettledError](err); !ok || len(unsettled.Events) != 1 || s.count("settle") != 1 || len(s.held) != 0 {
+		if failed, ok := errors.AsType[*client.SettleError](err); !ok || len(failed.Events) != 1 || s.count("settle") != 1 || len(s.held) != 0 {
 			t.Fatal(err)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 // Customer returns the customer of a request. Replace it by your authentication.
 func Customer(r *http.Request) string { return r.Header.Get("X-Customer") }
 
-// LimitCalls answers 429 to a customer who has used up a hard quota of the meter, and passes
+// LimitCalls answers 429 if a hard quota of the meter is used up for the customer, and passes
 // other requests to next. It answers 503 if there is no decision.
 func LimitCalls(quotas *client.Quotas, meter string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

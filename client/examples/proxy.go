@@ -69,15 +69,15 @@ func complete(ctx context.Context, url string, prompt []byte, reservation *clien
 }
 
 func show(w http.ResponseWriter, answer []byte, err error) {
-	exceeded, unsettled := new(client.QuotaExceededError), new(client.UnsettledError)
+	exceeded, failed := new(client.QuotaExceededError), new(client.SettleError)
 	switch {
 	case errors.As(err, &exceeded):
 		refuse(w, exceeded.ResetsAt)
 	case errors.Is(err, client.ErrUnavailable):
 		http.Error(w, "quotas are not available", http.StatusServiceUnavailable)
-	case err != nil && !errors.As(err, &unsettled):
+	case err != nil && !errors.As(err, &failed):
 		http.Error(w, "the model is not available", http.StatusBadGateway)
-	default: // store the events of an UnsettledError, and settle them later
+	default: // store the events of an SettleError, and settle them later
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(answer)
 	}

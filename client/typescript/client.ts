@@ -9,7 +9,7 @@ export {
   QuotaExceededError,
   ReservationEventError,
   UnavailableError,
-  UnsettledError,
+  SettleError,
   type HeldReservation,
   type ReserveRequest,
 } from "./reservations.js";

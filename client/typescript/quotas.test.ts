@@ -9,7 +9,7 @@ import {
   Quotas,
   ReservationEventError,
   UnavailableError,
-  UnsettledError,
+  SettleError,
   type HeldReservation,
   type QuotasOptions,
   type Schema,
@@ -266,7 +266,7 @@ for (const [reason, failures, held] of [["not answered", [503, 503, 503, 503, 50
     const service = new Service(10);
     service.failures.settle = [...failures];
     await assert.rejects(quotasOf(service, { settleTimeout: 200 }).reserve(usage, recordCall), (error) => {
-      assert.ok(error instanceof UnsettledError);
+      assert.ok(error instanceof SettleError);
       assert.equal(error.events.length, 1);
       return service.held.size === held;
     });

@@ -7,7 +7,7 @@ import type { components, paths } from "./schema.gen.js";
 type QuotaCheck = components["schemas"]["QuotaCheck"];
 type QuotaDecision = components["schemas"]["QuotaDecision"];
 
-const MAX_CACHED = 10_000; // customers, meters and groups whose answers are held
+const MAX_CACHED = 10_000; // customers, meters and groups in the cache
 
 /** Times are in milliseconds. */
 export interface QuotasOptions {
@@ -73,7 +73,7 @@ export class Quotas {
   /**
    * Reserves usage, calls work, and ends the reservation, even if work throws: it settles the reservation with the
    * events that work has recorded, or releases it if there are none. It returns the result of work. It throws
-   * QuotaExceededError, UnavailableError, UnsettledError, a ProblemError of a refused request, or the error of work.
+   * QuotaExceededError, UnavailableError, SettleError, a ProblemError of a refused request, or the error of work.
    *
    * A request without an id gets one, so that a repeat reserves nothing twice. While work runs, the reservation is
    * extended at half of its expiry. A settlement is repeated until the service answers or settleTimeout is over. With
@@ -126,12 +126,14 @@ class CachedQuota {
     if (decision.resets_at && Date.now() >= Date.parse(decision.resets_at)) return undefined;
     if (!decision.allowed) return amount >= checked ? decision : undefined;
     const since = this.#allowed - before;
-    const remaining = unitsOf(decision.remaining);
-    if (remaining !== undefined && amount > remaining - since) return undefined;
+    const [remaining, used] = [unitsOf(decision.remaining), unitsOf(decision.used)];
+    if (decision.remaining === null) {
+      this.#allowed += amount;
+      return { ...decision, exceeded: false };
+    }
+    if (remaining === undefined || used === undefined || amount > remaining - since) return undefined;
     this.#allowed += amount;
-    if (remaining === undefined) return { ...decision, exceeded: false };
-    const used = textOf((unitsOf(decision.used) ?? 0n) + since);
-    return { ...decision, exceeded: false, remaining: textOf(remaining - since), used };
+    return { ...decision, exceeded: false, remaining: textOf(remaining - since), used: textOf(used + since) };
   }
 
   begin(): { sentAt: number; before: bigint } {

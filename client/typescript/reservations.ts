@@ -34,8 +34,8 @@ export class UnavailableError extends Error {
  * The events of a reservation are not stored. A repeat of the request to settle with the same events counts nothing
  * twice. workError is the error of the work, if it has failed.
  */
-export class UnsettledError extends Error {
-  override name = "UnsettledError";
+export class SettleError extends Error {
+  override name = "SettleError";
 
   constructor(
     readonly reservationId: string,
@@ -173,7 +173,7 @@ class Reservation implements HeldReservation {
       await this.#repeat(this.#options.settleTimeout, () => this.#settle());
     } catch (error) {
       if (isFinal(error)) await this.#release();
-      throw new UnsettledError(this.id, this.#events, error, workError);
+      throw new SettleError(this.id, this.#events, error, workError);
     }
   }
 

@@ -1,4 +1,4 @@
-// Command limits shows a customer who reaches a hard quota: the customer is warned at 80 %,
+// Command limits shows how a hard quota stops a customer. The customer is warned at 80 %,
 // stopped at 100 %, and served again in the next hour. It uses a real database, an API process
 // and the server of client/examples. It ends with 1 if a step does not have its result.
 package main

@@ -19,7 +19,7 @@ def customer_of(environ: WSGIEnvironment) -> str:
 
 
 def limit_calls(quotas: Quotas, meter: str, application: WSGIApplication) -> WSGIApplication:
-    """Answers 429 to a customer who has used up a hard quota of the meter, and passes other requests to the application. It answers
+    """Answers 429 if a hard quota of the meter is used up for the customer, and passes other requests to the application. It answers
     503 if there is no decision."""
 
     def limited(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from examples.limit import answer, customer_of, refuse
-from odometer_client import HeldReservation, QuotaExceededError, Quotas, UnavailableError, UnsettledError
+from odometer_client import HeldReservation, QuotaExceededError, Quotas, SettleError, UnavailableError
 from odometer_client.client import decode
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def proxy_model(quotas: Quotas, url: str) -> WSGIApplication:
             return answer(start_response, "503 Service Unavailable", "quotas are not available")
         except httpx.HTTPError:
             return answer(start_response, "502 Bad Gateway", "the model is not available")
-        except UnsettledError as error:
+        except SettleError as error:
             logging.error("%s", error)  # store error.events, and settle them later
         start_response("200 OK", [("Content-Type", "application/json")])
         return [completion]

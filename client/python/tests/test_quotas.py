@@ -24,8 +24,8 @@ from odometer_client import (
     QuotaExceededError,
     Quotas,
     ReservationEventError,
+    SettleError,
     UnavailableError,
-    UnsettledError,
 )
 from odometer_client.schema import QuotaAmount
 
@@ -259,7 +259,7 @@ def test_a_reservation_is_extended_while_the_block_runs() -> None:
 def test_events_that_are_not_settled_are_returned(failures: list[int], held: int) -> None:
     service = Service(10)
     service.failures["settle"] = failures
-    with pytest.raises(UnsettledError) as raised:
+    with pytest.raises(SettleError) as raised:
         use(quotas_of(service, settle_timeout=0.2))
     assert len(raised.value.events) == 1
     assert len(service.held) == held

@@ -6,7 +6,7 @@ type Handler = (request: Request) => Promise<Response>;
 export const customerOf = (request: Request) => request.headers.get("X-Customer") ?? "";
 
 /**
- * Answers 429 to a customer who has used up a hard quota of the meter, and passes other requests to next. It answers
+ * Answers 429 if a hard quota of the meter is used up for the customer, and passes other requests to next. It answers
  * 503 if there is no decision.
  */
 export function limitCalls(quotas: Quotas, meter: string, next: Handler): Handler {

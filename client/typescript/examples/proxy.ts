@@ -1,4 +1,4 @@
-import { QuotaExceededError, UnavailableError, UnsettledError, type HeldReservation, type Quotas } from "../client.js";
+import { QuotaExceededError, UnavailableError, SettleError, type HeldReservation, type Quotas } from "../client.js";
 import { customerOf, refuse } from "./limit.js";
 
 /**
@@ -20,7 +20,7 @@ export function proxyModel(quotas: Quotas, url: string): (request: Request) => P
     } catch (error) {
       if (error instanceof QuotaExceededError) return refuse(error.refused.resets_at);
       if (error instanceof UnavailableError) return new Response("quotas are not available", { status: 503 });
-      if (!(error instanceof UnsettledError)) return new Response("the model is not available", { status: 502 });
+      if (!(error instanceof SettleError)) return new Response("the model is not available", { status: 502 });
       // Store error.events, and settle them later.
     }
     return new Response(answer ?? "", { headers: { "Content-Type": "application/json" } });

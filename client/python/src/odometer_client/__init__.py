@@ -3,7 +3,7 @@
 from odometer_client.client import Client, OdometerError, ProblemError, UnencodableError
 from odometer_client.quotas import CheckResult, Quotas
 from odometer_client.recorder import BufferFullError, ClosedError, Recorder, UnsentError
-from odometer_client.reservations import HeldReservation, QuotaExceededError, ReservationEventError, UnavailableError, UnsettledError
+from odometer_client.reservations import HeldReservation, QuotaExceededError, ReservationEventError, SettleError, UnavailableError
 
 __all__ = [
     "BufferFullError",
@@ -17,8 +17,8 @@ __all__ = [
     "Quotas",
     "Recorder",
     "ReservationEventError",
+    "SettleError",
     "UnavailableError",
     "UnencodableError",
     "UnsentError",
-    "UnsettledError",
 ]

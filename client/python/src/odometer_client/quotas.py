@@ -18,7 +18,7 @@ from odometer_client.schema import QuotaAmount, QuotaCheck
 
 logger = logging.getLogger(__name__)
 
-MAX_CACHED = 10_000  # customers, meters and groups whose answers are held
+MAX_CACHED = 10_000  # customers, meters and groups in the cache
 EXACT = Context(prec=100)
 MAX_DIGITS = 40  # before and after the point, so that EXACT never rounds
 
@@ -97,7 +97,7 @@ class Quotas:
         """Reserves usage while the block runs. However the block ends, it settles the reservation with the events that the block has
         recorded, or releases it if there are none.
 
-        It raises QuotaExceededError, UnavailableError, UnsettledError, or a ProblemError of a refused request. A request without an
+        It raises QuotaExceededError, UnavailableError, SettleError, or a ProblemError of a refused request. A request without an
         id gets one, so that a repeat reserves nothing twice. While the block runs, the reservation is extended at half of its expiry.
         A settlement is repeated until the service answers or settle_timeout is over. With on_error allow, the block runs without a
         reservation if the service does not answer; the events are stored all the same."""

@@ -28,7 +28,7 @@ class UnavailableError(Exception):
     """Usage is not reserved, because the service did not answer, with on_error deny."""
 
 
-class UnsettledError(Exception):
+class SettleError(Exception):
     """The events of a reservation are not stored. A repeat of settle_reservation with the same events counts nothing twice."""
 
     def __init__(self, reservation_id: str, events: list[Event], cause: Exception) -> None:
@@ -122,7 +122,7 @@ class HeldReservation:
         except Exception as error:
             if is_refused(error):
                 self._release()
-            raise UnsettledError(self.id, self._events, error) from error
+            raise SettleError(self.id, self._events, error) from error
 
     def _settle(self) -> None:
         body = {"events": self._events}

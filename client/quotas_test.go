@@ -296,7 +296,7 @@ func TestCheck(t *testing.T) {
 				t.Fatalf("%d requests within the bound", s.count("check"))
 			}
 			s.used = 10
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			if check(t, q, "1").Allowed {
 				t.Fatal("allowed by an answer that is too old")
 			}

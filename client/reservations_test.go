@@ -59,7 +59,7 @@ func TestReserve(t *testing.T) {
 			s := newQuotaService(10)
 			func() {
 				defer func() {
-					if recover() != errWork {
+					if recover() != "panic of the work" {
 						t.Error("the panic is lost")
 					}
 				}()
@@ -67,7 +67,7 @@ func TestReserve(t *testing.T) {
 					if records {
 						_ = recordCall(ctx, r)
 					}
-					panic(errWork)
+					panic("panic of the work")
 				})
 			}()
 			if settled := len(s.settled) == 1; settled != records || len(s.held) != 0 {

@@ -77,6 +77,8 @@ test("a reservation keeps a customer within a quota", async () => {
   });
   const check = async (amount: string) => (await quotas.check({ customer: limited, meter: "calls", amount })).remaining;
   assert.deepEqual([await check("0.1"), await check("0.02")], ["0.123456789012", "0.023456789012"]);
+  const unlimited = await quotas.check({ customer, meter: "calls", amount: precise });
+  assert.deepEqual([unlimited.allowed, unlimited.remaining], [true, null]);
 });
 
 test("messages are distinguished by their type", () => {

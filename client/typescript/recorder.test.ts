@@ -125,8 +125,11 @@ test("waits as long as it is asked to", async () => {
   service.script = [429];
   service.pause = "3600";
   let told = 0;
-  const recorder = recorded(1, { onRetry: () => told++ });
-  await assert.rejects(recorder.flush(500), { name: "UnsentError", message: "1 events are not sent: the service answered 429: no" });
+  let tell = () => {};
+  const retried = new Promise<void>((resolve) => (tell = resolve));
+  const recorder = recorded(1, { every: 1, onRetry: () => (told++, tell()) });
+  await retried;
+  await assert.rejects(recorder.flush(100), { name: "UnsentError", message: "1 events are not sent: the service answered 429: no" });
   assert.equal(told, 1);
   await assert.rejects(recorder.close(100), UnsentError);
   assert.deepEqual(counts(), [1]);

@@ -144,3 +144,5 @@ def test_a_reservation_keeps_a_customer_within_a_quota(client: Client) -> None:
         reservation.record("python-call", value=Decimal(123456789012345678))
     remaining = [quotas.check("limited", "python-calls", Decimal(amount)).remaining for amount in ("0.1", "0.02")]
     assert remaining == [Decimal("0.123456789012"), Decimal("0.023456789012")]
+    unlimited = [quotas.check(CUSTOMER, "python-calls", PRECISE) for _ in range(2)]
+    assert [(each.allowed, each.remaining) for each in unlimited] == [(True, None)] * 2

@@ -81,22 +81,22 @@ type CheckResult struct {
 // cache allows an amount only if every quota has as much left, and denies an amount only if the
 // service has denied it, or less. Check asks the service otherwise.
 func (q *Quotas) Check(ctx context.Context, check QuotaCheck) (CheckResult, error) {
-	cached := q.cache.begin(check)
+	cached := q.cache.newCheck(check)
 	if decision, ok := cached.decide(); ok {
 		return CheckResult{QuotaDecision: decision}, nil
 	}
 	decision, err := q.sendCheck(ctx, check)
 	if isRefused(err) {
-		cached.end(nil, false)
+		cached.storeAnswer(nil, false)
 		return CheckResult{}, err
 	}
 	if err != nil {
 		q.options.OnFailure(err)
 		allowed := q.onError == OnErrorAllow
-		cached.end(nil, allowed)
+		cached.storeAnswer(nil, allowed)
 		return CheckResult{QuotaDecision: QuotaDecision{Allowed: allowed}, Failure: err}, nil
 	}
-	cached.end(decision, decision.Allowed)
+	cached.storeAnswer(decision, decision.Allowed)
 	return CheckResult{QuotaDecision: *decision}, nil
 }
 
@@ -105,10 +105,10 @@ func (q *Quotas) sendCheck(ctx context.Context, check QuotaCheck) (*QuotaDecisio
 	defer cancel()
 	answer, err := q.client.CheckQuotasWithResponse(ctx, CheckQuotas{Checks: []QuotaCheck{check}})
 	if err != nil {
-		return nil, unsent(check, err)
+		return nil, noAnswerError(check, err)
 	}
 	if answer.JSON200 == nil || len(answer.JSON200.Data) != 1 {
-		return nil, problemOf(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
+		return nil, problemError(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
 	}
 	return &answer.JSON200.Data[0], nil
 }
@@ -124,7 +124,7 @@ func (e *ProblemError) Error() string {
 	return fmt.Sprintf("the service answered %d: %s", e.Status, e.Detail)
 }
 
-func problemOf(response *http.Response, problem *Problem) error {
+func problemError(response *http.Response, problem *Problem) error {
 	e := &ProblemError{Status: response.StatusCode, Detail: http.StatusText(response.StatusCode), RetryAfter: retryAfter(response)}
 	if problem != nil {
 		e.Detail = problem.Detail
@@ -137,8 +137,8 @@ type encodingError struct{ error }
 
 func (e encodingError) Unwrap() error { return e.error }
 
-// unsent returns the error of a request without an answer.
-func unsent(body any, failure error) error {
+// noAnswerError returns the error of a request without an answer.
+func noAnswerError(body any, failure error) error {
 	if _, err := json.Marshal(body); err != nil {
 		return encodingError{fmt.Errorf("the request is no JSON: %w", err)}
 	}
@@ -185,8 +185,8 @@ type cachedCheck struct {
 	before *big.Rat
 }
 
-// begin finds or creates the entry of a check.
-func (c *quotaCache) begin(check QuotaCheck) *cachedCheck {
+// newCheck finds or creates the entry of a check.
+func (c *quotaCache) newCheck(check QuotaCheck) *cachedCheck {
 	amount, ok := parseAmount(check.Amount)
 	if c.maxStaleness == 0 || !ok {
 		return &cachedCheck{}
@@ -226,7 +226,7 @@ func (c *quotaCache) removeStale() {
 }
 
 // decide returns the decision from the cache. If there is none, the caller asks the service and
-// calls end.
+// calls storeAnswer.
 func (c *cachedCheck) decide() (QuotaDecision, bool) {
 	if c.entry == nil {
 		return QuotaDecision{}, false
@@ -268,8 +268,8 @@ func (e *cachedQuota) decide(amount *big.Rat, now time.Time, maxStaleness time.D
 	return decision, amount.Cmp(remaining) <= 0
 }
 
-// end stores the answer to the check's request. The answer is nil if there is none.
-func (c *cachedCheck) end(answer *QuotaDecision, allowed bool) {
+// storeAnswer stores the answer to the check's request. The answer is nil if there is none.
+func (c *cachedCheck) storeAnswer(answer *QuotaDecision, allowed bool) {
 	if c.entry == nil {
 		return
 	}

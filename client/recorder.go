@@ -100,7 +100,7 @@ func NewRecorder(client *ClientWithResponses, options RecorderOptions) *Recorder
 // timestamp happened now; one without a key gets one: a UUID of version 7, which the
 // service finds and stores at the least cost, however many it knows.
 func (r *Recorder) Record(e Event) error {
-	e = identified(e)
+	e = withIdentity(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -117,8 +117,8 @@ func (r *Recorder) Record(e Event) error {
 	return nil
 }
 
-// identified returns the event with a timestamp and a key, so that each repeat is the same event.
-func identified(e Event) Event {
+// withIdentity returns the event with a timestamp and a key, so that each repeat is the same event.
+func withIdentity(e Event) Event {
 	if e.Timestamp == nil {
 		e.Timestamp = new(time.Now().UTC())
 	}

@@ -68,7 +68,7 @@ type HeldReservation struct {
 //   - With OnErrorAllow, work is called without a reservation if the service does not answer.
 //     The events are stored all the same.
 func (q *Quotas) Reserve(ctx context.Context, request Reserve, work func(context.Context, *HeldReservation) error) (err error) {
-	r, err := q.hold(ctx, request)
+	r, err := q.reserve(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (q *Quotas) Reserve(ctx context.Context, request Reserve, work func(context
 	defer func() {
 		stop()
 		extension.Wait()
-		err = errors.Join(err, r.end(ctx))
+		err = errors.Join(err, r.settleOrRelease(ctx))
 	}()
 	return work(ctx, r)
 }
@@ -89,7 +89,7 @@ func (r *HeldReservation) Record(e Event) error {
 	if e.CustomerId == "" {
 		e.CustomerId = r.customer
 	}
-	e = identified(e)
+	e = withIdentity(e)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.ended {
@@ -102,8 +102,8 @@ func (r *HeldReservation) Record(e Event) error {
 	return nil
 }
 
-// hold reserves usage. It repeats the request until the service answers.
-func (q *Quotas) hold(ctx context.Context, request Reserve) (*HeldReservation, error) {
+// reserve reserves usage, and repeats the request until the service answers.
+func (q *Quotas) reserve(ctx context.Context, request Reserve) (*HeldReservation, error) {
 	if request.Id == nil {
 		request.Id = new(newID())
 	}
@@ -113,7 +113,7 @@ func (q *Quotas) hold(ctx context.Context, request Reserve) (*HeldReservation, e
 	r := &HeldReservation{ID: *request.Id, quotas: q, customer: request.Customer, expiresIn: *request.ExpiresIn}
 	limited, cancel := context.WithTimeout(ctx, q.options.Timeout)
 	defer cancel()
-	err := q.repeat(limited, func() error { return r.sendReserve(limited, request) })
+	err := q.repeatUntilAnswered(limited, func() error { return r.sendReserve(limited, request) })
 	if _, exceeded := errors.AsType[*QuotaExceededError](err); exceeded || err == nil || isRefused(err) {
 		return r, err
 	}
@@ -127,18 +127,19 @@ func (r *HeldReservation) sendReserve(ctx context.Context, request Reserve) erro
 	answer, err := r.quotas.client.ReserveQuotaWithResponse(ctx, request)
 	switch {
 	case err != nil:
-		return unsent(request, err)
+		return noAnswerError(request, err)
 	case answer.JSON201 != nil:
 		r.Exceeded = answer.JSON201.Exceeded
 		return nil
 	case answer.JSON200 != nil:
 		return &QuotaExceededError{*answer.JSON200}
 	}
-	return problemOf(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
+	return problemError(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
 }
 
-// repeat sends a request until the service answers or ctx ends, and returns the last error.
-func (q *Quotas) repeat(ctx context.Context, send func() error) error {
+// repeatUntilAnswered sends a request until the service answers or ctx ends. It returns the last
+// error.
+func (q *Quotas) repeatUntilAnswered(ctx context.Context, send func() error) error {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := send()
 		if _, exceeded := errors.AsType[*QuotaExceededError](err); exceeded || err == nil || isRefused(err) {
@@ -177,17 +178,17 @@ func (r *HeldReservation) sendExtend(ctx context.Context) error {
 	body := ExtendReservation{ExpiresIn: r.expiresIn}
 	answer, err := r.quotas.client.ExtendReservationWithResponse(ctx, r.ID, body)
 	if err != nil {
-		return unsent(body, err)
+		return noAnswerError(body, err)
 	}
 	if answer.JSON200 == nil {
-		return problemOf(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
+		return problemError(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
 	}
 	return nil
 }
 
-// end settles the reservation, or releases it if there are no events. Failed releases are only
-// reported: the reservation expires.
-func (r *HeldReservation) end(ctx context.Context) error {
+// settleOrRelease settles the reservation, or releases it if there are no events. A failed release
+// is only reported: the reservation expires.
+func (r *HeldReservation) settleOrRelease(ctx context.Context) error {
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
@@ -195,7 +196,7 @@ func (r *HeldReservation) end(ctx context.Context) error {
 		r.release(ctx)
 		return nil
 	}
-	err := r.quotas.repeat(ctx, func() error { return uncut(ctx, r.sendSettle) })
+	err := r.quotas.repeatUntilAnswered(ctx, func() error { return withoutCancel(ctx, r.sendSettle) })
 	if err == nil {
 		return nil
 	}
@@ -206,13 +207,13 @@ func (r *HeldReservation) end(ctx context.Context) error {
 }
 
 func (r *HeldReservation) release(ctx context.Context) {
-	if err := uncut(ctx, r.sendRelease); err != nil && !isNotFound(err) {
+	if err := withoutCancel(ctx, r.sendRelease); err != nil && !isNotFound(err) {
 		r.quotas.options.OnFailure(err)
 	}
 }
 
-// uncut sends a request that the end of ctx does not cancel.
-func uncut(ctx context.Context, send func(context.Context) error) error {
+// withoutCancel sends a request that the end of ctx does not cancel.
+func withoutCancel(ctx context.Context, send func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	return send(ctx)
@@ -221,10 +222,10 @@ func uncut(ctx context.Context, send func(context.Context) error) error {
 func (r *HeldReservation) sendRelease(ctx context.Context) error {
 	answer, err := r.quotas.client.ReleaseReservationWithResponse(ctx, r.ID)
 	if err != nil {
-		return unsent(nil, err)
+		return noAnswerError(nil, err)
 	}
 	if answer.JSON200 == nil {
-		return problemOf(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
+		return problemError(answer.HTTPResponse, answer.ApplicationproblemJSONDefault)
 	}
 	return nil
 }
@@ -233,12 +234,12 @@ func (r *HeldReservation) sendSettle(ctx context.Context) error {
 	batch := EventBatch{Events: r.events}
 	answer, err := r.quotas.client.SettleReservationWithResponse(ctx, r.ID, batch)
 	if err != nil {
-		return unsent(batch, err)
+		return noAnswerError(batch, err)
 	}
 	if answer.JSON200 != nil {
 		return nil
 	}
-	err = problemOf(answer.HTTPResponse, cmp.Or(answer.ApplicationproblemJSON429, answer.ApplicationproblemJSONDefault))
+	err = problemError(answer.HTTPResponse, cmp.Or(answer.ApplicationproblemJSON429, answer.ApplicationproblemJSONDefault))
 	if isNotFound(err) {
 		return r.sendEvents(ctx, batch)
 	}
@@ -249,10 +250,10 @@ func (r *HeldReservation) sendSettle(ctx context.Context) error {
 func (r *HeldReservation) sendEvents(ctx context.Context, batch EventBatch) error {
 	answer, err := r.quotas.client.IngestEventsWithResponse(ctx, batch)
 	if err != nil {
-		return unsent(batch, err)
+		return noAnswerError(batch, err)
 	}
 	if answer.JSON200 == nil {
-		return problemOf(answer.HTTPResponse, cmp.Or(answer.ApplicationproblemJSON429, answer.ApplicationproblemJSONDefault))
+		return problemError(answer.HTTPResponse, cmp.Or(answer.ApplicationproblemJSON429, answer.ApplicationproblemJSONDefault))
 	}
 	for _, e := range answer.JSON200.Errors {
 		return &ProblemError{Status: http.StatusUnprocessableEntity, Detail: fmt.Sprintf("events[%d]: %s", e.Index, e.Message)}

@@ -24,13 +24,13 @@ func LimitCalls(quotas *client.Quotas, meter string, next http.Handler) http.Han
 		case err != nil || check.Failure != nil:
 			http.Error(w, "quotas are not available", http.StatusServiceUnavailable)
 		default:
-			refuse(w, check.ResetsAt)
+			writeRefusal(w, check.ResetsAt)
 		}
 	})
 }
 
-// refuse answers 429. Retry-After is the time until the quota's next period, in seconds.
-func refuse(w http.ResponseWriter, resetsAt *time.Time) {
+// writeRefusal answers 429. Retry-After is the time until the quota's next period, in seconds.
+func writeRefusal(w http.ResponseWriter, resetsAt *time.Time) {
 	if resetsAt != nil {
 		seconds := math.Ceil(time.Until(*resetsAt).Seconds())
 		w.Header().Set("Retry-After", strconv.Itoa(max(int(seconds), 1)))

@@ -35,7 +35,7 @@ func ProxyModel(quotas *client.Quotas, url string) http.Handler {
 				answer, err = complete(ctx, url, prompt, reservation)
 				return err
 			})
-		show(w, answer, err)
+		writeAnswer(w, answer, err)
 	})
 }
 
@@ -68,11 +68,11 @@ func complete(ctx context.Context, url string, prompt []byte, reservation *clien
 	})
 }
 
-func show(w http.ResponseWriter, answer []byte, err error) {
+func writeAnswer(w http.ResponseWriter, answer []byte, err error) {
 	exceeded, failed := new(client.QuotaExceededError), new(client.SettleError)
 	switch {
 	case errors.As(err, &exceeded):
-		refuse(w, exceeded.ResetsAt)
+		writeRefusal(w, exceeded.ResetsAt)
 	case errors.Is(err, client.ErrUnavailable):
 		http.Error(w, "quotas are not available", http.StatusServiceUnavailable)
 	case err != nil && !errors.As(err, &failed):

@@ -52,20 +52,20 @@ export class Quotas {
     const entry = this.#options.maxStaleness > 0 && amount !== undefined ? this.#entry(check) : undefined;
     const cached = entry?.decide(amount!, this.#options.maxStaleness);
     if (cached) return cached;
-    const request = entry?.begin();
+    const request = entry?.startRequest();
     try {
       const answer = await this.#ask(check);
-      entry?.end(request!, amount!, answer);
+      entry?.storeAnswer(request!, amount!, answer);
       return answer;
     } catch (error) {
       if ((error instanceof ProblemError && error.isRefused) || unencodable(check)) {
-        entry?.end(request!, 0n);
+        entry?.storeAnswer(request!, 0n);
         throw error;
       }
       const failure = asError(error);
       this.#options.onFailure(failure);
       const allowed = this.#options.onError === "allow";
-      entry?.end(request!, allowed ? amount! : 0n);
+      entry?.storeAnswer(request!, allowed ? amount! : 0n);
       return { allowed, failure };
     }
   }
@@ -136,13 +136,13 @@ class CachedQuota {
     return { ...decision, exceeded: false, remaining: textOf(remaining - since), used: textOf(used + since) };
   }
 
-  begin(): { sentAt: number; before: bigint } {
+  startRequest(): { sentAt: number; before: bigint } {
     this.#pending++;
     return { sentAt: performance.now(), before: this.#allowed };
   }
 
   /** Stores the answer to a request. Without one, allowed is the amount that was allowed all the same. */
-  end({ sentAt, before }: { sentAt: number; before: bigint }, amount: bigint, answer?: QuotaDecision): void {
+  storeAnswer({ sentAt, before }: { sentAt: number; before: bigint }, amount: bigint, answer?: QuotaDecision): void {
     this.#pending--;
     if (!answer || answer.allowed) this.#allowed += amount;
     if (!answer || sentAt < this.#sentAt) return;

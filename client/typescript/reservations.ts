@@ -69,18 +69,18 @@ export async function runReserved<Result>(
   work: (reservation: HeldReservation) => Promise<Result>,
 ): Promise<Result> {
   const reservation = new Reservation(client, options, request);
-  await reservation.hold();
-  const stop = reservation.keep();
+  await reservation.reserve();
+  const stop = reservation.startExtending();
   let result: Result;
   try {
     result = await work(reservation);
   } catch (error) {
     stop();
-    await reservation.end(error);
+    await reservation.settleOrRelease(error);
     throw error;
   }
   stop();
-  await reservation.end();
+  await reservation.settleOrRelease();
   return result;
 }
 
@@ -114,10 +114,10 @@ class Reservation implements HeldReservation {
   }
 
   /** Reserves usage. It repeats the request until the service answers. */
-  async hold(): Promise<void> {
+  async reserve(): Promise<void> {
     const signal = AbortSignal.timeout(this.#options.timeout);
     try {
-      await this.#repeat(this.#options.timeout, () => this.#reserve(signal));
+      await this.#repeatUntilAnswered(this.#options.timeout, () => this.#sendReserve(signal));
     } catch (error) {
       if (isFinal(error) || unencodable(this.#request)) throw error;
       if (this.#options.onError === "deny") {
@@ -126,7 +126,7 @@ class Reservation implements HeldReservation {
     }
   }
 
-  async #reserve(signal: AbortSignal): Promise<void> {
+  async #sendReserve(signal: AbortSignal): Promise<void> {
     const { data, error, response } = await this.#client.POST("/v1/quotas/reserve", { body: this.#request, signal });
     if (!data) throw problemOf(response, error);
     if (!("reservation_id" in data)) throw new QuotaExceededError(data);
@@ -134,14 +134,14 @@ class Reservation implements HeldReservation {
   }
 
   /** Extends the reservation until stop is called, or until the service no longer has it. */
-  keep(): (this: void) => void {
+  startExtending(): (this: void) => void {
     const half = Math.min(500 * this.#request.expires_in, LONGEST_TIMER);
     let timer: ReturnType<typeof setTimeout>;
     let stopped = false;
     const extend = async (wait: number) => {
       let next = half;
       try {
-        await this.#extend();
+        await this.#sendExtend();
       } catch (error) {
         if (isFinal(error) || isNotFound(error)) return;
         this.#options.onFailure(asError(error));
@@ -156,7 +156,7 @@ class Reservation implements HeldReservation {
     };
   }
 
-  async #extend(): Promise<void> {
+  async #sendExtend(): Promise<void> {
     const { data, error, response } = await this.#client.POST("/v1/quotas/reservations/{id}/extend", {
       params: { path: { id: this.id } },
       body: { expires_in: this.#request.expires_in },
@@ -166,18 +166,18 @@ class Reservation implements HeldReservation {
   }
 
   /** Settles the reservation, or releases it if there are no events. */
-  async end(workError?: unknown): Promise<void> {
+  async settleOrRelease(workError?: unknown): Promise<void> {
     this.#ended = true;
     if (this.#events.length === 0) return this.#release();
     try {
-      await this.#repeat(this.#options.settleTimeout, () => this.#settle());
+      await this.#repeatUntilAnswered(this.#options.settleTimeout, () => this.#sendSettle());
     } catch (error) {
       if (isFinal(error)) await this.#release();
       throw new SettleError(this.id, this.#events, error, workError);
     }
   }
 
-  async #settle(): Promise<void> {
+  async #sendSettle(): Promise<void> {
     const { data, error, response } = await this.#client.POST("/v1/quotas/reservations/{id}/settle", {
       params: { path: { id: this.id } },
       body: { events: this.#events },
@@ -186,11 +186,11 @@ class Reservation implements HeldReservation {
     if (data) return;
     const problem = problemOf(response, error);
     if (!isNotFound(problem)) throw problem;
-    await this.#ingest();
+    await this.#sendEvents();
   }
 
   /** Stores the events of a reservation that the service does not have. */
-  async #ingest(): Promise<void> {
+  async #sendEvents(): Promise<void> {
     const body = { events: this.#events };
     const { data, error, response } = await this.#client.POST("/v1/events/batch", { body, signal: AbortSignal.timeout(LONGEST_ANSWER) });
     if (!data) throw problemOf(response, error);
@@ -213,7 +213,7 @@ class Reservation implements HeldReservation {
   }
 
   /** Sends a request until the service answers or the time is over, and throws the last error. */
-  async #repeat(timeout: number, send: () => Promise<void>): Promise<void> {
+  async #repeatUntilAnswered(timeout: number, send: () => Promise<void>): Promise<void> {
     const deadline = performance.now() + timeout;
     for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
       try {

@@ -26,11 +26,11 @@ def limit_calls(quotas: Quotas, meter: str, application: WSGIApplication) -> WSG
         try:
             check = quotas.check(customer_of(environ), meter, 1)
         except ProblemError:
-            return answer(start_response, "503 Service Unavailable", "quotas are not available")
+            return respond(start_response, "503 Service Unavailable", "quotas are not available")
         if check.allowed:
             return application(environ, start_response)
         if check.failure:
-            return answer(start_response, "503 Service Unavailable", "quotas are not available")
+            return respond(start_response, "503 Service Unavailable", "quotas are not available")
         return refuse(start_response, check.resets_at)
 
     return limited
@@ -42,9 +42,9 @@ def refuse(start_response: StartResponse, resets_at: str | None) -> Iterable[byt
     if resets_at:
         left = datetime.fromisoformat(resets_at.replace("Z", "+00:00")) - datetime.now(timezone.utc)
         headers.append(("Retry-After", str(max(math.ceil(left.total_seconds()), 1))))
-    return answer(start_response, "429 Too Many Requests", "the quota is used up", headers)
+    return respond(start_response, "429 Too Many Requests", "the quota is used up", headers)
 
 
-def answer(start_response: StartResponse, status: str, text: str, headers: list[tuple[str, str]] | None = None) -> Iterable[bytes]:
+def respond(start_response: StartResponse, status: str, text: str, headers: list[tuple[str, str]] | None = None) -> Iterable[bytes]:
     start_response(status, [("Content-Type", "text/plain"), *(headers or [])])
     return [text.encode()]

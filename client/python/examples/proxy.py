@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from examples.limit import answer, customer_of, refuse
+from examples.limit import customer_of, refuse, respond
 from odometer_client import HeldReservation, QuotaExceededError, Quotas, SettleError, UnavailableError
 from odometer_client.client import decode
 
@@ -25,7 +25,7 @@ def proxy_model(quotas: Quotas, url: str) -> WSGIApplication:
         prompt = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         max_tokens = max_tokens_of(prompt)
         if max_tokens is None:
-            return answer(start_response, "400 Bad Request", "the body must be JSON with max_tokens")
+            return respond(start_response, "400 Bad Request", "the body must be JSON with max_tokens")
         most = Decimal(len(prompt) + max_tokens)  # a token of the prompt has at least one byte
         completion = b""
         try:
@@ -34,9 +34,9 @@ def proxy_model(quotas: Quotas, url: str) -> WSGIApplication:
         except QuotaExceededError as error:
             return refuse(start_response, error.refused["resets_at"])
         except UnavailableError:
-            return answer(start_response, "503 Service Unavailable", "quotas are not available")
+            return respond(start_response, "503 Service Unavailable", "quotas are not available")
         except httpx.HTTPError:
-            return answer(start_response, "502 Bad Gateway", "the model is not available")
+            return respond(start_response, "502 Bad Gateway", "the model is not available")
         except SettleError as error:
             logging.error("%s", error)  # store error.events, and settle them later
         start_response("200 OK", [("Content-Type", "application/json")])

@@ -81,11 +81,11 @@ class Quotas:
             cached = entry and entry.decide(amount, self._max_staleness)
             if cached:
                 return cached
-            request = entry and entry.begin()
+            request = entry and entry.start_request()
         result, error = self._ask(customer, meter, amount, group)
         with self._lock:
             if entry and request:
-                entry.end(request, amount, result)
+                entry.store_answer(request, amount, result)
         if error:
             raise error
         return result
@@ -102,13 +102,13 @@ class Quotas:
         A settlement is repeated until the service answers or settle_timeout is over. With on_error allow, the block runs without a
         reservation if the service does not answer; the events are stored all the same."""
         reservation = HeldReservation(self._client, customer, amounts, expires_in, id, self._on_failure)
-        reservation.hold(self._timeout, self._allows_on_error)
-        stop = reservation.keep()
+        reservation.reserve(self._timeout, self._allows_on_error)
+        stop = reservation.start_extending()
         try:
             yield reservation
         finally:
             stop()
-            reservation.end(self._settle_timeout)
+            reservation.settle_or_release(self._settle_timeout)
 
     def _ask(self, customer: str, meter: str, amount: Decimal, group: Mapping[str, Any] | None) -> tuple[CheckResult, OdometerError | None]:
         check = QuotaCheck(customer=customer, meter=meter, amount=amount)
@@ -172,11 +172,11 @@ class _CachedQuota:
         self._allowed = EXACT.add(self._allowed, amount)
         return result
 
-    def begin(self) -> _Request:
+    def start_request(self) -> _Request:
         self._pending += 1
         return _Request(time.monotonic(), self._allowed)
 
-    def end(self, request: _Request, amount: Decimal, result: CheckResult) -> None:
+    def store_answer(self, request: _Request, amount: Decimal, result: CheckResult) -> None:
         self._pending -= 1
         if result.allowed:
             self._allowed = EXACT.add(self._allowed, amount)

@@ -75,30 +75,30 @@ class HeldReservation:
                 raise ReservationEventError("a reservation is settled with at most 1000 events; send further events with a Recorder")
             self._events.append(event)
 
-    def hold(self, timeout: float, allows_on_error: bool) -> None:
+    def reserve(self, timeout: float, allows_on_error: bool) -> None:
         """Reserves usage. It repeats the request until the service answers."""
         deadline = time.monotonic() + timeout
         try:
-            self._repeat(deadline, lambda: self._reserve(max(deadline - time.monotonic(), 0.001)))
+            self._repeat_until_answered(deadline, lambda: self._send_reserve(max(deadline - time.monotonic(), 0.001)))
         except Exception as error:
             if isinstance(error, QuotaExceededError) or is_refused(error):
                 raise
             if not allows_on_error:
                 raise UnavailableError(f"usage is not reserved, because the service did not answer: {error}") from error
 
-    def _reserve(self, timeout: float) -> None:
+    def _send_reserve(self, timeout: float) -> None:
         answer = self._client.call("POST", "/v1/quotas/reserve", body=self._request, timeout=timeout)
         if not answer["allowed"]:
             raise QuotaExceededError(answer)
         self.exceeded = answer["exceeded"]
 
-    def keep(self) -> Callable[[], None]:
+    def start_extending(self) -> Callable[[], None]:
         """Extends the reservation until the returned function is called, or until the service no longer has it."""
         stopped = threading.Event()
-        threading.Thread(target=self._extend, args=(stopped,), name="odometer-reservation", daemon=True).start()
+        threading.Thread(target=self._extend_until, args=(stopped,), name="odometer-reservation", daemon=True).start()
         return stopped.set
 
-    def _extend(self, stopped: threading.Event) -> None:
+    def _extend_until(self, stopped: threading.Event) -> None:
         half = wait = self._expires_in / 2
         while not stopped.wait(wait):
             try:
@@ -110,7 +110,7 @@ class HeldReservation:
                 self._on_failure(error)
                 wait = max(wait / 2, FIRST_PAUSE)
 
-    def end(self, timeout: float) -> None:
+    def settle_or_release(self, timeout: float) -> None:
         """Settles the reservation, or releases it if there are no events."""
         with self._lock:
             self._ended = True
@@ -118,13 +118,13 @@ class HeldReservation:
             self._release()
             return
         try:
-            self._repeat(time.monotonic() + timeout, self._settle)
+            self._repeat_until_answered(time.monotonic() + timeout, self._send_settle)
         except Exception as error:
             if is_refused(error):
                 self._release()
             raise SettleError(self.id, self._events, error) from error
 
-    def _settle(self) -> None:
+    def _send_settle(self) -> None:
         body = {"events": self._events}
         try:
             self._post("settle", body)
@@ -149,7 +149,7 @@ class HeldReservation:
         path = f"/v1/quotas/reservations/{{id}}/{action}"
         return self._client.call("POST", path, path_parameters={"id": self.id}, body=body, timeout=LONGEST_ANSWER)
 
-    def _repeat(self, deadline: float, send: Callable[[], None]) -> None:
+    def _repeat_until_answered(self, deadline: float, send: Callable[[], None]) -> None:
         """Sends a request until the service answers or the time is over, and raises the last error."""
         pause = FIRST_PAUSE
         while True:

@@ -117,6 +117,9 @@ func (q *Quotas) reserve(ctx context.Context, request Reserve) (*HeldReservation
 	if _, exceeded := errors.AsType[*QuotaExceededError](err); exceeded || err == nil || isRefused(err) {
 		return r, err
 	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if q.onError == OnErrorDeny {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

@@ -180,6 +180,18 @@ func TestReserve(t *testing.T) {
 		})
 	})
 
+	t.Run("DoesNotCallTheWorkAfterTheContext", func(t *testing.T) {
+		t.Parallel()
+		s := newQuotaService(10)
+		s.failures["reserve"] = []int{hang}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := quotasOf(t, s, client.OnErrorAllow, 0).Reserve(ctx, usage(), unexpected(t))
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	})
+
 	t.Run("StoresTheEventsOfWorkThatIsAllowedWithoutAnAnswer", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {

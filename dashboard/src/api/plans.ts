@@ -1,5 +1,5 @@
 import { queryOptions } from "@tanstack/react-query";
-import { answer, api } from "./client";
+import { answer, api, exactAnswer, type Schema } from "./client";
 
 /** A page of the plans. */
 export const plans = (page: string | undefined, archived: boolean) =>
@@ -14,5 +14,5 @@ export const plans = (page: string | undefined, archived: boolean) =>
 export const plan = (slug: string) =>
   queryOptions({
     queryKey: ["plans", slug],
-    queryFn: ({ signal }) => answer(api.GET("/v1/plans/{slug}", { params: { path: { slug } }, signal })),
+    queryFn: ({ signal }) => exactAnswer<Schema<"Plan">>(api.GET("/v1/plans/{slug}", { params: { path: { slug } }, parseAs: "text", signal })),
   });

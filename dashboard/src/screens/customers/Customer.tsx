@@ -14,6 +14,7 @@ import styles from "./Customer.module.css";
 
 const tabs = [
   ["/customers/$customer/usage", "Usage"],
+  ["/customers/$customer/quotas", "Quotas"],
   ["/customers/$customer/bill", "Bill"],
   ["/customers/$customer/invoices", "Invoices"],
   ["/customers/$customer/syncs", "Syncs"],

@@ -12,10 +12,10 @@ import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Identifier } from "../../values/Identifier";
 import { Instant } from "../../values/Instant";
+import { objectText, parseObject } from "../../values/objects";
 import { Workflows } from "../../values/Workflows";
 import { CustomerPlan } from "./CustomerPlan";
 import styles from "./CustomerDetails.module.css";
-import { metadataOf, written } from "./metadata";
 
 type Customer = Schema<"Customer">;
 
@@ -28,7 +28,7 @@ export function CustomerDetails() {
     // As text: metadata is the tenant's own, and its numbers keep their digits.
     async queryFn({ signal }) {
       const text = await answer(api.GET("/v1/customers/by-id", { params: { query: { id: params.customer } }, parseAs: "text", signal }));
-      return written((parse(text) as Pick<Customer, "metadata">).metadata);
+      return objectText((parse(text) as Pick<Customer, "metadata">).metadata);
     },
   });
   if (error && metadata === undefined) return <Failed what="The customer" error={error} retry={() => void refetch()} />;
@@ -51,11 +51,11 @@ function Edit({ customer, metadata }: { customer: Customer; metadata: string }) 
   const [name, setName] = useState(customer.name);
   const [linked, setLinked] = useState(customer.billing_provider_id ?? "");
   const [text, setText] = useState(metadata);
-  const typed = metadataOf(text);
+  const typed = parseObject(text);
   const body = {
     ...(name !== customer.name && { name }),
     ...(linked !== (customer.billing_provider_id ?? "") && { billing_provider_id: linked === "" ? null : linked }),
-    ...("metadata" in typed && written(typed.metadata) !== metadata && { metadata: typed.metadata }),
+    ...("object" in typed && objectText(typed.object) !== metadata && { metadata: typed.object }),
   };
   const save = useAct(() => answer(api.PUT("/v1/customers/{external_id}/upsert", { params: at(customer.external_id), body })), {
     changes: [["customer"], ["customers"], ["preview", customer.external_id]],

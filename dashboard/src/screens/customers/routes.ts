@@ -53,6 +53,12 @@ const bill = createRoute({
   component: lazyRouteComponent(() => import("./CustomerBill"), "CustomerBill"),
 });
 
+const quotas = createRoute({
+  getParentRoute: () => customer,
+  path: "/quotas",
+  component: lazyRouteComponent(() => import("../quotas/CustomerQuotas"), "CustomerQuotas"),
+});
+
 const invoices = createRoute({
   getParentRoute: () => customer,
   path: "/invoices",
@@ -79,4 +85,4 @@ const statement = createRoute({
   component: lazyRouteComponent(() => import("./Statement"), "Statement"),
 });
 
-export const customerRoutes = [customers, byExternalID, customer.addChildren([home, usage, bill, invoices, syncs, details]), statement] as const;
+export const customerRoutes = [customers, byExternalID, customer.addChildren([home, usage, quotas, bill, invoices, syncs, details]), statement] as const;

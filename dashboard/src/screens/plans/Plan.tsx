@@ -5,12 +5,19 @@ import { useAct } from "../../acts/useAct";
 import { answer, api, Failure, type Schema } from "../../api/client";
 import { plan as read } from "../../api/plans";
 import { Head } from "../../frame/Head";
+import { Tabs } from "../../frame/Tabs";
 import { Allowed } from "../../states/Allowed";
 import { Empty } from "../../states/Empty";
 import { Failed } from "../../states/Failed";
 import { LoadingText } from "../../states/Loading";
 import { Identifier } from "../../values/Identifier";
 import { PlanState } from "./PlanState";
+
+const tabs = [
+  ["/meters/-/plans/$plan/prices", "Prices"],
+  ["/meters/-/plans/$plan/quotas", "Quotas"],
+  ["/meters/-/plans/$plan/features", "Features"],
+] as const;
 
 /** What every screen about one plan begins with. */
 export function Plan() {
@@ -43,6 +50,7 @@ function One() {
           <LoadingText />
         )}
       </Head>
+      <Tabs label="About this plan" tabs={tabs} params={params} />
       <Outlet />
     </>
   );

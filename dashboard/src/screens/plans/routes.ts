@@ -37,4 +37,16 @@ const price = createRoute({
   component: lazyRouteComponent(() => import("./PlanPrice"), "PlanPrice"),
 });
 
-export const planRoutes = [plans, plan.addChildren([home, prices, price])] as const;
+const quotas = createRoute({
+  getParentRoute: () => plan,
+  path: "/quotas",
+  component: lazyRouteComponent(() => import("../quotas/PlanQuotas"), "PlanQuotas"),
+});
+
+const features = createRoute({
+  getParentRoute: () => plan,
+  path: "/features",
+  component: lazyRouteComponent(() => import("./PlanFeatures"), "PlanFeatures"),
+});
+
+export const planRoutes = [plans, plan.addChildren([home, prices, price, quotas, features])] as const;

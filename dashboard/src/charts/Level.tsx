@@ -1,0 +1,21 @@
+import { shares, sum } from "../values/decimal";
+import styles from "./Level.module.css";
+
+interface Props {
+  used: string;
+  reserved: string;
+  limit: string;
+}
+
+/** A bar of used and reserved amounts, and a mark at a limit that they exceed. The text beside the bar has the numbers. */
+export function Level({ used, reserved, limit }: Props) {
+  const [toUsed = 0, toReserved = 0, toLimit = 0] = shares([used, sum([used, reserved]), limit]).map((share) => 100 * share);
+  return (
+    <svg className={styles.level} width="100%" height="8" aria-hidden="true">
+      <rect className={styles.limit} width="100%" height="8" />
+      <rect className={styles.reserved} width={`${toReserved}%`} height="8" />
+      <rect className={styles.used} width={`${toUsed}%`} height="8" />
+      {toLimit < 100 && <rect className={styles.mark} x={`${toLimit}%`} width="2" height="8" />}
+    </svg>
+  );
+}

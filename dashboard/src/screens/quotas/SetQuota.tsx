@@ -1,0 +1,31 @@
+import { useState } from "react";
+import { Dialog } from "../../acts/Dialog";
+import { Verb } from "../../acts/Verb";
+import type { QuotaSubject } from "../../api/quotas";
+import { QuotaForm, type QuotaTerms } from "./QuotaForm";
+import { quotaName } from "./words";
+
+interface Props {
+  subject: QuotaSubject;
+  /** The button's text. */
+  verb?: "Change" | "Replace";
+  /** The quota to change, or the plan's quota to replace. */
+  quota?: QuotaTerms;
+}
+
+/** A button with the form of a quota: of a new one, unless a quota is given. */
+export function SetQuota({ subject, verb, quota }: Props) {
+  const [opened, setOpened] = useState(false);
+  const leave = () => setOpened(false);
+  const title = verb && quota ? `${verb} ${quotaName(quota)}` : "Set a quota";
+  return (
+    <>
+      <Verb needs="quotas:write" {...(verb ? { size: "xs", label: title } : { variant: "filled" })} onClick={() => setOpened(true)}>
+        {verb ?? title}
+      </Verb>
+      <Dialog title={title} opened={opened} leave={leave}>
+        <QuotaForm subject={subject} quota={quota} submit={quota ? "Save the quota" : "Set the quota"} leave={leave} />
+      </Dialog>
+    </>
+  );
+}

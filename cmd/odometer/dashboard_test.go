@@ -183,4 +183,7 @@ func fillForTheDashboard(t *testing.T, call func(method, path, body string) stri
 			event.value, key, event.at.Format(time.RFC3339)))
 	}
 	call("POST", "/v1/events", `{"customer_id":"customer-01","event_type":"call","value":7,"idempotency_key":"a"}`) // a conflict
+	call("POST", "/v1/events", `{"customer_id":"customer-02","event_type":"call","value":750.5,"idempotency_key":"c"}`)
+	call("PUT", "/v1/customers/customer-02/plan", `{"plan":"pro"}`)
+	call("POST", "/v1/quotas/reserve", `{"customer":"customer-02","amounts":[{"meter":"api-calls","amount":100}],"expires_in":86400}`)
 }

@@ -174,6 +174,7 @@ func (w walk) visit(ctx context.Context) error {
 		{"meters", w.meters},
 		{"events", w.events},
 		{"plans", w.plans},
+		{"quotas", w.quotas},
 		{"billing", w.billing},
 		{"customers", w.customers},
 		{"developers", w.developers},

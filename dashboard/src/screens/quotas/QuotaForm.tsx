@@ -7,6 +7,8 @@ import { useAct } from "../../acts/useAct";
 import { broken } from "../../api/client";
 import { allMeters } from "../../api/meters";
 import { setQuota, type Quota, type QuotaSubject } from "../../api/quotas";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
 import { wrongAmount } from "../../values/decimal";
 import { GroupFields, groupOf, type TypedGroup } from "./GroupFields";
 import { modes, optionsOf, periods } from "./words";
@@ -24,7 +26,7 @@ interface Props {
 
 /** Sets a quota of a customer or a plan. The meter, group and period of a set quota cannot be changed. */
 export function QuotaForm({ subject, quota, submit, leave }: Props) {
-  const { data: meters } = useQuery(allMeters);
+  const { data: meters, error, refetch } = useQuery(allMeters);
   const [meter, setMeter] = useState(quota?.meter ?? "");
   const [group, setGroup] = useState<TypedGroup>();
   const [limit, setLimit] = useState(quota?.limit ?? "");
@@ -32,7 +34,9 @@ export function QuotaForm({ subject, quota, submit, leave }: Props) {
   const [period, setPeriod] = useState(quota?.period ?? "billing");
   const sentGroup = quota ? quota.group : group && groupOf(group);
   const set = useAct(() => setQuota({ ...subject, meter, ...(sentGroup && { group: sentGroup }), limit: limit || null, mode, period }), { changes: [["quotas"]], done: leave });
-  const offered = meters?.filter(({ archived_at }) => archived_at === null) ?? [];
+  if (error && !meters) return <Failed what="The meters" error={error} retry={() => void refetch()} />;
+  if (!meters) return <LoadingText />;
+  const offered = meters.filter(({ archived_at }) => archived_at === null);
   return (
     <Form act={set} needs="quotas:write" submit={submit} leave={leave} onSubmit={() => set.mutate()}>
       {!quota && (

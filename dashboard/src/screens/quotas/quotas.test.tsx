@@ -55,7 +55,7 @@ test("a customer's own quota replaces the plan's with the same meter, group and 
   open("/customers/cus_1/quotas");
   await rows();
   press("Replace the quota of tokens each billing period");
-  type("Limit", "");
+  fireEvent.change(await screen.findByLabelText("Limit"), { target: { value: "" } });
   press("Save the quota");
   await waitFor(() => expect(sent("PUT /v1/quotas")).toHaveLength(1));
   expect(sent("PUT /v1/quotas")[0]).toEqual({ customer: "contoso", meter: "tokens", limit: null, mode: "hard", period: "billing" });
@@ -85,7 +85,7 @@ test("the quotas of a plan are listed, and one is changed", async () => {
   await screen.findByText("1,000", { exact: false });
   expect(cellsOf((await rows())[1]!).slice(0, 2)).toEqual(["tokens", "1,000 tokens each billing period, hard"]);
   press("Change the quota of tokens each billing period");
-  type("Mode", "soft");
+  fireEvent.change(await screen.findByLabelText("Mode"), { target: { value: "soft" } });
   press("Save the quota");
   await waitFor(() => expect(sent("PUT /v1/quotas")).toEqual([{ plan: "pro", meter: "tokens", limit: 1000, mode: "soft", period: "billing" }]));
 });

@@ -41,12 +41,14 @@ function Entitlements({ customer }: { customer: string }) {
       </List>
       {data?.plan && (
         <section aria-labelledby="features" className={styles.section}>
-          <h2 id="features">
-            Features of the plan{" "}
+          <h2 id="features">Features</h2>
+          <p className="muted">
+            The customer has the features of the plan{" "}
             <Link to="/meters/-/plans/$plan/features" params={{ plan: data.plan }}>
               {data.plan}
             </Link>
-          </h2>
+            .
+          </p>
           <Features of={data.features} />
         </section>
       )}
@@ -77,7 +79,7 @@ function Row({ quota, customer, plan }: { quota: EntitledQuota; customer: string
         <Limit of={quota} />
       </td>
       <td data-title="resets">{resets_at ? <Ago at={resets_at} /> : <span className="muted">never</span>}</td>
-      <td data-title="set for">{own ? "this customer" : `plan ${plan}`}</td>
+      <td data-title="set for">{own ? "customer" : `plan ${plan}`}</td>
       <td>
         <div className={styles.verbs}>
           <SetQuota subject={{ customer }} verb={own ? "Change" : "Replace"} quota={quota} />

@@ -29,7 +29,7 @@ test("the quotas that apply to a customer are listed with their usage and their 
   const shown = (await rows()).slice(1).map(cellsOf);
   expect(shown[0]!.slice(0, 4)).toEqual(["tokens", "750.5 tokens used, 100 tokens reserved", "149.5 tokens", "1,000 tokens each billing period, hard"]);
   expect(shown[0]!.slice(5)).toEqual(["plan pro", "Replace"]);
-  expect(shown[1]).toEqual(["tokens large", "12 tokens used, 0 tokens reserved", "0 tokensexceeded", "10 tokens in total, soft", "never", "this customer", "ChangeDelete"]);
+  expect(shown[1]).toEqual(["tokens large", "12 tokens used, 0 tokens reserved", "0 tokensexceeded", "10 tokens in total, soft", "never", "customer", "ChangeDelete"]);
   expect(shown[2]!.slice(1, 4)).toEqual(["5 tokens used, 0 tokens reserved", "unlimited", "unlimited each day, hard"]);
   expect(screen.getByText("sso").parentElement!.textContent).toBe("ssotrue");
   expect(new URL(asked.find(({ name }) => name === "GET /v1/quotas")!.url).searchParams.get("customer")).toBe("contoso");

@@ -11,9 +11,9 @@ func (w walk) quotas(ctx context.Context) error {
 		w.to("/meters/-/plans/pro/quotas"), see("No quotas yet"),
 		press("Set a quota"), choose("Meter", "api-calls"), choose("Period", "each month"), fill("Limit", "1000"), w.judged("quota-set"), press("Set the quota"), see("each month, hard"),
 		press("Change the quota of api-calls"), fill("Limit", "900"), press("Save the quota"), see("900 each month, hard"),
-		press("Features"), see("Your application reads"), fill("Features", `{"sso": true, "seats": 5}`), press("Save the features"), arrive("main form button[data-disabled]"),
+		press("Features"), see("Your application reads"), fill("Features as JSON", `{"sso": true, "seats": 5}`), press("Save the features"), arrive("main form button[data-disabled]"),
 		w.to("/customers"), press("Customer 02"), press("Quotas"), see("plan pro"), see("750.5 used, 100 reserved"), see("seats"),
-		press("Set a quota"), choose("Meter", "api-calls"), choose("Period", "each day"), choose("Mode", "soft: usage beyond the limit is allowed and marked as exceeded"), fill("Limit", "500"), press("Set the quota"), see("exceeded"),
+		press("Set a quota"), choose("Meter", "api-calls"), choose("Period", "each day"), choose("Mode", "soft: usage beyond the limit is allowed and marked as exceeded"), fill("Limit", "500"), press("Set the quota"), see("500 each day, soft"), see("exceeded"),
 	)
 	if err != nil {
 		return fmt.Errorf("set: %w", err)

@@ -38,8 +38,8 @@ function Edit({ plan: { slug, features } }: { plan: Schema<"Plan"> }) {
     <div className={styles.narrow}>
       <Form act={save} needs="quotas:write" submit="Save the features" not={not} onSubmit={() => "object" in typed && save.mutate(typed.object)}>
         <Textarea
-          label="Features"
-          description={'JSON object of at most 100 features, such as {"sso": true, "seats": 5}. A value is a text, a number, true or false'}
+          label="Features as JSON"
+          description={'At most 100 features, such as {"sso": true, "seats": 5}. A value is a text, a number, true or false'}
           autosize
           minRows={4}
           maxRows={16}

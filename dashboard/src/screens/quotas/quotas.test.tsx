@@ -94,11 +94,11 @@ test("the features of a plan are edited as JSON, and numbers keep their digits",
   answers["GET /v1/plans/pro"] = () => [200, JSON.stringify(plan).replace('"12345678901234567890.10"', "12345678901234567890.10")];
   answers["PUT /v1/plans/pro/features"] = () => [200, plan];
   open("/meters/-/plans/pro/features");
-  const field = await screen.findByLabelText<HTMLTextAreaElement>("Features");
+  const field = await screen.findByLabelText<HTMLTextAreaElement>("Features as JSON");
   expect(field.value).toBe('{\n  "seats": 5,\n  "limit": 12345678901234567890.10\n}');
-  type("Features", "[1]");
+  type("Features as JSON", "[1]");
   await screen.findByText("Must be a JSON object");
-  type("Features", '{"seats": 5.50}');
+  type("Features as JSON", '{"seats": 5.50}');
   press("Save the features");
   await waitFor(() => expect(sent("PUT /v1/plans/pro/features")).toHaveLength(1));
   expect(asked.find(({ name }) => name === "PUT /v1/plans/pro/features")!.body).toBe('{"features":{"seats":5.50}}');

@@ -136,7 +136,7 @@ def decimals(document: dict[str, Any]) -> set[str]:
     others: set[str] = set()
     for of in document["components"]["schemas"].values():
         for name, field in of.get("properties", {}).items():
-            if field.get("format") == "decimal":
+            if field.get("items", field).get("format") == "decimal":
                 found.add(name)
             elif "integer" in field.get("type", ""):
                 others.add(name)

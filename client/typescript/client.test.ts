@@ -45,6 +45,11 @@ test("a price is charged to the last digit", async () => {
   assert.equal(data?.[0]?.amount, "123456789012345678.123456789013");
 });
 
+test("decimals in a list keep their digits", async () => {
+  const created = await client.POST("/v1/alerts", { body: { name: "Budget", type: "usage", all: true, meter: "calls", thresholds: ["1", precise] } });
+  assert.deepEqual(created.data?.thresholds, ["1", precise]);
+});
+
 test("a customer of any name is found", async () => {
   const found = await client.GET("/v1/customers/{external_id}", { params: { path: { external_id: customer } } });
   assert.equal(found.data?.external_id, customer);

@@ -15550,6 +15550,7 @@ export const decimals: ReadonlySet<string> = new Set([
   "subtotal",
   "theirs",
   "threshold",
+  "thresholds",
   "total",
   "total_usage",
   "unbilled",

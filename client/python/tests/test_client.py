@@ -60,6 +60,12 @@ def test_a_price_is_charged_to_the_last_digit(client: Client) -> None:
     assert client.preview_billing(customer=CUSTOMER)[0]["amount"] == Decimal("123456789012345678.123456789013")
 
 
+def test_decimals_in_a_list_keep_their_digits(client: Client) -> None:
+    created = client.create_alert({"name": "Budget", "type": "usage", "all": True, "meter": "python-calls", "thresholds": [Decimal(1), PRECISE]})
+    assert created["thresholds"] == [1, PRECISE]
+    assert isinstance(created["thresholds"][0], Decimal)
+
+
 def test_a_value_of_a_property_is_a_parameter_of_its_own(client: Client) -> None:
     with pytest.raises(ProblemError) as refused:
         client.get_usage(meter="python-calls", customer=CUSTOMER, filter={"filter.model": "large"})

@@ -129,9 +129,14 @@ def decode(text: bytes) -> Any:
 def with_decimals(fields: dict[str, Any]) -> dict[str, Any]:
     """Decimals without a fraction come as integers."""
     for name in DECIMALS & fields.keys():
-        if type(fields[name]) is int:
-            fields[name] = Decimal(fields[name])
+        fields[name] = as_decimal(fields[name])
     return fields
+
+
+def as_decimal(value: object) -> object:
+    if isinstance(value, list):
+        return [as_decimal(part) for part in value]
+    return Decimal(value) if type(value) is int else value
 
 
 def parameter(value: object) -> str | list[str]:

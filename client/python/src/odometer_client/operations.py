@@ -45,6 +45,7 @@ DECIMALS = frozenset(
         "subtotal",
         "theirs",
         "threshold",
+        "thresholds",
         "total",
         "total_usage",
         "unbilled",

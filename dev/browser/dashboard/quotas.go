@@ -33,6 +33,6 @@ func (w walk) quotas(ctx context.Context) error {
 	}
 	return do(ctx,
 		w.to(at), press("Delete the quota of api-calls each day"), see("no longer limited"), press("Delete the quota of api-calls each day"), miss("exceeded"),
-		press("Replace the quota of api-calls each month"), fill("Limit", "2000"), press("Save the quota"), miss("plan pro"), see("2,000 each month, hard"),
+		press("Replace the quota of api-calls each month"), fill("Limit", "2000"), press("Save the quota"), miss("900 each month"), see("2,000 each month, hard"),
 	)
 }

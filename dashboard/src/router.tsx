@@ -2,6 +2,7 @@ import { QueryClient } from "@tanstack/react-query";
 import { createRoute, createRouter, redirect } from "@tanstack/react-router";
 import { Failure } from "./api/client";
 import { frame, root } from "./routes";
+import { alertRoutes } from "./screens/alerts/routes";
 import { billingRoutes } from "./screens/billing/routes";
 import { customerRoutes } from "./screens/customers/routes";
 import { developerRoutes } from "./screens/developers/routes";
@@ -36,7 +37,7 @@ const home = createRoute({
 const unknown = createRoute({ getParentRoute: () => frame, path: "$", component: NotFound });
 
 export const router = createRouter({
-  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, usage, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...developerRoutes, ...settingsRoutes, unknown])]),
+  routeTree: root.addChildren([...signInRoutes, frame.addChildren([home, start, overview, usage, ...customerRoutes, ...meterRoutes, ...planRoutes, ...eventRoutes, ...billingRoutes, ...alertRoutes, ...developerRoutes, ...settingsRoutes, unknown])]),
   context: { queries },
   defaultPreload: "intent",
   // A screen of another customer or sync is another one: nothing typed or asked for on the first goes over to it.

@@ -11,6 +11,12 @@ export const plans = (page: string | undefined, archived: boolean) =>
     },
   });
 
+/** The plans that are not archived: a tenant has at most 1,000. */
+export const allPlans = queryOptions({
+  queryKey: ["plans", "all"],
+  queryFn: async ({ signal }) => (await answer(api.GET("/v1/plans", { params: { query: { page_size: 1_000 } }, signal }))).data,
+});
+
 export const plan = (slug: string) =>
   queryOptions({
     queryKey: ["plans", slug],

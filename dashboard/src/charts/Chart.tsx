@@ -3,9 +3,10 @@ import { useEffect, useRef, useState, type KeyboardEvent } from "react";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { Quantity } from "../values/Amount";
+import { grouped } from "../values/decimal";
 import styles from "./Chart.module.css";
 import { moved } from "./keys";
-import type { Points } from "./points";
+import type { Former, Points } from "./points";
 import { tick } from "./ticks";
 
 interface Props {
@@ -54,7 +55,7 @@ export function Chart({ label, points, unit, end, when, timezone }: Props) {
     plot.current.setCursor({ left: plot.current.valToPos(seconds(points.starts[next]!), "x"), top: 0 });
   };
 
-  const read = at === null ? "" : `${when(points.starts[at]!)}: ${linesOf(points).map(({ name, values }) => `${[name, values[at] ?? "nothing", unit ?? ""].join(" ").trim()}`).join(", ")}`;
+  const read = at === null ? "" : `${when(points.starts[at]!)}: ${linesOf(points).filter(({ kind }) => kind !== "threshold").map(({ name, values }) => `${[name, values[at] ?? "nothing", unit ?? ""].join(" ").trim()}`).join(", ")}`;
   return (
     <figure className={styles.figure}>
       <div
@@ -72,13 +73,13 @@ export function Chart({ label, points, unit, end, when, timezone }: Props) {
       />
       <figcaption className={styles.legend}>
         <span className="muted small">{at === null ? "Point at the chart to read it" : when(points.starts[at]!)}</span>
-        {linesOf(points).map(({ name, values, before }, index) => (
+        {linesOf(points).map(({ name, values, kind }, index) => (
           <span key={name} className={styles.item}>
-            <svg width="10" height="10" aria-hidden="true" style={{ fill: before ? "var(--muted)" : `var(--series-${index + 1})` }}>
-              {before ? <path d="M0 4h4v2H0zM6 4h4v2H6z" /> : <rect width="10" height="10" rx="2" />}
+            <svg width="10" height="10" aria-hidden="true" style={{ fill: `var(${colour(kind, index)})` }}>
+              {kind === "series" ? <rect width="10" height="10" rx="2" /> : <path d="M0 4h4v2H0zM6 4h4v2H6z" />}
             </svg>
             {name}
-            {at !== null && values[at] != null && <Quantity value={values[at]} unit={unit ?? ""} />}
+            {at !== null && kind !== "threshold" && values[at] != null && <Quantity value={values[at]} unit={unit ?? ""} />}
           </span>
         ))}
       </figcaption>
@@ -86,12 +87,28 @@ export function Chart({ label, points, unit, end, when, timezone }: Props) {
   );
 }
 
-/** The lines in the order in which they are drawn, that of the time before as the last. */
-const linesOf = ({ series, former }: Points) => [...series.map((one) => ({ ...one, before: false })), ...(former ? [{ ...former, before: true }] : [])];
+interface Line extends Former {
+  kind: "series" | "former" | "threshold";
+}
+
+/** Returns the lines in the order in which they are drawn. */
+function linesOf({ starts, series, former, thresholds = [] }: Points): Line[] {
+  return [
+    ...series.map((one) => ({ ...one, kind: "series" as const })),
+    ...(former ? [{ ...former, kind: "former" as const }] : []),
+    ...thresholds.map((value) => ({ name: `threshold ${grouped(value)}`, values: starts.map(() => value), kind: "threshold" as const })),
+  ];
+}
+
+function colour(kind: Line["kind"], index: number): string {
+  if (kind === "series") return `--series-${index + 1}`;
+  return kind === "former" ? "--muted" : "--bad";
+}
 
 function options(points: Points, end: string, timezone: string, width: number, moved: (index: number | null) => void): uPlot.Options {
   const { starts } = points;
   const lines = linesOf(points);
+  const isAlone = points.series.length === 1 && !points.former;
   const [line, muted] = [token("--line"), token("--muted")];
   const axis = { stroke: muted, grid: { stroke: line, width: 1 }, ticks: { show: false }, font: "12px system-ui" };
   return {
@@ -105,9 +122,9 @@ function options(points: Points, end: string, timezone: string, width: number, m
     axes: [{ ...axis, size: 32, gap: 10, values: (_, ticks, __, ___, apart) => labels(ticks, apart, timezone) }, { ...axis, size: 56, values: (_, ticks) => ticks.map(tick) }],
     series: [
       {},
-      ...lines.map(({ name, before }, index) => {
-        const stroke = token(before ? "--muted" : `--series-${index + 1}`);
-        return { label: name, stroke, width: 1.5, ...(before && { dash: [4, 4], points: { show: false } }), ...(lines.length === 1 && { fill: `${stroke}1a` }) };
+      ...lines.map(({ name, kind }, index) => {
+        const stroke = token(colour(kind, index));
+        return { label: name, stroke, width: 1.5, ...(kind !== "series" && { dash: [4, 4], points: { show: false } }), ...(isAlone && kind === "series" && { fill: `${stroke}1a` }) };
       }),
     ],
     hooks: {

@@ -20,6 +20,8 @@ export interface Points {
   starts: string[];
   series: Series[];
   former?: Former | undefined;
+  /** Values at which a line is drawn from the first window to the last. */
+  thresholds?: string[];
 }
 
 export type Granularity = Schema<"UsageResult">["granularity"];

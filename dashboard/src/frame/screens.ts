@@ -6,6 +6,7 @@ export const screens = [
   ["/meters", "Meters"],
   ["/events", "Events"],
   ["/billing", "Billing"],
+  ["/alerts", "Alerts"],
   ["/developers", "Developers"],
   ["/settings", "Settings"],
 ] as const;
@@ -25,6 +26,7 @@ export const further = [
   ["/billing/auto-sync", "Auto-Sync"],
   ["/billing/provider", "Provider"],
   ["/billing/states", "States of billing"],
+  ["/alerts/new", "Create an alert"],
   ["/developers/api-keys", "API keys"],
   ["/developers/hmac-secrets", "HMAC secrets"],
   ["/developers/webhooks", "Webhooks"],

@@ -1,0 +1,38 @@
+import { queryOptions } from "@tanstack/react-query";
+import { answer, api, exactAnswer, type Schema } from "./client";
+
+export type Alert = Schema<"Alert">;
+export type AlertDefinition = Schema<"AlertDefinition">;
+
+/** A page of the alerts. */
+export const alerts = (page: string | undefined) =>
+  queryOptions({
+    queryKey: ["alerts", { page }],
+    queryFn: ({ signal }) => exactAnswer<Schema<"ListAlert">>(api.GET("/v1/alerts", { params: { query: { page_size: 25, ...(page && { page_token: page }) } }, parseAs: "text", signal })),
+  });
+
+export const alert = (id: string) =>
+  queryOptions({
+    queryKey: ["alerts", id],
+    queryFn: ({ signal }) => exactAnswer<Alert>(api.GET("/v1/alerts/{id}", { params: { path: { id } }, parseAs: "text", signal })),
+  });
+
+/** A page of the firings of an alert, newest first. */
+export const firings = (id: string, page: string | undefined, size = 25) =>
+  queryOptions({
+    queryKey: ["alerts", id, "firings", { page, size }],
+    queryFn: ({ signal }) => answer(api.GET("/v1/alerts/{id}/firings", { params: { path: { id }, query: { page_size: size, ...(page && { page_token: page }) } }, signal })),
+  });
+
+/** The days of the last 30 on which an alert would have fired. */
+export const dryRun = (body: AlertDefinition) =>
+  queryOptions({
+    queryKey: ["alerts", "dry-run", body],
+    queryFn: ({ signal }) => answer(api.POST("/v1/alerts/dry-run", { body, signal })),
+  });
+
+export const createAlert = (body: AlertDefinition) => answer(api.POST("/v1/alerts", { body }));
+
+export const updateAlert = (id: string, body: Schema<"UpdateAlert">) => answer(api.PATCH("/v1/alerts/{id}", { params: { path: { id } }, body }));
+
+export const deleteAlert = (id: string) => answer(api.DELETE("/v1/alerts/{id}", { params: { path: { id } } }));

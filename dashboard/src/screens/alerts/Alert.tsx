@@ -1,0 +1,114 @@
+import { TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useParams } from "@tanstack/react-router";
+import { useState } from "react";
+import { Confirm } from "../../acts/Confirm";
+import { Form } from "../../acts/Form";
+import { Refused } from "../../acts/Refused";
+import { useAct } from "../../acts/useAct";
+import { Verb } from "../../acts/Verb";
+import { deleteAlert, alert as read, updateAlert, type Alert } from "../../api/alerts";
+import { broken, Failure } from "../../api/client";
+import { Head } from "../../frame/Head";
+import { Allowed } from "../../states/Allowed";
+import { Empty } from "../../states/Empty";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
+import styles from "./Alerts.module.css";
+import { AlertState } from "./AlertState";
+import { storedDefinition, thresholdsOf, wrongTyped } from "./definition";
+import { Firings } from "./Firings";
+import { NumberFields } from "./NumberFields";
+import { Trial } from "./Trial";
+import { condition, scopeText } from "./words";
+
+const needs = "alerts:write";
+
+/** An alert: its condition, its trial and its firings. */
+export function OneAlert() {
+  return (
+    <Allowed to="alerts:read">
+      <Found />
+    </Allowed>
+  );
+}
+
+function Found() {
+  const { alert: id } = useParams({ from: "/frame/alerts/$alert" });
+  const { data, error, refetch } = useQuery(read(id));
+  if (error instanceof Failure && (error.status === 404 || error.status === 422)) {
+    return (
+      <Empty title={`There is no alert ${id}`}>
+        <Link to="/alerts">All alerts</Link>
+      </Empty>
+    );
+  }
+  if (error && !data) return <Failed what="The alert" error={error} retry={() => void refetch()} />;
+  if (!data) return <LoadingText />;
+  return (
+    <>
+      <Head where={[<Link to="/alerts">Alerts</Link>]} here={id} title={data.name} action={<Actions alert={data} />}>
+        <AlertState of={data} /> · {scopeText(data)}: {condition(data)}
+      </Head>
+      <Edit alert={data} />
+      <Firings alert={data} />
+    </>
+  );
+}
+
+function Actions({ alert }: { alert: Alert }) {
+  return (
+    <div className={styles.actions}>
+      <Enabled alert={alert} />
+      <Delete alert={alert} />
+    </div>
+  );
+}
+
+function Enabled({ alert: { id, name, enabled } }: { alert: Alert }) {
+  const disable = useAct<string>(() => updateAlert(id, { enabled: false }), { changes: [["alerts"]] });
+  const enable = useAct(() => updateAlert(id, { enabled: true }), { changes: [["alerts"]] });
+  if (enabled) {
+    return (
+      <Confirm verb="Disable" thing={`alert ${name}`} needs={needs} act={disable} danger>
+        The alert does not fire until it is enabled. Its firings stay.
+      </Confirm>
+    );
+  }
+  return (
+    <>
+      <Verb needs={needs} size="xs" label={`Enable alert ${name}`} loading={enable.isPending} onClick={() => enable.mutate()}>
+        Enable
+      </Verb>
+      <Refused error={enable.error} />
+    </>
+  );
+}
+
+function Delete({ alert: { id, name } }: { alert: Alert }) {
+  const remove = useAct<string>(() => deleteAlert(id), { changes: [["alerts"]], leads: () => ({ to: "/alerts" }) });
+  return (
+    <Confirm verb="Delete" thing={`alert ${name}`} needs={needs} act={remove} danger>
+      The alert and its firings are deleted. Messages that were already sent stay in the deliveries of webhooks.
+    </Confirm>
+  );
+}
+
+function Edit({ alert }: { alert: Alert }) {
+  const { id, type } = alert;
+  const saved = { name: alert.name, thresholds: alert.thresholds.join("\n"), minutes: String(alert.minutes ?? "") };
+  const [typed, setTyped] = useState(saved);
+  const change = (part: Partial<typeof saved>) => setTyped({ ...typed, ...part });
+  const numbers = type === "silence" ? { minutes: Number(typed.minutes) } : { thresholds: thresholdsOf(typed.thresholds) };
+  const save = useAct(() => updateAlert(id, { name: typed.name, ...numbers }), { changes: [["alerts"]] });
+  const isSame = JSON.stringify(typed) === JSON.stringify(saved);
+  return (
+    <div className={styles.split}>
+      <Form act={save} needs={needs} submit="Save the alert" not={isSame ? "Nothing was changed" : undefined} onSubmit={() => save.mutate()}>
+        <TextInput label="Name" required withAsterisk={false} maxLength={255} autoComplete="off" value={typed.name} error={broken(save.error, "name")} onChange={(event) => change({ name: event.currentTarget.value })} />
+        <NumberFields typed={{ ...typed, type }} error={save.error} change={change} />
+      </Form>
+      <Trial definition={{ ...storedDefinition(alert), ...numbers }} not={wrongTyped({ ...typed, type })} />
+    </div>
+  );
+}

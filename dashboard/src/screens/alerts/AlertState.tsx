@@ -1,0 +1,6 @@
+import type { Alert } from "../../api/alerts";
+import { State } from "../../values/State";
+
+export function AlertState({ of: { enabled } }: { of: Alert }) {
+  return enabled ? <State is="good">enabled</State> : <State is="off">disabled</State>;
+}

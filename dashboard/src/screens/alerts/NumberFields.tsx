@@ -1,0 +1,41 @@
+import { Textarea } from "@mantine/core";
+import { NumberField } from "../../acts/NumberField";
+import { useRule } from "../../acts/useRule";
+import { broken } from "../../api/client";
+import { wrongWhole } from "../../values/decimal";
+import { wrongThresholds, type Typed } from "./definition";
+
+interface Props {
+  typed: Pick<Typed, "type" | "thresholds" | "minutes">;
+  error: Error | null;
+  change: (part: Partial<Typed>) => void;
+}
+
+/** The numbers that an alert compares: minutes of silence, or thresholds. */
+export function NumberFields({ typed: { type, thresholds, minutes }, error, change }: Props) {
+  if (type === "silence") {
+    return (
+      <NumberField label="Minutes without an event" inputMode="numeric" required withAsterisk={false} value={minutes} wrong={wrongWhole} error={broken(error, "minutes")} change={(minutes) => change({ minutes })} />
+    );
+  }
+  return <Thresholds value={thresholds} error={broken(error, "thresholds")} change={(thresholds) => change({ thresholds })} />;
+}
+
+function Thresholds({ value, error, change }: { value: string; error: string | undefined; change: (text: string) => void }) {
+  const rule = useRule<HTMLTextAreaElement>(wrongThresholds(value), error);
+  return (
+    <Textarea
+      label="Thresholds"
+      description="One number per line, at most ten. Each fires once for each customer and billing period"
+      autosize
+      minRows={2}
+      required
+      withAsterisk={false}
+      inputMode="decimal"
+      autoComplete="off"
+      {...rule}
+      value={value}
+      onChange={(event) => change(event.currentTarget.value)}
+    />
+  );
+}

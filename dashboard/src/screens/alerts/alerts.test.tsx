@@ -1,0 +1,128 @@
+import { fireEvent, screen, waitFor, within } from "@testing-library/react";
+import { beforeEach, expect, test, vi } from "vitest";
+import { router } from "../../router";
+import { answers, asked, list, open, press, sent, session, type } from "../../testing";
+import { day, nextDay, startOfDay } from "../../values/instants";
+import { runningTotals } from "./periodTotals";
+
+vi.mock("../../charts/Chart", () => ({
+  Chart: ({ label, points }: { label: string; points: { series: { values: string[] }[]; thresholds: string[] } }) => <p>{`${label}: ${points.series[0]!.values.slice(-3).join(" ")} of ${points.thresholds.join(" ")}`}</p>,
+}));
+
+const zone = "Europe/Zurich";
+const today = day(new Date(), zone);
+const at = (days: number) => startOfDay(nextDay(today, days), zone);
+const meter = { id: "mtr_1", slug: "tokens", name: "", event_type: "call", aggregation: "sum", group_by: ["model"], value_property: "", filters: [], unit: "tokens", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
+const budget = { id: "alt_1", name: "Budget", type: "usage", customer: "contoso", all: false, meter: "tokens", group: { model: "large" }, thresholds: [800, 1000.5], enabled: true, created_at: "2026-11-01T00:00:00Z" };
+const quiet = { id: "alt_2", name: "Quiet", type: "silence", all: true, thresholds: [], minutes: 60, enabled: false, created_at: "2026-11-01T00:00:00Z" };
+const firing = { id: "fir_1", customer_id: "cus_1", customer_external_id: "contoso", threshold: 800, value: 812.5, late: true, occurred_at: "2026-11-20T10:00:00Z", period: { start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z" } };
+const window = (days: number, value: number) => ({ window_start: at(days), window_end: at(days + 1), value, late_value: 0, is_final: false });
+
+const all = ["customers:read", "usage:read", "meters:read", "pricing:read", "billing:read", "alerts:read", "alerts:write"];
+const permit = (permissions: string[]) => (answers["GET /v1/auth/session"] = () => [200, { ...session, permissions }]);
+
+beforeEach(() => {
+  permit(all);
+  answers["GET /v1/meters"] = () => [200, list(meter)];
+  answers["GET /v1/plans"] = () => [200, list({ id: "plan_1", slug: "pro", name: "Pro", features: {}, created_at: "2026-11-01T00:00:00Z", archived_at: null })];
+  answers["GET /v1/alerts"] = () => [200, list(budget, quiet)];
+  answers["GET /v1/alerts/alt_1"] = () => [200, budget];
+  answers["GET /v1/alerts/alt_1/firings"] = () => [200, list(firing)];
+  answers["GET /v1/alerts/alt_2/firings"] = () => [200, list()];
+  answers["GET /v1/billing/periods"] = () => [200, list({ start: at(-1), end: at(29) }, { start: at(-31), end: at(-1) }, { start: at(-61), end: at(-31) })];
+  answers["GET /v1/usage"] = () => [200, { ...list(), groups: [{ group_key: {}, subtotal: 9, filter: "", windows: [window(-2, 1), window(-1, 2.5), window(0, 4)] }], period: {}, total: 9 }];
+  answers["POST /v1/alerts/dry-run"] = () => [200, { customers: 1, more: false, data: [{ customer_id: "cus_1", customer_external_id: "contoso", day: "2026-11-12", threshold: 800, value: 812.5, period: firing.period }] }];
+});
+
+const rows = async (name: string) => (await within(await screen.findByRole("table", { name })).findAllByRole("row")).slice(1).map((row) => within(row).getAllByRole("cell").map(({ textContent }) => textContent));
+const requests = (name: string) => asked.filter((one) => one.name === name).map(({ body }) => body);
+
+test("the alerts are listed with their condition and last firing", async () => {
+  open("/alerts");
+  await screen.findByText("never");
+  await screen.findByText("contoso", { selector: ".muted" });
+  const [first, second] = await rows("The alerts");
+  expect(first!.slice(0, 3)).toEqual(["Budget", "usage of tokens (large) reaches 800 or 1,000.5", "contoso"]);
+  expect(second).toEqual(["Quiet", "no event for 60 minutes", "all customers", "never", "disabled"]);
+});
+
+test("an alert is created for the customers of a plan", async () => {
+  answers["POST /v1/alerts"] = () => [201, budget];
+  open("/alerts/new");
+  fireEvent.change(await screen.findByLabelText("Name"), { target: { value: "Budget" } });
+  type("Customers", "plan");
+  await screen.findByRole("option", { name: "Pro" });
+  type("Plan", "pro");
+  type("Type", "spend");
+  type("Thresholds", "100\n0.1234567890123456789\n");
+  press("Create the alert");
+  await waitFor(() => expect(router.state.location.href).toBe("/alerts/alt_1"));
+  expect(requests("POST /v1/alerts")).toEqual(['{"name":"Budget","type":"spend","plan":"pro","thresholds":[100,0.1234567890123456789]}']);
+});
+
+test("thresholds with thousands separators are not sent", async () => {
+  open("/alerts/new");
+  fireEvent.change(await screen.findByLabelText("Name"), { target: { value: "Budget" } });
+  type("Type", "spend");
+  type("Thresholds", "1,000");
+  press("Create the alert");
+  await screen.findByText(/one per line, without thousands separators/);
+  expect(requests("POST /v1/alerts")).toEqual([]);
+});
+
+test("a trial shows the usage of each period with the thresholds, and the days of a dry run", async () => {
+  open("/alerts/alt_1");
+  fireEvent.click(await screen.findByRole("button", { name: "Try the alert" }));
+  await screen.findByText("Usage of tokens by contoso since the start of the billing period: 1 2.5 6.5 of 800 1000.5");
+  expect(await rows("The days on which the alert would have fired")).toEqual([["Thu 12 Nov", "contoso", "800 tokens", "812.5 tokens"]]);
+  expect(requests("POST /v1/alerts/dry-run")).toEqual(['{"name":"Trial","type":"usage","customer":"contoso","meter":"tokens","group":{"model":"large"},"thresholds":[800,1000.5]}']);
+  const { searchParams } = new URL(asked.find(({ name }) => name === "GET /v1/usage")!.url);
+  expect([searchParams.get("filter.model"), searchParams.get("group_by"), searchParams.get("start")]).toEqual(["large", "", at(-31)]);
+  type("Thresholds", "900");
+  expect(screen.queryByText(/would have fired once/)).toBeNull(); // it was of other thresholds
+});
+
+test("a trial of all customers draws the customer with the highest usage", async () => {
+  answers["GET /v1/alerts/alt_1"] = () => [200, { ...budget, customer: undefined, group: undefined, all: true }];
+  answers["GET /v1/usage/breakdown"] = () => [200, { ...list({ customer: "tailspin", value: 7 }, { value: 1, other: true }), period: {}, total: 8 }];
+  open("/alerts/alt_1");
+  fireEvent.click(await screen.findByRole("button", { name: "Try the alert" }));
+  await screen.findByText(/^Usage of tokens by tailspin since/);
+  screen.getByText("This customer has the highest usage.");
+});
+
+test("a trial without billing:read has no chart", async () => {
+  permit(all.filter((one) => one !== "billing:read"));
+  open("/alerts/alt_1");
+  fireEvent.click(await screen.findByRole("button", { name: "Try the alert" }));
+  await screen.findByText("The chart needs the permission billing:read.");
+  await screen.findByText(/would have fired once/);
+});
+
+test("an alert is changed, disabled and deleted, and its firings are listed", async () => {
+  answers["PATCH /v1/alerts/alt_1"] = () => [200, budget];
+  answers["DELETE /v1/alerts/alt_1"] = () => [200, { id: "alt_1", deleted: true }];
+  open("/alerts/alt_1");
+  await screen.findByText("after its end");
+  expect(await rows("The firings")).toEqual([["20 Nov 2026, 11:00", "contoso", "800 tokens", "812.5 tokens", "1 – 30 Nov 2026 after its end"]]);
+  type("Thresholds", "900");
+  press("Save the alert");
+  await waitFor(() => expect(requests("PATCH /v1/alerts/alt_1")).toEqual(['{"name":"Budget","thresholds":[900]}']));
+  press("Disable alert Budget");
+  fireEvent.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Disable alert Budget" }));
+  await waitFor(() => expect(sent("PATCH /v1/alerts/alt_1").at(-1)).toEqual({ enabled: false }));
+  await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  press("Delete alert Budget");
+  fireEvent.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Delete alert Budget" }));
+  await waitFor(() => expect(router.state.location.href).toBe("/alerts"));
+});
+
+test("a role without alerts:write reads an alert and changes nothing", async () => {
+  permit(["alerts:read"]);
+  open("/alerts/alt_1");
+  expect((await screen.findByRole("button", { name: "Delete alert Budget" })).title).toContain("alerts:write");
+});
+
+test("totals start again at each period start", () => {
+  expect(runningTotals(["a", "b", "c", "d"], new Map([["a", "1.5"], ["b", "2"], ["d", "4"]]), new Set(["c"]))).toEqual(["1.5", "3.5", "0", "4"]);
+});

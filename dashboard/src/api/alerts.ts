@@ -13,21 +13,21 @@ export const alerts = (page: string | undefined) =>
 
 export const alert = (id: string) =>
   queryOptions({
-    queryKey: ["alerts", id],
+    queryKey: ["alert", id],
     queryFn: ({ signal }) => exactAnswer<Alert>(api.GET("/v1/alerts/{id}", { params: { path: { id } }, parseAs: "text", signal })),
   });
 
 /** A page of the firings of an alert, newest first. */
 export const firings = (id: string, page: string | undefined, size = 25) =>
   queryOptions({
-    queryKey: ["alerts", id, "firings", { page, size }],
+    queryKey: ["firings", id, { page, size }],
     queryFn: ({ signal }) => answer(api.GET("/v1/alerts/{id}/firings", { params: { path: { id }, query: { page_size: size, ...(page && { page_token: page }) } }, signal })),
   });
 
 /** The days of the last 30 on which an alert would have fired. */
 export const dryRun = (body: AlertDefinition) =>
   queryOptions({
-    queryKey: ["alerts", "dry-run", body],
+    queryKey: ["dry-run", body],
     queryFn: ({ signal }) => answer(api.POST("/v1/alerts/dry-run", { body, signal })),
   });
 

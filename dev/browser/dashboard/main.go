@@ -175,6 +175,7 @@ func (w walk) visit(ctx context.Context) error {
 		{"events", w.events},
 		{"plans", w.plans},
 		{"quotas", w.quotas},
+		{"alerts", w.alerts},
 		{"billing", w.billing},
 		{"customers", w.customers},
 		{"developers", w.developers},

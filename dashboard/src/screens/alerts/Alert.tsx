@@ -24,6 +24,9 @@ import { condition, scopeText } from "./words";
 
 const needs = "alerts:write";
 
+/** The queries whose answers an updated alert changes. */
+const changed = (id: string) => [["alerts"], ["alert", id], ["firings", id]];
+
 /** An alert: its condition, its trial and its firings. */
 export function OneAlert() {
   return (
@@ -66,8 +69,8 @@ function Actions({ alert }: { alert: Alert }) {
 }
 
 function Enabled({ alert: { id, name, enabled } }: { alert: Alert }) {
-  const disable = useAct<string>(() => updateAlert(id, { enabled: false }), { changes: [["alerts"]] });
-  const enable = useAct(() => updateAlert(id, { enabled: true }), { changes: [["alerts"]] });
+  const disable = useAct<string>(() => updateAlert(id, { enabled: false }), { changes: changed(id) });
+  const enable = useAct(() => updateAlert(id, { enabled: true }), { changes: changed(id) });
   if (enabled) {
     return (
       <Confirm verb="Disable" thing={`alert ${name}`} needs={needs} act={disable} danger>
@@ -100,7 +103,7 @@ function Edit({ alert }: { alert: Alert }) {
   const [typed, setTyped] = useState(saved);
   const change = (part: Partial<typeof saved>) => setTyped({ ...typed, ...part });
   const numbers = type === "silence" ? { minutes: Number(typed.minutes) } : { thresholds: thresholdsOf(typed.thresholds) };
-  const save = useAct(() => updateAlert(id, { name: typed.name, ...numbers }), { changes: [["alerts"]] });
+  const save = useAct(() => updateAlert(id, { name: typed.name, ...numbers }), { changes: changed(id) });
   const isSame = JSON.stringify(typed) === JSON.stringify(saved);
   return (
     <div className={styles.split}>

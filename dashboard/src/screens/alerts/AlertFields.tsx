@@ -3,6 +3,8 @@ import { useQuery } from "@tanstack/react-query";
 import { broken } from "../../api/client";
 import { allMeters } from "../../api/meters";
 import { allPlans } from "../../api/plans";
+import { Failed } from "../../states/Failed";
+import { LoadingText } from "../../states/Loading";
 import { GroupFields } from "../quotas/GroupFields";
 import { optionsOf } from "../quotas/words";
 import { NumberFields } from "./NumberFields";
@@ -61,7 +63,9 @@ export function AlertFields({ typed, error, change }: Props) {
 }
 
 function Plan({ typed, error, change }: Props) {
-  const { data: plans = [] } = useQuery(allPlans);
+  const { data: plans, error: failure, refetch } = useQuery(allPlans);
+  if (failure && !plans) return <Failed what="The plans" error={failure} retry={() => void refetch()} />;
+  if (!plans) return <LoadingText />;
   return (
     <NativeSelect
       label="Plan"
@@ -76,7 +80,9 @@ function Plan({ typed, error, change }: Props) {
 }
 
 function Meter({ typed: { type, meter, group }, error, change }: Props) {
-  const { data: meters = [] } = useQuery(allMeters);
+  const { data: meters, error: failure, refetch } = useQuery(allMeters);
+  if (failure && !meters) return <Failed what="The meters" error={failure} retry={() => void refetch()} />;
+  if (!meters) return <LoadingText />;
   const offered = meters.filter(({ archived_at }) => archived_at === null);
   return (
     <>

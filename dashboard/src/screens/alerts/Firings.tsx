@@ -17,7 +17,7 @@ const columns = [{ title: "Fired" }, { title: "Customer" }, { title: "Threshold"
 export function Firings({ alert }: { alert: Alert }) {
   const { tenant } = useSession();
   const { page } = useSearch({ from: "/frame/alerts/$alert" });
-  const query = useQuery({ ...firings(alert.id, page), placeholderData: keepPreviousData });
+  const query = useQuery({ ...firings(alert.id, page), placeholderData: keepPreviousData, refetchInterval: 10_000 });
   return (
     <section aria-labelledby="firings" className={styles.firings}>
       <h2 id="firings">Firings</h2>

@@ -62,6 +62,7 @@ test("an alert is created for the customers of a plan", async () => {
 
 test("thresholds with thousands separators are not sent", async () => {
   open("/alerts/new");
+  await screen.findByRole("option", { name: "tokens" });
   fireEvent.change(await screen.findByLabelText("Name"), { target: { value: "Budget" } });
   type("Type", "spend");
   type("Thresholds", "1,000");

@@ -7312,7 +7312,7 @@ type SetQuota struct {
 	// Group Limits one group of the meter: an object with a value for each property of the meter's group_by. Omit it to limit all usage
 	Group *map[string]interface{} `json:"group,omitempty"`
 
-	// Limit Limit in each period, zero or more. Null: unlimited, such as for a customer whose plan has a limit
+	// Limit Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of its plan
 	Limit *json.Number `json:"limit"`
 
 	// Meter Slug of the meter
@@ -11307,7 +11307,7 @@ type ClientInterface interface {
 
 	// GetEntitlements Get the features and quotas of a customer
 	//
-	// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+	// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is not listed.
 	//
 	// Corresponds with GET /v1/customers/{external_id}/entitlements (the `GetEntitlements` operationId).
 	GetEntitlements(ctx context.Context, externalId string, params *GetEntitlementsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -14187,7 +14187,7 @@ func (c *Client) ArchiveCustomer(ctx context.Context, externalId string, params 
 
 // GetEntitlements Get the features and quotas of a customer
 //
-// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is not listed.
 //
 // Corresponds with GET /v1/customers/{external_id}/entitlements (the `GetEntitlements` operationId).
 func (c *Client) GetEntitlements(ctx context.Context, externalId string, params *GetEntitlementsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -25585,7 +25585,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetEntitlementsWithResponse Get the features and quotas of a customer
 	//
-	// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+	// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is not listed.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -35593,7 +35593,7 @@ func (c *ClientWithResponses) ArchiveCustomerWithResponse(ctx context.Context, e
 
 // GetEntitlementsWithResponse Get the features and quotas of a customer
 //
-// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+// Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is not listed.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -1251,7 +1251,7 @@ export interface paths {
         };
         /**
          * Get the features and quotas of a customer
-         * @description Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is left out.
+         * @description Returns the features of the plan that is assigned to the customer now, and the customer's quotas with their usage in the current period. A quota of the plan that the customer's own quota replaces is not listed.
          */
         get: operations["get-entitlements"];
         put?: never;
@@ -7034,7 +7034,7 @@ export interface components {
             };
             /**
              * Format: decimal
-             * @description Limit in each period, zero or more. Null: unlimited, such as for a customer whose plan has a limit
+             * @description Limit in each period, zero or more. Null: unlimited, for example to exempt a customer from the limit of its plan
              */
             limit: string | null;
             /** @description Slug of the meter */

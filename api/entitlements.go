@@ -29,7 +29,7 @@ func (s *server) entitlements(ctx context.Context, in *CustomerPath) (*entitleme
 	if err != nil {
 		return nil, err
 	}
-	tenant, now := principalOf(ctx).Tenant.ID, s.Now()
+	tenant, now := principalOf(ctx).Tenant.ID, s.sharedNow()
 	plan, err := s.Store.Plans.Of(ctx, tenant, c.ID, now)
 	if err != nil {
 		return nil, err

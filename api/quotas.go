@@ -32,8 +32,8 @@ func (s *server) quotas() {
 	huma.Register(s.api, post("check-quotas", quotasPath+"/check", QuotasRead, "Check whether customers may use amounts",
 		"Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` "+
 			"to keep a limit exactly.\n\n"+
-			"- `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.\n"+
-			"- `exceeded` is true if a quota, hard or soft, has less left than the amount.\n"+
+			"- `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.\n"+
+			"- `exceeded` is true if they exceed a quota, hard or soft.\n"+
 			"- The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.\n"+
 			"- Returns 503 while the meter is backfilling."), s.checkQuotas)
 	s.reservations()
@@ -217,8 +217,8 @@ type checkQuotasInput struct {
 }
 
 type quotaDecision struct {
-	Allowed  bool `json:"allowed" doc:"No hard quota has less left than the amount"`
-	Exceeded bool `json:"exceeded" doc:"A quota has less left than the amount"`
+	Allowed  bool `json:"allowed" doc:"Whether usage, reservations and the amount are within every hard quota"`
+	Exceeded bool `json:"exceeded" doc:"Whether usage, reservations and the amount exceed a quota, hard or soft"`
 	QuotaLevel
 }
 
@@ -262,7 +262,7 @@ func (s *server) checkQuotas(ctx context.Context, in *checkQuotasInput) (*checkQ
 		}
 		checks[i] = db.QuotaCheck{Customer: c.Customer, QuotaAmount: amount}
 	}
-	decisions, err := s.Store.Quotas.Check(ctx, principalOf(ctx).Tenant.ID, checks, s.Now())
+	decisions, err := s.Store.Quotas.Check(ctx, principalOf(ctx).Tenant.ID, checks, s.sharedNow())
 	if err != nil {
 		return nil, err
 	}

@@ -56,8 +56,10 @@ func TestAnInvalidQuotaNamesTheRule(t *testing.T) {
 		{`{"customer":"acme","meter":"calls","limit":"1","mode":"hard","period":"day"}`, "body.limit"},
 		{`{"customer":"acme","meter":"calls","limit":1,"mode":"strict","period":"day"}`, "body.mode"},
 		{`{"customer":"acme","meter":"calls","limit":1,"mode":"hard","period":"week"}`, "body.period"},
-		{`{"customer":"acme","meter":"calls","group":{},"limit":1,"mode":"hard","period":"day"}`, "each group_by property"},
-		{`{"customer":"acme","meter":"calls","group":{"model":"a","region":"b"},"limit":1,"mode":"hard","period":"day"}`, "only the group_by properties"},
+		{`{"customer":"acme","meter":"calls","group":{},"limit":1,"mode":"hard","period":"day"}`, "must have"},
+		{`{"customer":"acme","meter":"calls","group":{"model":"a","region":"b"},"limit":1,"mode":"hard","period":"day"}`, "only group_by properties"},
+		{`{"customer":"acme","meter":"calls","group":{"model":"\u0000"},"limit":1,"mode":"hard","period":"day"}`, "body.group"},
+		{`{"customer":"acme","meter":"calls","group":{"model":1e999999},"limit":1,"mode":"hard","period":"day"}`, "body.group"},
 		{`{"customer":"acme","meter":"calls","group":[],"limit":1,"mode":"hard","period":"day"}`, "body.group"},
 	} {
 		answer := b.send(t, "PUT", "/v1/quotas", c.body)

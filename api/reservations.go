@@ -26,11 +26,12 @@ func (s *server) reservations() {
 			"- 200: a hard quota has less left. `quota_id` names the tightest one. Nothing is reserved.\n"+
 			"- A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.\n"+
 			"- A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.\n"+
-			"- A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.")), s.reserve)
+			"- A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.\n"+
+			"- Returns 503 while the meter of a quota is backfilling.")), s.reserve)
 	s.describeReserve()
 	huma.Register(s.api, limited(post("settle-reservation", settle, QuotasWrite, "Settle a reservation with the events of the usage",
 		"Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.\n\n"+
-			"- Either all events are stored or none: an invalid event returns 422, and the reservation does not end.\n"+
+			"- Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.\n"+
 			"- All events are counted, even if they exceed the reservation, or if it is released or expired.\n"+
 			"- A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.\n"+
 			"- An event without an `idempotency_key` gets one from the reservation and its index.\n"+
@@ -42,10 +43,13 @@ func (s *server) reservations() {
 		"Frees the reserved amounts. Repeating the request changes nothing. Returns 409 if the reservation is settled."), s.releaseReservation)
 }
 
+// sharedNow is the time by the database's clock, which all replicas have in common.
+func (s *server) sharedNow() time.Time { return s.ClockOffset.Correct(s.Now()) }
+
 type reservation struct {
 	ReservationID string    `json:"reservation_id" example:"rsv_01a21cd26cb27a61bc8d67b58f5b4999"`
 	Allowed       bool      `json:"allowed" doc:"Always true: the amounts are reserved"`
-	Exceeded      bool      `json:"exceeded" doc:"A soft quota has less left than the amount"`
+	Exceeded      bool      `json:"exceeded" doc:"Whether usage, reservations and the amounts exceed a soft quota"`
 	ExpiresAt     time.Time `json:"expires_at"`
 }
 
@@ -107,7 +111,7 @@ func (s *server) readReserve(in *reserveInput) (request db.ReserveRequest, err e
 		return request, fmt.Errorf("hash request: %w", err)
 	}
 	digest := sha256.Sum256(text)
-	request.Digest, request.Until = digest[:], s.Now().Add(time.Duration(in.Body.ExpiresIn)*time.Second)
+	request.Digest, request.For = digest[:], time.Duration(in.Body.ExpiresIn)*time.Second
 	if in.Body.ID != nil {
 		request.ID = *in.Body.ID
 		return request, metering.ValidReservationID("body.id", request.ID)
@@ -158,8 +162,7 @@ func (s *server) extendReservation(ctx context.Context, in *extendReservationInp
 	if err := in.valid(); err != nil {
 		return nil, err
 	}
-	now := s.Now()
-	extended, err := s.Store.Quotas.Extend(ctx, principalOf(ctx).Tenant.ID, in.ID, now.Add(time.Duration(in.Body.ExpiresIn)*time.Second), now)
+	extended, err := s.Store.Quotas.Extend(ctx, principalOf(ctx).Tenant.ID, in.ID, time.Duration(in.Body.ExpiresIn)*time.Second, s.sharedNow())
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +180,7 @@ func (s *server) releaseReservation(ctx context.Context, in *ReservationPath) (*
 	if err := in.valid(); err != nil {
 		return nil, err
 	}
-	if err := s.Store.Quotas.Release(ctx, principalOf(ctx).Tenant.ID, in.ID, s.Now()); err != nil {
+	if err := s.Store.Quotas.Release(ctx, principalOf(ctx).Tenant.ID, in.ID, s.sharedNow()); err != nil {
 		return nil, err
 	}
 	out := new(releaseReservationOutput)
@@ -203,13 +206,16 @@ func (s *server) settleReservation(ctx context.Context, in *ReservationPath) (*i
 		if err != nil {
 			return ingestResult{}, err
 		}
-		outcomes, err := s.Writer.Settle(ctx, who.Tenant.ID, in.ID, events, s.Now())
+		outcomes, repeated, err := s.Writer.Settle(ctx, who.Tenant.ID, in.ID, events, s.sharedNow())
 		if err != nil {
 			return ingestResult{}, err
 		}
 		indexes := make([]int, len(events))
 		for i := range indexes {
 			indexes[i] = i
+		}
+		if repeated {
+			return report(events, indexes, outcomes, nil), nil
 		}
 		result := s.reportIngest(ctx, events, indexes, outcomes, nil)
 		result.Warnings = append(result.Warnings, batch.unknown(ctx)...)
@@ -223,23 +229,28 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 	now, events := s.Now(), make([]metering.Event, len(sent))
 	for i, e := range sent {
 		if e.rejection == nil && e.IdempotencyKey == nil {
-			e.IdempotencyKey = new(metering.SettledKey(reservation, i))
+			e.IdempotencyKey = new("of the reservation") // see below
 		}
 		var rejection *metering.Rejection
 		if events[i], rejection = e.judge(now, s.Retention); rejection != nil {
 			return nil, refusedAt(i, rejection)
 		}
 	}
-	customer, err := s.Store.Quotas.CustomerOf(ctx, principalOf(ctx).Tenant.ID, reservation)
+	granted, err := s.Store.Quotas.Granted(ctx, principalOf(ctx).Tenant.ID, reservation)
 	if err != nil {
 		return nil, err
+	}
+	for i, e := range sent {
+		if e.IdempotencyKey == nil {
+			events[i].IdempotencyKey = metering.SettledKey(reservation, granted.At, i)
+		}
 	}
 	strangers, err := s.refuseStrangers(ctx, events, sent)
 	if err != nil {
 		return nil, err
 	}
 	for i, e := range events {
-		if e.ExternalID != customer {
+		if e.ExternalID != granted.Customer {
 			return nil, metering.Invalid(itemAt("body.events", i)+".customer_id", "must be the customer of the reservation")
 		}
 		if strangers[i] != nil {

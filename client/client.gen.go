@@ -6672,10 +6672,10 @@ type QuotaCheck struct {
 
 // QuotaDecision defines model for QuotaDecision.
 type QuotaDecision struct {
-	// Allowed No hard quota has less left than the amount
+	// Allowed Whether usage, reservations and the amount are within every hard quota
 	Allowed bool `json:"allowed"`
 
-	// Exceeded A quota has less left than the amount
+	// Exceeded Whether usage, reservations and the amount exceed a quota, hard or soft
 	Exceeded bool `json:"exceeded"`
 
 	// Limit Limit of the quota. Null if it is unlimited
@@ -6986,7 +6986,7 @@ type Reservation struct {
 	// Allowed Always true: the amounts are reserved
 	Allowed bool `json:"allowed"`
 
-	// Exceeded A soft quota has less left than the amount
+	// Exceeded Whether usage, reservations and the amounts exceed a soft quota
 	Exceeded bool `json:"exceeded"`
 
 	// ExpiresAt Time of expiry
@@ -12059,8 +12059,8 @@ type ClientInterface interface {
 	//
 	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
-	// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-	// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+	// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+	// - `exceeded` is true if they exceed a quota, hard or soft.
 	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
 	// - Returns 503 while the meter is backfilling.
 	//
@@ -12073,8 +12073,8 @@ type ClientInterface interface {
 	//
 	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
-	// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-	// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+	// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+	// - `exceeded` is true if they exceed a quota, hard or soft.
 	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
 	// - Returns 503 while the meter is backfilling.
 	//
@@ -12112,7 +12112,7 @@ type ClientInterface interface {
 	//
 	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 	//
-	// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
 	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
 	// - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -12127,7 +12127,7 @@ type ClientInterface interface {
 	//
 	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 	//
-	// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
 	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
 	// - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -12147,6 +12147,7 @@ type ClientInterface interface {
 	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+	// - Returns 503 while the meter of a quota is backfilling.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -12162,6 +12163,7 @@ type ClientInterface interface {
 	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+	// - Returns 503 while the meter of a quota is backfilling.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -15679,8 +15681,8 @@ func (c *Client) SetQuota(ctx context.Context, body SetQuotaJSONRequestBody, req
 //
 // Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
-// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+// - `exceeded` is true if they exceed a quota, hard or soft.
 // - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
 // - Returns 503 while the meter is backfilling.
 //
@@ -15703,8 +15705,8 @@ func (c *Client) CheckQuotasWithBody(ctx context.Context, contentType string, bo
 //
 // Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
-// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+// - `exceeded` is true if they exceed a quota, hard or soft.
 // - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
 // - Returns 503 while the meter is backfilling.
 //
@@ -15782,7 +15784,7 @@ func (c *Client) ReleaseReservation(ctx context.Context, id string, reqEditors .
 //
 // Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 //
-// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
 // - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
 // - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -15807,7 +15809,7 @@ func (c *Client) SettleReservationWithBody(ctx context.Context, id string, conte
 //
 // Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 //
-// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
 // - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
 // - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -15837,6 +15839,7 @@ func (c *Client) SettleReservation(ctx context.Context, id string, body SettleRe
 // - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+// - Returns 503 while the meter of a quota is backfilling.
 //
 // Takes any type of body and a specified content type.
 //
@@ -15862,6 +15865,7 @@ func (c *Client) ReserveQuotaWithBody(ctx context.Context, contentType string, b
 // - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+// - Returns 503 while the meter of a quota is backfilling.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -26381,8 +26385,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
-	// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-	// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+	// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+	// - `exceeded` is true if they exceed a quota, hard or soft.
 	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
 	// - Returns 503 while the meter is backfilling.
 	//
@@ -26395,8 +26399,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 	//
-	// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-	// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+	// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+	// - `exceeded` is true if they exceed a quota, hard or soft.
 	// - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
 	// - Returns 503 while the meter is backfilling.
 	//
@@ -26436,7 +26440,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 	//
-	// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
 	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
 	// - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -26451,7 +26455,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 	//
-	// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+	// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 	// - All events are counted, even if they exceed the reservation, or if it is released or expired.
 	// - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
 	// - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -26471,6 +26475,7 @@ type ClientWithResponsesInterface interface {
 	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+	// - Returns 503 while the meter of a quota is backfilling.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26486,6 +26491,7 @@ type ClientWithResponsesInterface interface {
 	// - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 	// - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 	// - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+	// - Returns 503 while the meter of a quota is backfilling.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -36833,8 +36839,8 @@ func (c *ClientWithResponses) SetQuotaWithResponse(ctx context.Context, body Set
 //
 // Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
-// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+// - `exceeded` is true if they exceed a quota, hard or soft.
 // - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
 // - Returns 503 while the meter is backfilling.
 //
@@ -36853,8 +36859,8 @@ func (c *ClientWithResponses) CheckQuotasWithBodyWithResponse(ctx context.Contex
 //
 // Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
 //
-// - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-// - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+// - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+// - `exceeded` is true if they exceed a quota, hard or soft.
 // - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
 // - Returns 503 while the meter is backfilling.
 //
@@ -36918,7 +36924,7 @@ func (c *ClientWithResponses) ReleaseReservationWithResponse(ctx context.Context
 //
 // Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 //
-// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
 // - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
 // - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -36939,7 +36945,7 @@ func (c *ClientWithResponses) SettleReservationWithBodyWithResponse(ctx context.
 //
 // Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
 //
-// - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+// - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
 // - All events are counted, even if they exceed the reservation, or if it is released or expired.
 // - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
 // - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -36965,6 +36971,7 @@ func (c *ClientWithResponses) SettleReservationWithResponse(ctx context.Context,
 // - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+// - Returns 503 while the meter of a quota is backfilling.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -36986,6 +36993,7 @@ func (c *ClientWithResponses) ReserveQuotaWithBodyWithResponse(ctx context.Conte
 // - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
 // - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
 // - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+// - Returns 503 while the meter of a quota is backfilling.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

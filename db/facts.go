@@ -43,8 +43,8 @@ func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering
 
 // readPeriods reads what decides where the billing periods of the customer's streams begin and
 // end, and nothing else.
-func readPeriods(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []billing.Facts, err error) {
-	first := &factReader{ctx: ctx, q: q, readPrice: read, tenant: tenant, customer: customer, prices: make(providerPrices)}
+func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []billing.Facts, err error) {
+	first := &factReader{ctx: ctx, q: q, readPrice: price, tenant: tenant, customer: customer, prices: make(providerPrices)}
 	first.facts.Now = metering.Instant(now)
 	if err := first.customerAndSide(); err != nil {
 		return nil, err
@@ -53,10 +53,17 @@ func readPeriods(ctx context.Context, q batcher, read ReadPrice, tenant metering
 	all := first.eachStream()
 	for _, r := range all {
 		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "stream": r.facts.Stream}
+		args["connection"] = 0
+		if r.facts.Connection != nil {
+			args["connection"] = r.facts.Connection.ID
+		}
 		readStored(&batch, args, func(p storedPeriod) error {
 			r.facts.Stored = append(r.facts.Stored, p.Period)
 			return nil
 		})
+		if r.facts.Side != nil { // a period that was reported does not end where a subscription begins
+			read(&batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { r.facts.Reported = append(r.facts.Reported, s) })
+		}
 	}
 	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
 		return nil, err

@@ -211,6 +211,11 @@ func (a *attempt) begin(ctx context.Context, conn *pgxpool.Conn) error {
 	if err := a.separate(ctx, conn, claimed); err != nil {
 		return err
 	}
+	if a.settles != nil {
+		if err := requireStored(a.outcomes); err != nil {
+			return err
+		}
+	}
 	return a.settleConflicts(ctx, conn, conflicts)
 }
 

@@ -291,6 +291,9 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 	if err != nil {
 		return nil, err
 	}
+	if err := registerLimitedGroups(ctx, tx, tenant, published); err != nil {
+		return nil, err
+	}
 	if published.Status == metering.Complete {
 		return nil, adopt(ctx, tx, tenant, published)
 	}

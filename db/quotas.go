@@ -69,6 +69,9 @@ var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota"
 // meter, group and period. CodeConflict when the customer or plan has as many as it may.
 func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, q metering.Quota, now time.Time) (set StoredQuota, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant); err != nil { // meters do not change meanwhile
+			return err
+		}
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
 			return err
 		}
@@ -98,9 +101,12 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 // sameQuota returns the quota with the same customer or plan, meter, group and period; nil: there
 // is none.
 func sameQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) (*StoredQuota, error) {
-	rows, err := tx.Query(ctx, selectQuotas+`
-		and coalesce(q.customer_id, 0) = $2 and coalesce(q.plan_id, 0) = $3 and q.meter_id = $4 and q.period = $5 and q.group_id is not distinct from $6`,
-		tenant, q.CustomerID, q.PlanID, q.Meter.ID, q.Period, groupID(q.Group))
+	subject, id := "q.customer_id", int64(q.CustomerID)
+	if q.PlanID != 0 {
+		subject, id = "q.plan_id", int64(q.PlanID)
+	}
+	rows, err := tx.Query(ctx, selectQuotas+`and `+subject+` = $2 and q.meter_id = $3 and q.period = $4 and q.group_id is not distinct from $5`,
+		tenant, id, q.Meter.ID, q.Period, groupID(q.Group))
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +146,6 @@ func (s Quotas) requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.T
 	if q.Group == nil {
 		return nil
 	}
-	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant); err != nil { // meters do not change meanwhile
-		return err
-	}
 	latest, err := latestMeterVersion(ctx, tx, tenant, q.Meter.ID)
 	if err != nil {
 		return err
@@ -155,9 +158,26 @@ func (s Quotas) requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.T
 		select exists (select from usage_groups where tenant_id = $1 and meter_version_id = $2 and group_id = $3)
 		  or (select count(*) < $4 from usage_groups where tenant_id = $1 and meter_version_id = $2)`,
 		tenant, latest.ID, groupID(q.Group), metering.MaxGroupsPerMeter).Scan(&counted)
-	if err == nil && !counted {
-		err = metering.Invalid("body.group", "is counted in $other, because the meter has %d groups already; group by properties with fewer values to limit one group", metering.MaxGroupsPerMeter)
+	if err != nil {
+		return err
 	}
+	if !counted {
+		return metering.Invalid("body.group", "is counted in $other, because the meter has %d groups already; group by properties with fewer values to limit one group", metering.MaxGroupsPerMeter)
+	}
+	_, err = tx.Exec(ctx, `
+		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
+		select $1, id, $3, $4 from meter_versions where tenant_id = $1 and meter_id = $2 and status <> 'retired'
+		on conflict do nothing`, tenant, q.Meter.ID, groupID(q.Group), groupKey(q.Group))
+	return err
+}
+
+// registerLimitedGroups has a new version of a meter count the groups of quotas separately, however
+// many other groups there are.
+func registerLimitedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersion) error {
+	_, err := tx.Exec(ctx, `
+		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
+		select distinct on (group_id) $1::bigint, $3::bigint, group_id, group_key from quotas where tenant_id = $1 and meter_id = $2 and group_id is not null
+		on conflict do nothing`, tenant, version.MeterID, version.ID)
 	return err
 }
 

@@ -122,15 +122,15 @@ func (m *quotaModel) reserveSome(rt *rapid.T) {
 	m.next++
 	id := fmt.Sprint("r", m.next)
 	amount := db.QuotaAmount{Meter: "calls", Group: fmt.Appendf(nil, `{"model":%q}`, u.model), Amount: metering.Whole(u.amount)}
-	until := m.now.Add(time.Duration(rapid.IntRange(1, 90).Draw(rt, "minutes")) * time.Minute)
-	answers, err := m.store.Quotas.Reserve(m.Context(), m.tenant, "acme", []db.ReserveRequest{{ID: id, Amounts: []db.QuotaAmount{amount}, Until: until, Digest: []byte(id)}}, m.now)
+	lasts := time.Duration(rapid.IntRange(1, 90).Draw(rt, "minutes")) * time.Minute
+	answers, err := m.store.Quotas.Reserve(m.Context(), m.tenant, "acme", []db.ReserveRequest{{ID: id, Amounts: []db.QuotaAmount{amount}, For: lasts, Digest: []byte(id)}}, m.now)
 	require.NoError(m, err)
 	require.NoError(m, answers[0].Err)
 	allowed, exceeded := m.allows(u.model, u.amount)
 	require.Equal(m, allowed, answers[0].Refusal == nil, "%+v of %+v", u, m.quotas)
 	if allowed {
 		require.Equal(m, exceeded, answers[0].Exceeded)
-		m.reservations[id] = &modelledReservation{modelledUse: u, expires: until}
+		m.reservations[id] = &modelledReservation{modelledUse: u, expires: m.now.Add(lasts)}
 	}
 }
 
@@ -145,8 +145,8 @@ func (m *quotaModel) one(rt *rapid.T) (id string, r *modelledReservation) {
 func (m *quotaModel) settle(rt *rapid.T) {
 	id, r := m.one(rt)
 	u := modelledUse{m.now, r.model, rapid.Int64Range(0, 20).Draw(rt, "settled")}
-	event := dbtest.Event(m, "call", "acme", u.at, fmt.Sprint(u.amount), metering.SettledKey(id, 0), fmt.Sprintf(`{"model":%q}`, u.model))
-	_, err := m.writer.Settle(m.Context(), m.tenant, id, []metering.Event{event}, m.now)
+	event := dbtest.Event(m, "call", "acme", u.at, fmt.Sprint(u.amount), metering.SettledKey(id, r.at, 0), fmt.Sprintf(`{"model":%q}`, u.model))
+	_, _, err := m.writer.Settle(m.Context(), m.tenant, id, []metering.Event{event}, m.now)
 	if r.settled {
 		if err != nil {
 			require.Equal(m, metering.CodeConflict, metering.CodeOf(err))
@@ -167,14 +167,13 @@ func (m *quotaModel) release(rt *rapid.T) {
 
 func (m *quotaModel) extend(rt *rapid.T) {
 	id, r := m.one(rt)
-	until := m.now.Add(time.Hour)
-	_, err := m.store.Quotas.Extend(m.Context(), m.tenant, id, until, m.now)
+	_, err := m.store.Quotas.Extend(m.Context(), m.tenant, id, time.Hour, m.now)
 	if r.ended || !r.expires.After(m.now) {
 		require.Equal(m, metering.CodeConflict, metering.CodeOf(err))
 		return
 	}
 	require.NoError(m, err)
-	r.expires = until
+	r.expires = m.now.Add(time.Hour)
 }
 
 func (m *quotaModel) wait(rt *rapid.T) {

@@ -82,7 +82,7 @@ func (l *limited) reserve(at time.Time, id, amount string) db.Reservation {
 
 func request(at time.Time, id, amount string) db.ReserveRequest {
 	return db.ReserveRequest{
-		ID: id, Amounts: []db.QuotaAmount{{Meter: "calls", Amount: metering.MustDecimal(amount)}}, Until: at.Add(metering.ReservedFor), Digest: []byte(amount),
+		ID: id, Amounts: []db.QuotaAmount{{Meter: "calls", Amount: metering.MustDecimal(amount)}}, For: metering.ReservedFor, Digest: []byte(amount),
 	}
 }
 
@@ -163,15 +163,15 @@ func TestAReservationIsUsedOnce(t *testing.T) {
 	require.Equal(t, "4", refused.Refusal.Remaining().String())
 	require.Equal(t, "6", l.check(november, "4").Tightest.Reserved.String())
 
-	settle := func(value string) ([]db.Outcome, error) {
-		return l.writer.Settle(t.Context(), l.tenant, "one", []metering.Event{dbtest.Event(t, "call", "acme", november, value, metering.SettledKey("one", 0), `{"model":"a"}`)}, november)
+	settle := func(value string) ([]db.Outcome, bool, error) {
+		return l.writer.Settle(t.Context(), l.tenant, "one", []metering.Event{dbtest.Event(t, "call", "acme", november, value, metering.SettledKey("one", november, 0), `{"model":"a"}`)}, november)
 	}
 	for range 2 {
-		outcomes, err := settle("2.5")
+		outcomes, _, err := settle("2.5")
 		require.NoError(t, err)
 		require.Equal(t, []db.Outcome{{}}, outcomes)
 	}
-	_, err := settle("3")
+	_, _, err := settle("3")
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
 	d := l.check(november, "1")
 	require.Equal(t, "2.5", d.Tightest.Used.String())
@@ -190,19 +190,19 @@ func TestWhatIsReleasedOrExpiredIsFree(t *testing.T) {
 		require.NoError(t, l.store.Quotas.Release(t.Context(), l.tenant, "released", november))
 	}
 	l.reserve(november, "expired", "10")
-	extended, err := l.store.Quotas.Extend(t.Context(), l.tenant, "expired", november.Add(time.Hour), november)
+	extended, err := l.store.Quotas.Extend(t.Context(), l.tenant, "expired", time.Hour, november)
 	require.NoError(t, err)
 	require.Equal(t, november.Add(time.Hour), extended.ExpiresAt.UTC())
 	require.NotNil(t, l.reserve(november.Add(time.Hour-time.Second), "refused", "1").Refusal)
 	require.Nil(t, l.reserve(november.Add(time.Hour), "next", "10").Refusal)
-	_, err = l.store.Quotas.Extend(t.Context(), l.tenant, "expired", november.Add(2*time.Hour), november)
+	_, err = l.store.Quotas.Extend(t.Context(), l.tenant, "expired", 2*time.Hour, november)
 	require.Equal(t, metering.CodeConflict, metering.CodeOf(err), "another replica's clock is behind: others were granted what it held")
-	_, err = l.writer.Settle(t.Context(), l.tenant, "expired", []metering.Event{dbtest.Event(t, "call", "acme", november, "3", "key", `{"model":"a"}`)}, november)
+	_, _, err = l.writer.Settle(t.Context(), l.tenant, "expired", []metering.Event{dbtest.Event(t, "call", "acme", november, "3", "key", `{"model":"a"}`)}, november)
 	require.NoError(t, err, "its events are counted")
 	require.Equal(t, "3", l.check(november, "1").Tightest.Used.String())
-	_, err = l.store.Quotas.Extend(t.Context(), l.tenant, "none", november, november)
+	_, err = l.store.Quotas.Extend(t.Context(), l.tenant, "none", time.Hour, november)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-	_, err = l.writer.Settle(t.Context(), l.tenant, "none", []metering.Event{dbtest.Event(t, "call", "acme", november, "3", "other", "")}, november)
+	_, _, err = l.writer.Settle(t.Context(), l.tenant, "none", []metering.Event{dbtest.Event(t, "call", "acme", november, "3", "other", "")}, november)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	require.Equal(t, "3", l.check(november, "1").Tightest.Used.String())
 }
@@ -262,4 +262,60 @@ func TestReservationsAreForgottenLongAfterTheyExpire(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(l.store.Quotas.Release(t.Context(), l.tenant, "old", november)))
 	require.NoError(t, l.store.Quotas.Release(t.Context(), l.tenant, "new", november))
+}
+
+func TestASettlementStoresAllOfItsEventsOrNone(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t)
+	l.quota("10", metering.HardQuota, metering.PerMonth)
+	l.reserve(november, "one", "6")
+	event := func(value string) metering.Event {
+		return dbtest.Event(t, "call", "acme", november, value, "key", `{"model":"a"}`)
+	}
+	_, _, err := l.writer.Settle(t.Context(), l.tenant, "one", []metering.Event{event("1"), event("2")}, november)
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
+	require.ErrorContains(t, err, "body.events[1].idempotency_key")
+	require.Equal(t, "0", l.check(november, "0").Tightest.Used.String())
+	require.Equal(t, "6", l.check(november, "0").Tightest.Reserved.String())
+}
+
+func TestAnIDIsUsedAgainForAnotherReservation(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t)
+	l.quota("10", metering.HardQuota, metering.PerLifetime)
+	for n := range 2 {
+		at := november.AddDate(0, n, 0)
+		l.reserve(at, "one", "1")
+		granted, err := l.store.Quotas.Granted(t.Context(), l.tenant, "one")
+		require.NoError(t, err)
+		event := dbtest.Event(t, "call", "acme", november, "1", metering.SettledKey("one", granted.At, 0), `{"model":"a"}`)
+		outcomes, _, err := l.writer.Settle(t.Context(), l.tenant, "one", []metering.Event{event}, at)
+		require.NoError(t, err)
+		require.Equal(t, []db.Outcome{{}}, outcomes)
+		_, err = l.store.Quotas.Sweep(t.Context(), at.AddDate(0, 0, 2), 10_000)
+		require.NoError(t, err)
+	}
+	require.Equal(t, "2", l.check(november, "0").Tightest.Used.String())
+}
+
+func TestTheGroupOfAQuotaIsCountedSeparately(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t)
+	l.quota("10", metering.HardQuota, metering.PerLifetime, ofModel("a"))
+	conn := dbtest.Conn(t)
+	fill := func() {
+		_, err := conn.Exec(t.Context(), `
+			insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
+			select $1, max(id), gen_random_uuid(), '{"model":"x"}' from meter_versions, generate_series(1, $3) where tenant_id = $1 and meter_id = $2 group by generate_series`,
+			l.tenant, l.meter.ID, metering.MaxGroupsPerMeter)
+		require.NoError(t, err)
+	}
+	fill()
+	l.use(november, "4", "a")
+	l.use(november, "5", "other")
+	require.Equal(t, "4", l.check(november, "0", []byte(`{"model":"a"}`)...).Tightest.Used.String())
+	q := metering.Quota{CustomerID: l.customer.ID, Meter: l.meter, Mode: metering.HardQuota, Period: metering.PerDay}
+	ofModel("other")(&q)
+	_, err := l.store.Quotas.Set(t.Context(), l.tenant, metering.Operator, q, november)
+	require.Equal(t, metering.CodeInvalid, metering.CodeOf(err))
 }

@@ -17,8 +17,8 @@ import (
 type ReserveRequest struct {
 	ID      string // of the reservation
 	Amounts []QuotaAmount
-	Until   time.Time // when the reservation expires
-	Digest  []byte    // of the request as it was sent, by which a repeat is recognized
+	For     time.Duration // from the grant until the reservation expires
+	Digest  []byte        // of the request as it was sent, by which a repeat is recognized
 }
 
 // Reservation is the answer to a request: usage that is granted, or the refusal to grant it.
@@ -184,9 +184,10 @@ func (g *granting) decide(request ReserveRequest, asked []askedAmount, levels []
 		}
 	}
 	g.live++
-	g.former[request.ID] = formerReservation{digest: request.Digest, exceeded: decision.Exceeded, expiresAt: request.Until}
-	g.grant(request, asked, decision.Exceeded)
-	return Reservation{ID: request.ID, Exceeded: decision.Exceeded, ExpiresAt: request.Until}, nil
+	until := g.now.Add(request.For)
+	g.former[request.ID] = formerReservation{digest: request.Digest, exceeded: decision.Exceeded, expiresAt: until}
+	g.grant(request, asked, decision.Exceeded, until)
+	return Reservation{ID: request.ID, Exceeded: decision.Exceeded, ExpiresAt: until}, nil
 }
 
 var errManyReservations = metering.Errorf(metering.CodeConflict, "the customer already has %d reservations that are not settled, released or expired, the maximum; settle or release some first", metering.MaxReservations)
@@ -202,7 +203,7 @@ func (f formerReservation) repeat(request ReserveRequest) Reservation {
 	return Reservation{ID: request.ID, Exceeded: f.exceeded, ExpiresAt: f.expiresAt}
 }
 
-func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded bool) {
+func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded bool, until time.Time) {
 	meters, groups, amounts := make([]int64, len(asked)), make([]*[16]byte, len(asked)), make([]string, len(asked))
 	for i, a := range asked {
 		meters[i], groups[i], amounts[i] = int64(a.meter.ID), groupID(a.group), a.amount.String()
@@ -210,29 +211,28 @@ func (g *granting) grant(request ReserveRequest, asked []askedAmount, exceeded b
 	g.grants.Queue(`
 		insert into quota_reservations (tenant_id, id, customer_id, meter_ids, group_ids, amounts, digest, exceeded, granted_at, expires_at)
 		values ($1, $2, $3, $4, $5, $6::text[]::numeric[], $7, $8, $9, $10)`,
-		g.tenant, request.ID, g.customers[g.customer], meters, groups, amounts, request.Digest, exceeded, g.now, metering.Instant(request.Until))
+		g.tenant, request.ID, g.customers[g.customer], meters, groups, amounts, request.Digest, exceeded, g.now, until)
 }
 
 var errNoReservation = metering.Errorf(metering.CodeNotFound, "there is no such reservation")
 
-// Extend has a reservation expire at another time. CodeConflict when it is settled, released or
+// Extend has a reservation expire that long from now. CodeConflict when it is settled, released or
 // expired: its amount may be granted again.
-func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, until, now time.Time) (extended Reservation, err error) {
-	customer, err := s.CustomerOf(ctx, tenant, id)
-	if err != nil {
-		return Reservation{}, fmt.Errorf("extend reservation: %w", err)
-	}
-	err = s.alone(ctx, tenant, customer, func(tx pgx.Tx) error {
+func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string, by time.Duration, now time.Time) (extended Reservation, err error) {
+	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		extended = Reservation{ID: id}
 		err := tx.QueryRow(ctx, `
 			update quota_reservations
 			set expires_at = $4
 			where tenant_id = $1 and id = $2 and ended_at is null and expires_at > $3
-			returning exceeded, expires_at`, tenant, id, metering.Instant(now), metering.Instant(until)).Scan(&extended.Exceeded, &extended.ExpiresAt)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return metering.Errorf(metering.CodeConflict, "the reservation is settled, released or expired; make another one")
+			returning exceeded, expires_at`, tenant, id, metering.Instant(now), metering.Instant(now.Add(by))).Scan(&extended.Exceeded, &extended.ExpiresAt)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return err
 		}
-		return err
+		if _, err := granted(ctx, tx, tenant, id); err != nil {
+			return err
+		}
+		return metering.Errorf(metering.CodeConflict, "the reservation is settled, released or expired; make another one")
 	})
 	if err != nil {
 		return Reservation{}, fmt.Errorf("extend reservation: %w", err)
@@ -240,17 +240,27 @@ func (s Quotas) Extend(ctx context.Context, tenant metering.TenantID, id string,
 	return extended, nil
 }
 
-// CustomerOf returns the external id of the customer of a reservation, or CodeNotFound.
-func (s Quotas) CustomerOf(ctx context.Context, tenant metering.TenantID, id string) (externalID string, err error) {
-	err = s.pool.QueryRow(For(ctx, tenant), `
-		select c.external_id
+// Grant is the customer and the time of a reservation.
+type Grant struct {
+	Customer string // external id
+	At       time.Time
+}
+
+// Granted returns the grant of a reservation, or CodeNotFound.
+func (s Quotas) Granted(ctx context.Context, tenant metering.TenantID, id string) (Grant, error) {
+	return granted(For(ctx, tenant), s.pool, tenant, id)
+}
+
+func granted(ctx context.Context, q querier, tenant metering.TenantID, id string) (g Grant, err error) {
+	err = q.QueryRow(ctx, `
+		select c.external_id, r.granted_at
 		from quota_reservations r
 		join customers c on c.tenant_id = r.tenant_id and c.id = r.customer_id
-		where r.tenant_id = $1 and r.id = $2`, tenant, id).Scan(&externalID)
+		where r.tenant_id = $1 and r.id = $2`, tenant, id).Scan(&g.Customer, &g.At)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", errNoReservation
+		return g, errNoReservation
 	}
-	return externalID, coded(err)
+	return g, coded(err)
 }
 
 // Release frees the amounts of a reservation. Releasing it again, or once it is expired, changes

@@ -88,6 +88,12 @@ func (r *Reserver) answer(ctx context.Context, name customerName, some []*waitin
 		requests[i] = w.request
 	}
 	answers, err := r.quotas.Reserve(ctx, name.tenant, name.externalID, requests, r.now())
+	if code := metering.CodeOf(err); len(some) > 1 && (code == metering.CodeBackfilling || code == metering.CodeInternal) {
+		for i := range some { // one of them harms no others
+			r.answer(ctx, name, some[i:i+1])
+		}
+		return
+	}
 	for i, w := range some {
 		if w.answer.Err = err; err == nil {
 			w.answer = answers[i]

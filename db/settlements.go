@@ -32,11 +32,13 @@ func (errSettled) Error() string { return "the reservation is settled already" }
 
 // Settle stores the events that a reservation was made for, and ends the reservation, in one
 // transaction. Like Ingest, it returns one outcome per event. Each event has an idempotency key,
-// such as metering.SettledKey. A repeat with the same events returns the same outcomes; CodeConflict for other events. A reservation that is released or expired
+// such as metering.SettledKey. A repeat with the same events returns the same
+// outcomes; CodeConflict for other events. CodeInvalid, and nothing is stored, when the key of an
+// event has another event, or is no longer known. A reservation that is released or expired
 // can be settled too: its events are counted in any case.
-func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservation string, events []metering.Event, now time.Time) ([]Outcome, error) {
+func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservation string, events []metering.Event, now time.Time) (outcomes []Outcome, repeated bool, err error) {
 	if err := w.begin(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer w.running.Done()
 	digest := sha256.New()
@@ -47,15 +49,15 @@ func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservati
 	ctx, cancel := context.WithTimeout(For(context.WithoutCancel(ctx), tenant), w.options.Deadline)
 	defer cancel()
 	s := &settlement{reservation, digest.Sum(nil), now}
-	outcomes, err := w.persist(ctx, tenant, events, s, func() {})
+	outcomes, err = w.persist(ctx, tenant, events, s, func() {})
 	var former errSettled
 	if !errors.As(err, &former) {
-		return outcomes, err
+		return outcomes, false, err
 	}
 	if !bytes.Equal(former.digest, s.digest) {
-		return nil, metering.Errorf(metering.CodeConflict, "the reservation is settled already, with other events; send further events to POST /v1/events")
+		return nil, false, metering.Errorf(metering.CodeConflict, "the reservation is settled already, with other events; send further events to POST /v1/events")
 	}
-	return former.outcomes, nil
+	return former.outcomes, true, nil
 }
 
 // queueSettled locks the reservation, and finds out whether it is settled.
@@ -89,5 +91,19 @@ func (s *settlement) queueEnd(batch *pgx.Batch, tenant metering.TenantID, outcom
 		update quota_reservations
 		set ended_at = coalesce(ended_at, $3), settled = $4, settled_with = $5
 		where tenant_id = $1 and id = $2`, tenant, s.id, metering.Instant(s.now), text, s.digest)
+	return nil
+}
+
+// requireStored returns the rule that an event breaks which would not be counted.
+func requireStored(outcomes []Outcome) error {
+	for i, outcome := range outcomes {
+		at := fmt.Sprintf("body.events[%d].idempotency_key", i)
+		switch {
+		case outcome.Conflict:
+			return metering.Invalid(at, "must not be the key of an event with other content")
+		case outcome.Forgotten:
+			return metering.Invalid(at, "%s", metering.Forgotten().Message)
+		}
+	}
 	return nil
 }

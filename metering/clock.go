@@ -15,6 +15,15 @@ const (
 // before the first comparison. A nil ClockOffset is that of a process whose clock is right.
 type ClockOffset func() (offset time.Duration, known bool)
 
+// Correct returns the time of the database's clock when the process's clock says now.
+func (o ClockOffset) Correct(now time.Time) time.Time {
+	if o == nil {
+		return now
+	}
+	offset, _ := o()
+	return now.Add(-offset)
+}
+
 // Check returns an error if the clocks differ by more than a bound.
 func (o ClockOffset) Check(bound time.Duration) error {
 	if o == nil {

@@ -100,32 +100,16 @@ func (q Quota) Covers(meter MeterID, group *Group) bool {
 	return q.Meter.ID == meter && (q.Group == nil || group != nil && q.Group.ID == group.ID)
 }
 
-// QuotaGroup returns the group that a JSON object names: it has a value for each group_by property
-// of the meter version, and nothing else. at is the object's place in the request.
+// QuotaGroup returns the group that a JSON object names. at is the object's path in the request.
 func (g MeterVersion) QuotaGroup(at string, object json.RawMessage) (Group, error) {
-	if len(g.GroupBy) == 0 {
-		return Group{}, Invalid(at, "must be omitted, because the meter has no group_by")
-	}
-	var values map[string]json.RawMessage
-	if err := json.Unmarshal(object, &values); err != nil || values == nil {
-		return Group{}, Invalid(at, "must be an object with a value for each group_by property of the meter")
-	}
-	for _, name := range g.GroupBy {
-		if _, has := values[name]; !has {
-			return Group{}, Invalid(at, "must have a value for each group_by property of the meter; null is the value of events without the property")
-		}
-	}
-	if len(values) > len(g.GroupBy) {
-		return Group{}, Invalid(at, "must have only the group_by properties of the meter")
-	}
-	group, err := g.GroupOf(object)
+	key, err := g.ParseGroup(at, object)
 	if err != nil {
-		return Group{}, Invalid(at, "must be an object with a value for each group_by property of the meter").Because(err)
+		return Group{}, err
 	}
-	if len(group.Key) > MaxGroupKeyBytes {
+	if len(key) > MaxGroupKeyBytes {
 		return Group{}, Invalid(at, "must be at most %d bytes as JSON: longer groups are counted in $other", MaxGroupKeyBytes)
 	}
-	return group, nil
+	return newGroup(key), nil
 }
 
 // QuotaLevel is a quota with the usage of one customer in a window.
@@ -208,18 +192,19 @@ func byRemaining(a, b QuotaNeed) int {
 	return cmp.Or(left.Cmp(*right), cmp.Compare(a.ID, b.ID))
 }
 
-var reservationID = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
+var reservationID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]*$`)
 
 // SettledKey returns the idempotency key of an event that was sent without one, at an index, to
-// settle a reservation.
-func SettledKey(reservation string, index int) string {
-	return fmt.Sprintf("reservation:%s:%d", reservation, index)
+// settle a reservation. It has the time of the grant, because an id can be used again after its
+// reservation was deleted.
+func SettledKey(reservation string, granted time.Time, index int) string {
+	return fmt.Sprintf("reservation:%s:%d:%d", reservation, granted.UnixMicro(), index)
 }
 
 // ValidReservationID returns the rule that a client's id of a reservation breaks.
 func ValidReservationID(at, id string) error {
 	if len(id) > maxReservationID || !reservationID.MatchString(id) {
-		return Invalid(at, "must be 1 to %d characters of A-Z, a-z, 0-9, '.', '_', ':' and '-'", maxReservationID)
+		return Invalid(at, "must be 1 to %d characters of A-Z, a-z, 0-9, '.', '_', ':' and '-', and begin with a letter or digit", maxReservationID)
 	}
 	return nil
 }

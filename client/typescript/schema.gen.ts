@@ -2147,8 +2147,8 @@ export interface paths {
          * Check whether customers may use amounts
          * @description Answers up to 100 checks, each on its own, all at one point in time. Nothing is reserved: of two requests that are checked at once, both can be allowed. Use `POST /v1/quotas/reserve` to keep a limit exactly.
          *
-         *     - `allowed` is false if a hard quota has less left than the amount. Without a quota, everything is allowed.
-         *     - `exceeded` is true if a quota, hard or soft, has less left than the amount.
+         *     - `allowed` is false if usage, reservations and the amount together exceed a hard quota. Without a quota, everything is allowed.
+         *     - `exceeded` is true if they exceed a quota, hard or soft.
          *     - The other fields describe one quota: of the hard quotas that do not allow the amount, or else of all quotas that cover it, the one with the least left. They are null if there is none.
          *     - Returns 503 while the meter is backfilling.
          */
@@ -2212,7 +2212,7 @@ export interface paths {
          * Settle a reservation with the events of the usage
          * @description Stores the events and ends the reservation in one transaction. Needs the permission `events:write` too.
          *
-         *     - Either all events are stored or none: an invalid event returns 422, and the reservation does not end.
+         *     - Either all events are stored or none: an invalid event, or an `idempotency_key` that another event has used, returns 422, and the reservation does not end.
          *     - All events are counted, even if they exceed the reservation, or if it is released or expired.
          *     - A repeat with the same events returns the same response and counts nothing twice. Returns 409 for other events.
          *     - An event without an `idempotency_key` gets one from the reservation and its index.
@@ -2243,6 +2243,7 @@ export interface paths {
          *     - A reservation counts in the period in which it is granted. It expires after `expires_in`; extend it for work that takes longer.
          *     - A repeat with the same `id` returns the same reservation. Returns 409 if the `id` belongs to another request, or if the reservation has ended.
          *     - A customer has at most 10,000 reservations that have not ended. Beyond that the request returns 409.
+         *     - Returns 503 while the meter of a quota is backfilling.
          */
         post: operations["reserve-quota"];
         delete?: never;
@@ -6423,9 +6424,9 @@ export interface components {
             meter: string;
         };
         QuotaDecision: {
-            /** @description No hard quota has less left than the amount */
+            /** @description Whether usage, reservations and the amount are within every hard quota */
             allowed: boolean;
-            /** @description A quota has less left than the amount */
+            /** @description Whether usage, reservations and the amount exceed a quota, hard or soft */
             exceeded: boolean;
             /**
              * Format: decimal
@@ -6742,7 +6743,7 @@ export interface components {
         Reservation: {
             /** @description Always true: the amounts are reserved */
             allowed: boolean;
-            /** @description A soft quota has less left than the amount */
+            /** @description Whether usage, reservations and the amounts exceed a soft quota */
             exceeded: boolean;
             /**
              * Format: date-time

@@ -27,8 +27,8 @@ type QuotaAmount struct {
 
 // Check decides on each amount separately, all at one instant. It reserves nothing.
 func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []QuotaCheck, now time.Time) (decisions []metering.QuotaDecision, err error) {
-	err = (Usage{s.pool}).consistent(ctx, func(q querier) error {
-		read := s.levelRead(ctx, q.(batcher), tenant, now)
+	err = s.atOneInstant(ctx, func(tx pgx.Tx) error {
+		read := s.levelRead(ctx, tx, tenant, now)
 		if err := read.find(checks); err != nil {
 			return err
 		}
@@ -53,8 +53,8 @@ func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []Qu
 
 // OfCustomer returns the levels of all quotas of a customer, its plan's included, by id.
 func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (levels []metering.QuotaLevel, err error) {
-	err = (Usage{s.pool}).consistent(ctx, func(q querier) error {
-		read := s.levelRead(ctx, q.(batcher), tenant, now)
+	err = s.atOneInstant(ctx, func(tx pgx.Tx) error {
+		read := s.levelRead(ctx, tx, tenant, now)
 		of, err := read.quotas([]metering.CustomerID{customer}, nil)
 		if err != nil {
 			return err
@@ -66,6 +66,11 @@ func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, custom
 		return err
 	})
 	return levels, err
+}
+
+// atOneInstant runs fn in a transaction that only reads, and sees one state of the database.
+func (s Quotas) atOneInstant(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	return coded(pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn))
 }
 
 // levelRead reads quotas and their usage in a transaction that sees one state of the database.

@@ -91,11 +91,8 @@ func (g *granting) answer() ([]Reservation, error) {
 		return nil, err
 	}
 	for i := range g.requests {
-		if g.answers[i].Err != nil {
-			continue
-		}
-		if g.answers[i], err = g.decide(g.requests[i], g.asked[i], levels[g.customers[g.customer]]); err != nil {
-			return nil, err
+		if g.answers[i].Err == nil {
+			g.answers[i] = g.decide(g.requests[i], g.asked[i], levels[g.customers[g.customer]])
 		}
 	}
 	if g.grants.Len() == 0 {
@@ -164,17 +161,17 @@ func (g *granting) readFormer(ids []string) error {
 }
 
 // decide grants a request, with which less is left of the levels, or refuses it.
-func (g *granting) decide(request ReserveRequest, asked []askedAmount, levels []*customerLevel) (Reservation, error) {
+func (g *granting) decide(request ReserveRequest, asked []askedAmount, levels []*customerLevel) Reservation {
 	if former, taken := g.former[request.ID]; taken {
-		return former.repeat(request), nil
+		return former.repeat(request)
 	}
 	needs := needsOf(asked, levels)
 	decision := metering.DecideQuota(needs)
 	if !decision.Allowed {
-		return Reservation{ID: request.ID, Refusal: decision.Tightest}, nil
+		return Reservation{ID: request.ID, Refusal: decision.Tightest}
 	}
 	if g.live >= metering.MaxReservations {
-		return Reservation{Err: errManyReservations}, nil
+		return Reservation{Err: errManyReservations}
 	}
 	for _, need := range needs {
 		for _, l := range levels {
@@ -187,7 +184,7 @@ func (g *granting) decide(request ReserveRequest, asked []askedAmount, levels []
 	until := g.now.Add(request.For)
 	g.former[request.ID] = formerReservation{digest: request.Digest, exceeded: decision.Exceeded, expiresAt: until}
 	g.grant(request, asked, decision.Exceeded, until)
-	return Reservation{ID: request.ID, Exceeded: decision.Exceeded, ExpiresAt: until}, nil
+	return Reservation{ID: request.ID, Exceeded: decision.Exceeded, ExpiresAt: until}
 }
 
 var errManyReservations = metering.Errorf(metering.CodeConflict, "the customer already has %d reservations that are not settled, released or expired, the maximum; settle or release some first", metering.MaxReservations)

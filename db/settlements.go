@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,8 +44,7 @@ func (w *Writer) Settle(ctx context.Context, tenant metering.TenantID, reservati
 	defer w.running.Done()
 	digest := sha256.New()
 	for _, e := range events {
-		fmt.Fprintf(digest, "%d:%s", len(e.IdempotencyKey), e.IdempotencyKey)
-		digest.Write(e.Hash[:])
+		digest.Write(slices.Concat([]byte(e.IdempotencyKey), []byte{0}, e.Hash[:])) // no key contains NUL
 	}
 	ctx, cancel := context.WithTimeout(For(context.WithoutCancel(ctx), tenant), w.options.Deadline)
 	defer cancel()

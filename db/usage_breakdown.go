@@ -153,7 +153,7 @@ func (r *breakdownRead) total(ctx context.Context) (metering.Decimal, error) {
 		return total, err
 	}
 	statement := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
-	statement.addWhole(0, r.Range, false)
+	statement.addWhole(r.Range, false)
 	rows, err := r.events.q.Query(ctx, `select `+mergedTally+` from `+statement.wholeRows()+` having count(*) > 0`, statement.args)
 	if err != nil {
 		return metering.Decimal{}, err
@@ -253,7 +253,7 @@ func (c countedUsage) has(customer metering.CustomerID) bool {
 // ofTenant is the usage of all customers together.
 func (r *breakdownRead) ofTenant() countedUsage {
 	s := newUsageStatement(r.events.tenant, metering.WholeTenant, []metering.Meter{r.Meter})
-	s.addWhole(0, r.Range, r.byHour())
+	s.addWhole(r.Range, r.byHour())
 	return countedUsage{table: s.rowsInOrder(), args: s.args}
 }
 
@@ -261,14 +261,14 @@ func (r *breakdownRead) ofTenant() countedUsage {
 func (r *breakdownRead) ofAll() countedUsage {
 	byHour := r.byHour() || len(r.cut) > mostCustomers
 	s := newUsageStatementOfAll(r.events.tenant, []metering.Meter{r.Meter})
-	s.addWhole(0, r.Range, byHour)
+	s.addWhole(r.Range, byHour)
 	all := countedUsage{table: `(select * from ` + s.rowsInOrder() + ` where customer_id <> 0) counted`, args: s.args}
 	if len(r.cut) == 0 || byHour {
 		return all
 	}
 	of := newUsageStatementOfSome(r.events.tenant, []metering.Meter{r.Meter})
 	of.customers = r.cut
-	of.addWhole(0, r.Range, true)
+	of.addWhole(r.Range, true)
 	all.table = `(select * from ` + all.table + ` where customer_id <> all(@cut::bigint[]) union all select * from ` + of.wholeRows() + `) counted`
 	maps.Copy(all.args, of.args)
 	all.args["cut"] = r.cut
@@ -285,7 +285,7 @@ func (r *breakdownRead) ofSome(customers []int64) countedUsage {
 	for _, cut := range []bool{false, true} {
 		s.customers = slices.DeleteFunc(slices.Clone(customers), func(id int64) bool { return isCut(id) != cut })
 		if len(s.customers) > 0 {
-			s.addWhole(0, r.Range, r.byHour() || cut)
+			s.addWhole(r.Range, r.byHour() || cut)
 		}
 	}
 	return countedUsage{s.wholeRows(), s.args, customers}

@@ -131,10 +131,10 @@ func (s *usageStatement) selects(version int64) bool {
 	return selects
 }
 
-// addWhole is add without the hours that the range cuts.
-func (s *usageStatement) addWhole(no int, r metering.Range, byHour bool) {
+// addWhole is add of one range, without the hours that the range cuts.
+func (s *usageStatement) addWhole(r metering.Range, byHour bool) {
 	for zone, versions := range s.zones {
-		s.addWholeIn(zone, versions, no, r, byHour)
+		s.addWholeIn(zone, versions, 0, r, byHour)
 	}
 }
 

@@ -415,7 +415,7 @@ func (r *windowRead) windowOf(t time.Time) metering.Range {
 
 func (r *windowRead) rows(ctx context.Context, most int) (pgx.Rows, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
-	statement.addWhole(0, r.Range, r.Granularity != metering.Month || !r.hasOwnWindows())
+	statement.addWhole(r.Range, r.Granularity != metering.Month || !r.hasOwnWindows())
 	var from, where string
 	if r.GroupBy == nil {
 		from, where = statement.rowsInOrder(), r.restrict(statement.args)
@@ -485,7 +485,7 @@ func (r *windowRead) restrict(args pgx.NamedArgs) string {
 // totals sums the whole range by group.
 func (r *windowRead) totals(ctx context.Context) ([]GroupTotal, metering.Decimal, error) {
 	statement := newUsageStatement(r.tenant, r.Customer, []metering.Meter{r.Meter})
-	statement.addWhole(0, r.Range, false)
+	statement.addWhole(r.Range, false)
 	rows, err := r.q.Query(ctx, `
 		select group_id, `+mergedTally+`
 		from `+statement.wholeRows()+`

@@ -95,33 +95,37 @@ type request struct {
 	done     chan struct{}
 }
 
-// Outcome is what became of one event. Its zero value: stored and counted.
+// Outcome is what became of one event. Its zero value: stored and counted. A settled reservation
+// stores the outcomes of its events as JSON.
 type Outcome struct {
-	Duplicate bool // its key was known: it adds nothing
-	Conflict  bool // its key is known with other content: it adds nothing
-	Refused   bool // it is such a conflict, and the tenant rejects those
-	Unkept    bool // it is such a conflict, and is not stored: the tenant has maxConflicts already
-	Unmetered bool // no meter counts its type
-	Forgotten bool // rejected: it is older than its key would have been known for
+	Duplicate bool `json:"duplicate,omitempty"` // its key was known: it adds nothing
+	Conflict  bool `json:"conflict,omitempty"`  // its key is known with other content: it adds nothing
+	Refused   bool `json:"refused,omitempty"`   // it is such a conflict, and the tenant rejects those
+	Unkept    bool `json:"unkept,omitempty"`    // it is such a conflict, and is not stored: the tenant has maxConflicts already
+	Unmetered bool `json:"unmetered,omitempty"` // no meter counts its type
+	Forgotten bool `json:"forgotten,omitempty"` // rejected: it is older than its key would have been known for
 
-	Archived  string   // the slug of an archived meter of its type, if it is Unmetered
-	Ungrouped []string // properties that a meter of its type groups by, and it does not have
-	LongKeys  []string // slugs of the meters that count the event in OtherGroup, because its group's key is too long
-	Crowded   []string // slugs of the meters that count the event in OtherGroup, because they have metering.MaxGroupsPerMeter groups already
-	Early     []string // slugs of the meters that count the event, if it is older than its customer and the tenant bills
-	Negative  []string // slugs of the meters that count the event as 1 although its value is negative
-	Unread    []UnreadValue
-	Unusable  []UnusableValue
+	Archived  string          `json:"archived,omitempty"`  // the slug of an archived meter of its type, if it is Unmetered
+	Ungrouped []string        `json:"ungrouped,omitempty"` // properties that a meter of its type groups by, and it does not have
+	LongKeys  []string        `json:"long_keys,omitempty"` // slugs of the meters that count the event in OtherGroup, because its group's key is too long
+	Crowded   []string        `json:"crowded,omitempty"`   // slugs of the meters that count the event in OtherGroup, because they have metering.MaxGroupsPerMeter groups already
+	Early     []string        `json:"early,omitempty"`     // slugs of the meters that count the event, if it is older than its customer and the tenant bills
+	Negative  []string        `json:"negative,omitempty"`  // slugs of the meters that count the event as 1 although its value is negative
+	Unread    []UnreadValue   `json:"unread,omitempty"`
+	Unusable  []UnusableValue `json:"unusable,omitempty"`
 }
 
 // UnreadValue names a meter that counts an event by a property, although its value is negative.
-type UnreadValue struct{ MeterSlug, Property string }
+type UnreadValue struct {
+	MeterSlug string `json:"meter_slug"`
+	Property  string `json:"property"`
+}
 
 // UnusableValue is the value of an event that a meter would count, and cannot.
 type UnusableValue struct {
-	MeterSlug string
-	Property  string           // value_property of the meter
-	Rule      metering.Verdict // ValueMissing or ValueInvalid
+	MeterSlug string           `json:"meter_slug,omitempty"`
+	Property  string           `json:"property,omitempty"` // value_property of the meter
+	Rule      metering.Verdict `json:"rule,omitempty"`     // ValueMissing or ValueInvalid
 }
 
 // noteUncounted notes that a meter would count the event if its value was usable, and reports

@@ -44,7 +44,7 @@ const countsKept = 90 * 24 * time.Hour
 const firingsKept = 400 * 24 * time.Hour
 
 // SweepEventCounts deletes old counts of events, old references to uncounted events, old firings
-// of alerts, and reservations that expired long ago.
+// of alerts and quotas, and reservations that expired long ago.
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
 	now := a.now()
@@ -53,6 +53,7 @@ func (a *Activities) SweepEventCounts(ctx context.Context) error {
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, now.Add(-firingsKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.SweepQuotas(ctx, now.Add(-firingsKept), most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) {
 			return a.store.Quotas.Sweep(ctx, now.Add(-metering.ReservationsKept), most)
 		}),

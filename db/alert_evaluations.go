@@ -106,6 +106,9 @@ func takeDue(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, now time.
 // evaluate fires the alerts of customers that have reached a threshold, and queues the customers
 // for the time at which that may change without an event.
 func (e Evaluations) evaluate(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) error {
+	if err := e.exceededQuotas(ctx, tx, tenant, customers, now); err != nil {
+		return fmt.Errorf("compare usage with quotas: %w", err)
+	}
 	alerts, err := enabledAlerts(ctx, tx, tenant)
 	if err != nil || len(alerts) == 0 {
 		return err

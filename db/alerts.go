@@ -263,22 +263,30 @@ func firingFields(f *metering.Firing) []any {
 	return []any{&f.ID, &f.AlertID, &f.CustomerID, &f.Threshold, &f.Stream, &f.Period.Start, &f.Period.End, &f.Value, &f.Late, &f.At}
 }
 
-// hasAlerts is the condition that an enabled alert may apply to a customer, as SQL: an alert of
-// the customer, of a plan that the customer has at any time, or of all customers. A tenant
-// without alerts costs one look-up, however many customers a statement has.
+// hasAlerts is the condition that an enabled alert, or a quota with a limit, may apply to a
+// customer, as SQL: one of the customer, of a plan that the customer has at any time, or an alert
+// of all customers. A tenant without either costs two look-ups, however many customers a
+// statement has.
 func hasAlerts(tenant, customer string) string {
-	return `exists (select from alerts where tenant_id = ` + tenant + ` and enabled) and exists (
+	ofPlan := `exists (
+	        select
+	        from customer_plans h
+	        where h.tenant_id = ` + tenant + `
+	          and h.customer_id = ` + customer + `
+	          and h.plan_id = a.plan_id)`
+	return `(exists (select from alerts where tenant_id = ` + tenant + ` and enabled) and exists (
 	    select
 	    from alerts a
 	    where a.tenant_id = ` + tenant + `
 	      and a.enabled
 	      and (a.customer_id is null or a.customer_id = ` + customer + `)
-	      and (a.plan_id is null or exists (
-	        select
-	        from customer_plans h
-	        where h.tenant_id = ` + tenant + `
-	          and h.customer_id = ` + customer + `
-	          and h.plan_id = a.plan_id)))`
+	      and (a.plan_id is null or ` + ofPlan + `))
+	  or exists (select from quotas where tenant_id = ` + tenant + ` and amount is not null) and exists (
+	    select
+	    from quotas a
+	    where a.tenant_id = ` + tenant + `
+	      and a.amount is not null
+	      and (a.customer_id = ` + customer + ` or ` + ofPlan + `)))`
 }
 
 // queueAlerts queues a customer after a change of a value that alerts read, or all customers if it is 0.

@@ -211,6 +211,29 @@ func alertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
 	}
 }
 
+// QuotaExceeded reports that a customer's usage has exceeded the limit of a quota.
+type QuotaExceeded struct {
+	OfCustomer
+	QuotaID    string               `json:"quota_id" example:"quo_42"`
+	MeterSlug  string               `json:"meter_slug"`
+	Mode       metering.QuotaMode   `json:"mode" doc:"Mode of the quota"`
+	Period     metering.QuotaPeriod `json:"period" doc:"Period of the quota"`
+	Limit      metering.Decimal     `json:"limit" doc:"Limit of the quota in units"`
+	Used       metering.Decimal     `json:"used" doc:"Usage in the period so far, in units"`
+	ResetsAt   *time.Time           `json:"resets_at" doc:"End of the period. Null for a lifetime quota"`
+	OccurredAt time.Time            `json:"occurred_at"`
+}
+
+// Kind implements MessageData.
+func (QuotaExceeded) Kind() metering.MessageKind { return metering.MessageQuotaExceeded }
+
+func quotaExceeded(l metering.QuotaLevel, now time.Time) QuotaExceeded {
+	return QuotaExceeded{
+		QuotaID: l.ID.String(), MeterSlug: l.Meter.Slug, Mode: l.Mode, Period: l.Period, Limit: *l.Limit, Used: l.Used, ResetsAt: l.ResetsAt(),
+		OccurredAt: metering.Instant(now).UTC(),
+	}
+}
+
 // WebhookTested is the data of a test message.
 type WebhookTested struct {
 	OfTenant

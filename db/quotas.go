@@ -90,6 +90,9 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if set, err = storeQuota(ctx, tx, tenant, actor, q, former, now); err != nil {
 			return err
 		}
+		if err := queueAlerts(ctx, tx, tenant, set.CustomerID); err != nil {
+			return err
+		}
 		return auditChange(ctx, tx, tenant, actor, "quota.set", set.ID.String(), tellFormerQuota(former), tellQuota(set))
 	})
 	if err != nil {

@@ -27,6 +27,7 @@ const (
 	MessageMemberInvited          MessageKind = "member.invited"
 	MessagePasswordResetRequested MessageKind = "password_reset.requested"
 	MessageAlertTriggered         MessageKind = "alert.triggered" // a customer has reached a threshold
+	MessageQuotaExceeded          MessageKind = "quota.exceeded"  // usage has exceeded the limit of a quota
 	MessageWebhookTest            MessageKind = "webhook.test"
 )
 
@@ -34,7 +35,7 @@ const (
 func (MessageKind) Values() []MessageKind {
 	return []MessageKind{
 		MessageSyncSucceeded, MessageSyncFailed, MessageSyncDelayed, MessagePeriodClosed, MessageInvoiceHeld, MessageDiscrepancyDetected,
-		MessageCredentialExpiring, MessageWebhookDisabled, MessageMemberInvited, MessagePasswordResetRequested, MessageAlertTriggered,
+		MessageCredentialExpiring, MessageWebhookDisabled, MessageMemberInvited, MessagePasswordResetRequested, MessageAlertTriggered, MessageQuotaExceeded,
 	}
 }
 

@@ -44,6 +44,21 @@ comment on table alert_firings is 'Each crossing of a threshold: once for each a
 create index alert_firings_alert on alert_firings (tenant_id, alert_id, id); -- newest first
 create index alert_firings_fired on alert_firings (fired_at); -- by which they are deleted
 
+-- The primary key makes two evaluations of one window write one row, and one message.
+create table exceeded_quotas (
+  tenant_id    bigint not null,
+  quota_id     bigint not null,
+  customer_id  bigint not null,
+  window_start timestamptz not null,
+  window_end   timestamptz not null,
+  exceeded_at  timestamptz not null,
+  primary key (tenant_id, quota_id, customer_id, window_start),
+  foreign key (tenant_id, quota_id) references quotas (tenant_id, id) on delete cascade,
+  foreign key (tenant_id, customer_id) references customers (tenant_id, id)
+);
+comment on table exceeded_quotas is 'The quotas that usage has exceeded: once for each customer and window.';
+create index exceeded_quotas_window_end on exceeded_quotas (window_end); -- by which they are deleted
+
 -- Rows are only added and deleted. A fold inserts a row for each customer, and never waits for an
 -- evaluator, which deletes the rows that it evaluates.
 create table alert_due (
@@ -58,5 +73,6 @@ create index alert_due_due_at on alert_due (due_at, tenant_id);
 
 -- +goose Down
 drop table alert_due;
+drop table exceeded_quotas;
 drop table alert_firings;
 drop table alerts;

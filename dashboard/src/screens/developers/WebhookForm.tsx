@@ -20,6 +20,7 @@ export const eventTypes: Record<Body["event_types"][number], string> = {
   "member.invited": "An invitation link is ready to be sent",
   "password_reset.requested": "A password reset was requested for a member, possibly by someone else",
   "alert.triggered": "A customer reached a threshold of an alert",
+  "quota.exceeded": "The usage of a customer exceeded a quota",
 };
 
 interface Props {

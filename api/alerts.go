@@ -132,9 +132,11 @@ func (s *server) definedAlert(ctx context.Context, d alertDefinition) (a meterin
 	}
 	a.MeterID = m.ID
 	if d.Group != nil {
-		if a.Group, err = m.Version.ParseGroup("body.group", d.Group); err != nil {
+		group, err := m.Version.QuotaGroup("body.group", d.Group)
+		if err != nil {
 			return a, err
 		}
+		a.Group = group.Key
 	}
 	return a, a.Validate()
 }

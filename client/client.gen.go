@@ -430,6 +430,7 @@ const (
 	CreateWebhookEventTypesMemberInvited          CreateWebhookEventTypes = "member.invited"
 	CreateWebhookEventTypesPasswordResetRequested CreateWebhookEventTypes = "password_reset.requested"
 	CreateWebhookEventTypesPeriodClosed           CreateWebhookEventTypes = "period.closed"
+	CreateWebhookEventTypesQuotaExceeded          CreateWebhookEventTypes = "quota.exceeded"
 	CreateWebhookEventTypesSyncDelayed            CreateWebhookEventTypes = "sync.delayed"
 	CreateWebhookEventTypesSyncFailed             CreateWebhookEventTypes = "sync.failed"
 	CreateWebhookEventTypesSyncSucceeded          CreateWebhookEventTypes = "sync.succeeded"
@@ -452,6 +453,8 @@ func (e CreateWebhookEventTypes) Valid() bool {
 	case CreateWebhookEventTypesPasswordResetRequested:
 		return true
 	case CreateWebhookEventTypesPeriodClosed:
+		return true
+	case CreateWebhookEventTypesQuotaExceeded:
 		return true
 	case CreateWebhookEventTypesSyncDelayed:
 		return true
@@ -589,6 +592,7 @@ const (
 	CreatedWebhookEventTypesMemberInvited          CreatedWebhookEventTypes = "member.invited"
 	CreatedWebhookEventTypesPasswordResetRequested CreatedWebhookEventTypes = "password_reset.requested"
 	CreatedWebhookEventTypesPeriodClosed           CreatedWebhookEventTypes = "period.closed"
+	CreatedWebhookEventTypesQuotaExceeded          CreatedWebhookEventTypes = "quota.exceeded"
 	CreatedWebhookEventTypesSyncDelayed            CreatedWebhookEventTypes = "sync.delayed"
 	CreatedWebhookEventTypesSyncFailed             CreatedWebhookEventTypes = "sync.failed"
 	CreatedWebhookEventTypesSyncSucceeded          CreatedWebhookEventTypes = "sync.succeeded"
@@ -611,6 +615,8 @@ func (e CreatedWebhookEventTypes) Valid() bool {
 	case CreatedWebhookEventTypesPasswordResetRequested:
 		return true
 	case CreatedWebhookEventTypesPeriodClosed:
+		return true
+	case CreatedWebhookEventTypesQuotaExceeded:
 		return true
 	case CreatedWebhookEventTypesSyncDelayed:
 		return true
@@ -652,6 +658,7 @@ const (
 	DeliveryEventTypeMemberInvited          DeliveryEventType = "member.invited"
 	DeliveryEventTypePasswordResetRequested DeliveryEventType = "password_reset.requested"
 	DeliveryEventTypePeriodClosed           DeliveryEventType = "period.closed"
+	DeliveryEventTypeQuotaExceeded          DeliveryEventType = "quota.exceeded"
 	DeliveryEventTypeSyncDelayed            DeliveryEventType = "sync.delayed"
 	DeliveryEventTypeSyncFailed             DeliveryEventType = "sync.failed"
 	DeliveryEventTypeSyncSucceeded          DeliveryEventType = "sync.succeeded"
@@ -675,6 +682,8 @@ func (e DeliveryEventType) Valid() bool {
 	case DeliveryEventTypePasswordResetRequested:
 		return true
 	case DeliveryEventTypePeriodClosed:
+		return true
+	case DeliveryEventTypeQuotaExceeded:
 		return true
 	case DeliveryEventTypeSyncDelayed:
 		return true
@@ -721,6 +730,7 @@ const (
 	DeliveryDetailsEventTypeMemberInvited          DeliveryDetailsEventType = "member.invited"
 	DeliveryDetailsEventTypePasswordResetRequested DeliveryDetailsEventType = "password_reset.requested"
 	DeliveryDetailsEventTypePeriodClosed           DeliveryDetailsEventType = "period.closed"
+	DeliveryDetailsEventTypeQuotaExceeded          DeliveryDetailsEventType = "quota.exceeded"
 	DeliveryDetailsEventTypeSyncDelayed            DeliveryDetailsEventType = "sync.delayed"
 	DeliveryDetailsEventTypeSyncFailed             DeliveryDetailsEventType = "sync.failed"
 	DeliveryDetailsEventTypeSyncSucceeded          DeliveryDetailsEventType = "sync.succeeded"
@@ -744,6 +754,8 @@ func (e DeliveryDetailsEventType) Valid() bool {
 	case DeliveryDetailsEventTypePasswordResetRequested:
 		return true
 	case DeliveryDetailsEventTypePeriodClosed:
+		return true
+	case DeliveryDetailsEventTypeQuotaExceeded:
 		return true
 	case DeliveryDetailsEventTypeSyncDelayed:
 		return true
@@ -1300,6 +1312,21 @@ func (e MessageOfPeriodClosedType) Valid() bool {
 	}
 }
 
+// Defines values for MessageOfQuotaExceededType.
+const (
+	MessageOfQuotaExceededTypeQuotaExceeded MessageOfQuotaExceededType = "quota.exceeded"
+)
+
+// Valid indicates whether the value is a known member of the MessageOfQuotaExceededType enum.
+func (e MessageOfQuotaExceededType) Valid() bool {
+	switch e {
+	case MessageOfQuotaExceededTypeQuotaExceeded:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for MessageOfStatementType.
 const (
 	UsageStatement MessageOfStatementType = "usage.statement"
@@ -1735,6 +1762,51 @@ func (e QuotaPeriod) Valid() bool {
 	case QuotaPeriodLifetime:
 		return true
 	case QuotaPeriodMonth:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for QuotaExceededMode.
+const (
+	QuotaExceededModeHard QuotaExceededMode = "hard"
+	QuotaExceededModeSoft QuotaExceededMode = "soft"
+)
+
+// Valid indicates whether the value is a known member of the QuotaExceededMode enum.
+func (e QuotaExceededMode) Valid() bool {
+	switch e {
+	case QuotaExceededModeHard:
+		return true
+	case QuotaExceededModeSoft:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for QuotaExceededPeriod.
+const (
+	QuotaExceededPeriodBilling  QuotaExceededPeriod = "billing"
+	QuotaExceededPeriodDay      QuotaExceededPeriod = "day"
+	QuotaExceededPeriodHour     QuotaExceededPeriod = "hour"
+	QuotaExceededPeriodLifetime QuotaExceededPeriod = "lifetime"
+	QuotaExceededPeriodMonth    QuotaExceededPeriod = "month"
+)
+
+// Valid indicates whether the value is a known member of the QuotaExceededPeriod enum.
+func (e QuotaExceededPeriod) Valid() bool {
+	switch e {
+	case QuotaExceededPeriodBilling:
+		return true
+	case QuotaExceededPeriodDay:
+		return true
+	case QuotaExceededPeriodHour:
+		return true
+	case QuotaExceededPeriodLifetime:
+		return true
+	case QuotaExceededPeriodMonth:
 		return true
 	default:
 		return false
@@ -2719,6 +2791,7 @@ const (
 	UpdateWebhookEventTypesMemberInvited          UpdateWebhookEventTypes = "member.invited"
 	UpdateWebhookEventTypesPasswordResetRequested UpdateWebhookEventTypes = "password_reset.requested"
 	UpdateWebhookEventTypesPeriodClosed           UpdateWebhookEventTypes = "period.closed"
+	UpdateWebhookEventTypesQuotaExceeded          UpdateWebhookEventTypes = "quota.exceeded"
 	UpdateWebhookEventTypesSyncDelayed            UpdateWebhookEventTypes = "sync.delayed"
 	UpdateWebhookEventTypesSyncFailed             UpdateWebhookEventTypes = "sync.failed"
 	UpdateWebhookEventTypesSyncSucceeded          UpdateWebhookEventTypes = "sync.succeeded"
@@ -2741,6 +2814,8 @@ func (e UpdateWebhookEventTypes) Valid() bool {
 	case UpdateWebhookEventTypesPasswordResetRequested:
 		return true
 	case UpdateWebhookEventTypesPeriodClosed:
+		return true
+	case UpdateWebhookEventTypesQuotaExceeded:
 		return true
 	case UpdateWebhookEventTypesSyncDelayed:
 		return true
@@ -2824,6 +2899,7 @@ const (
 	WebhookEventTypesMemberInvited          WebhookEventTypes = "member.invited"
 	WebhookEventTypesPasswordResetRequested WebhookEventTypes = "password_reset.requested"
 	WebhookEventTypesPeriodClosed           WebhookEventTypes = "period.closed"
+	WebhookEventTypesQuotaExceeded          WebhookEventTypes = "quota.exceeded"
 	WebhookEventTypesSyncDelayed            WebhookEventTypes = "sync.delayed"
 	WebhookEventTypesSyncFailed             WebhookEventTypes = "sync.failed"
 	WebhookEventTypesSyncSucceeded          WebhookEventTypes = "sync.succeeded"
@@ -2846,6 +2922,8 @@ func (e WebhookEventTypes) Valid() bool {
 	case WebhookEventTypesPasswordResetRequested:
 		return true
 	case WebhookEventTypesPeriodClosed:
+		return true
+	case WebhookEventTypesQuotaExceeded:
 		return true
 	case WebhookEventTypesSyncDelayed:
 		return true
@@ -5758,6 +5836,20 @@ type MessageOfPeriodClosed struct {
 // MessageOfPeriodClosedType The type
 type MessageOfPeriodClosedType string
 
+// MessageOfQuotaExceeded defines model for MessageOfQuotaExceeded.
+type MessageOfQuotaExceeded struct {
+	Data QuotaExceeded `json:"data"`
+
+	// Timestamp Time at which the message was created
+	Timestamp time.Time `json:"timestamp"`
+
+	// Type The type
+	Type MessageOfQuotaExceededType `json:"type"`
+}
+
+// MessageOfQuotaExceededType The type
+type MessageOfQuotaExceededType string
+
 // MessageOfStatement defines model for MessageOfStatement.
 type MessageOfStatement struct {
 	Data Statement `json:"data"`
@@ -6704,6 +6796,54 @@ type QuotaDecisions struct {
 	// Data One item for each check, in the same order
 	Data []QuotaDecision `json:"data"`
 }
+
+// QuotaExceeded defines model for QuotaExceeded.
+type QuotaExceeded struct {
+	// CustomerExternalId External ID of the customer
+	CustomerExternalId string `json:"customer_external_id"`
+
+	// CustomerId The customer's id
+	//
+	// Examples: cus_42
+	CustomerId string `json:"customer_id"`
+
+	// Limit Limit of the quota in units
+	Limit json.Number `json:"limit"`
+
+	// MeterSlug The meter's slug
+	MeterSlug string `json:"meter_slug"`
+
+	// Mode Mode of the quota
+	Mode QuotaExceededMode `json:"mode"`
+
+	// OccurredAt Time at which Odometer found that the threshold is reached
+	OccurredAt time.Time `json:"occurred_at"`
+
+	// Period Period of the quota
+	Period QuotaExceededPeriod `json:"period"`
+
+	// QuotaId The id of the quota
+	//
+	// Examples: quo_42
+	QuotaId string `json:"quota_id"`
+
+	// ResetsAt End of the period. Null for a lifetime quota
+	ResetsAt *time.Time `json:"resets_at"`
+
+	// TenantId The tenant's id
+	//
+	// Examples: ten_1
+	TenantId string `json:"tenant_id"`
+
+	// Used Usage in the period so far, in units
+	Used json.Number `json:"used"`
+}
+
+// QuotaExceededMode Mode of the quota
+type QuotaExceededMode string
+
+// QuotaExceededPeriod Period of the quota
+type QuotaExceededPeriod string
 
 // Readiness defines model for Readiness.
 type Readiness struct {
@@ -10066,6 +10206,40 @@ func (t *Message) MergeMessageOfPeriodClosed(v MessageOfPeriodClosed) error {
 	return err
 }
 
+// AsMessageOfQuotaExceeded returns the union data inside the Message as a MessageOfQuotaExceeded
+func (t Message) AsMessageOfQuotaExceeded() (MessageOfQuotaExceeded, error) {
+	var body MessageOfQuotaExceeded
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromMessageOfQuotaExceeded overwrites any union data inside the Message as the provided MessageOfQuotaExceeded
+func (t *Message) FromMessageOfQuotaExceeded(v MessageOfQuotaExceeded) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"quota.exceeded"}`))
+	t.union = b
+	return err
+}
+
+// MergeMessageOfQuotaExceeded performs a merge with any union data inside the Message, using the provided MessageOfQuotaExceeded
+func (t *Message) MergeMessageOfQuotaExceeded(v MessageOfQuotaExceeded) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	b, err = runtime.JSONMerge(b, []byte(`{"type":"quota.exceeded"}`))
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
 // AsMessageOfSyncDelayed returns the union data inside the Message as a MessageOfSyncDelayed
 func (t Message) AsMessageOfSyncDelayed() (MessageOfSyncDelayed, error) {
 	var body MessageOfSyncDelayed
@@ -10264,6 +10438,8 @@ func (t Message) ValueByDiscriminator() (interface{}, error) {
 		return t.AsMessageOfPasswordResetRequested()
 	case "period.closed":
 		return t.AsMessageOfPeriodClosed()
+	case "quota.exceeded":
+		return t.AsMessageOfQuotaExceeded()
 	case "sync.delayed":
 		return t.AsMessageOfSyncDelayed()
 	case "sync.failed":

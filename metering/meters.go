@@ -183,33 +183,6 @@ func newGroup(key []byte) Group {
 	return Group{GroupID(hash[:16]), key}
 }
 
-// ParseGroup returns the canonical key of a group that a request selects by the value of each
-// group_by property. location is the field's.
-func (g MeterVersion) ParseGroup(location string, object json.RawMessage) (json.RawMessage, error) {
-	if rule := jsonRule(object); rule != "" {
-		return nil, Invalid(location, "%s", rule)
-	}
-	var values map[string]json.RawMessage
-	if err := json.Unmarshal(object, &values); err != nil {
-		return nil, Invalid(location, "must be an object").Because(err)
-	}
-	for _, property := range g.GroupBy {
-		value, given := values[property]
-		if !given {
-			return nil, Invalid(location, "must have a value of each group_by property of the meter")
-		}
-		canonical, err := canonicalValue(value)
-		if err != nil {
-			return nil, err
-		}
-		values[property] = canonical
-	}
-	if len(g.GroupBy) == 0 || len(values) > len(g.GroupBy) {
-		return nil, Invalid(location, "must have only group_by properties of the meter")
-	}
-	return plainJSON(values), nil
-}
-
 // By is the group of one that differs from others of its meter version in these of its
 // properties alone. What OtherGroup's events have of them is not known.
 func (g Group) By(properties []string) (Group, error) {

@@ -100,16 +100,35 @@ func (q Quota) Covers(meter MeterID, group *Group) bool {
 	return q.Meter.ID == meter && (q.Group == nil || group != nil && q.Group.ID == group.ID)
 }
 
-// QuotaGroup returns the group that a JSON object names. at is the object's path in the request.
+// QuotaGroup returns the group that a JSON object names: it has a value for each group_by property
+// of the meter version, and nothing else. at is the object's place in the request.
 func (g MeterVersion) QuotaGroup(at string, object json.RawMessage) (Group, error) {
-	key, err := g.ParseGroup(at, object)
-	if err != nil {
-		return Group{}, err
+	if len(g.GroupBy) == 0 {
+		return Group{}, Invalid(at, "must be omitted, because the meter has no group_by")
 	}
-	if len(key) > MaxGroupKeyBytes {
+	if rule := jsonRule(object); rule != "" {
+		return Group{}, Invalid(at, "%s", rule)
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(object, &values); err != nil || values == nil {
+		return Group{}, Invalid(at, "must be an object with a value for each group_by property of the meter")
+	}
+	for _, name := range g.GroupBy {
+		if _, has := values[name]; !has {
+			return Group{}, Invalid(at, "must have a value for each group_by property of the meter; null is the value of events without the property")
+		}
+	}
+	if len(values) > len(g.GroupBy) {
+		return Group{}, Invalid(at, "must have only the group_by properties of the meter")
+	}
+	group, err := g.GroupOf(object)
+	if err != nil {
+		return Group{}, Invalid(at, "must be an object with a value for each group_by property of the meter").Because(err)
+	}
+	if len(group.Key) > MaxGroupKeyBytes {
 		return Group{}, Invalid(at, "must be at most %d bytes as JSON: longer groups are counted in $other", MaxGroupKeyBytes)
 	}
-	return newGroup(key), nil
+	return group, nil
 }
 
 // QuotaLevel is a quota with the usage of one customer in a window.

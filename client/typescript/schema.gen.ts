@@ -2965,6 +2965,28 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "quota.exceeded": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * The usage of a customer exceeded a quota
+         * @description Sent to the webhooks that subscribe to this event type.
+         *
+         *     Sent once for each quota, customer and period of the quota, a few seconds after `used` is above `limit`. Reservations are not counted.
+         */
+        post: operations["quota.exceeded"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "sync.delayed": {
         parameters: {
             query?: never;
@@ -3932,7 +3954,7 @@ export interface components {
             /** @description Description for people. Odometer does not use it */
             description?: string;
             /** @description Types of the messages that the webhook receives. webhook.test cannot be selected: test messages are always sent */
-            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "quota.exceeded")[];
             /** @description whsec_ followed by 24 to 64 bytes in base64. Created if omitted */
             secret?: string;
             /** @description Where messages are sent */
@@ -4123,7 +4145,7 @@ export interface components {
             /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
-            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "quota.exceeded")[];
             /**
              * Format: date-time
              * @description Time of the first failure since the last successful delivery
@@ -4293,7 +4315,7 @@ export interface components {
              * @description The event type
              * @enum {string}
              */
-            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "webhook.test";
+            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "quota.exceeded" | "webhook.test";
             /** @description Id of the message, sent as webhook-id */
             id: string;
             /**
@@ -4331,7 +4353,7 @@ export interface components {
              * @description The event type
              * @enum {string}
              */
-            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "webhook.test";
+            event_type: "sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "quota.exceeded" | "webhook.test";
             /** @description Id of the message, sent as webhook-id */
             id: string;
             /**
@@ -5406,7 +5428,7 @@ export interface components {
              */
             tenant_id: string;
         };
-        Message: components["schemas"]["MessageOfAlertTriggered"] | components["schemas"]["MessageOfCredentialExpiring"] | components["schemas"]["MessageOfDiscrepancyDetected"] | components["schemas"]["MessageOfInvoiceHeld"] | components["schemas"]["MessageOfMemberInvited"] | components["schemas"]["MessageOfPasswordResetRequested"] | components["schemas"]["MessageOfPeriodClosed"] | components["schemas"]["MessageOfSyncDelayed"] | components["schemas"]["MessageOfSyncFailed"] | components["schemas"]["MessageOfSyncSucceeded"] | components["schemas"]["MessageOfWebhookDisabled"] | components["schemas"]["MessageOfWebhookTested"];
+        Message: components["schemas"]["MessageOfAlertTriggered"] | components["schemas"]["MessageOfCredentialExpiring"] | components["schemas"]["MessageOfDiscrepancyDetected"] | components["schemas"]["MessageOfInvoiceHeld"] | components["schemas"]["MessageOfMemberInvited"] | components["schemas"]["MessageOfPasswordResetRequested"] | components["schemas"]["MessageOfPeriodClosed"] | components["schemas"]["MessageOfQuotaExceeded"] | components["schemas"]["MessageOfSyncDelayed"] | components["schemas"]["MessageOfSyncFailed"] | components["schemas"]["MessageOfSyncSucceeded"] | components["schemas"]["MessageOfWebhookDisabled"] | components["schemas"]["MessageOfWebhookTested"];
         MessageOfAlertTriggered: {
             data: components["schemas"]["AlertTriggered"];
             /**
@@ -5497,6 +5519,19 @@ export interface components {
              * @enum {string}
              */
             type: "period.closed";
+        };
+        MessageOfQuotaExceeded: {
+            data: components["schemas"]["QuotaExceeded"];
+            /**
+             * Format: date-time
+             * @description Time at which the message was created
+             */
+            timestamp: string;
+            /**
+             * @description The type
+             * @enum {string}
+             */
+            type: "quota.exceeded";
         };
         MessageOfStatement: {
             data: components["schemas"]["Statement"];
@@ -6462,6 +6497,57 @@ export interface components {
         QuotaDecisions: {
             /** @description One item for each check, in the same order */
             data: components["schemas"]["QuotaDecision"][];
+        };
+        QuotaExceeded: {
+            /** @description External ID of the customer */
+            customer_external_id: string;
+            /**
+             * @description The customer's id
+             * @example cus_42
+             */
+            customer_id: string;
+            /**
+             * Format: decimal
+             * @description Limit of the quota in units
+             */
+            limit: string;
+            /** @description The meter's slug */
+            meter_slug: string;
+            /**
+             * @description Mode of the quota
+             * @enum {string}
+             */
+            mode: "soft" | "hard";
+            /**
+             * Format: date-time
+             * @description Time at which Odometer found that the threshold is reached
+             */
+            occurred_at: string;
+            /**
+             * @description Period of the quota
+             * @enum {string}
+             */
+            period: "billing" | "month" | "day" | "hour" | "lifetime";
+            /**
+             * @description The id of the quota
+             * @example quo_42
+             */
+            quota_id: string;
+            /**
+             * Format: date-time
+             * @description End of the period. Null for a lifetime quota
+             */
+            resets_at: string | null;
+            /**
+             * @description The tenant's id
+             * @example ten_1
+             */
+            tenant_id: string;
+            /**
+             * Format: decimal
+             * @description Usage in the period so far, in units
+             */
+            used: string;
         };
         Readiness: {
             /**
@@ -8027,7 +8113,7 @@ export interface components {
             /** @description false disables the webhook and discards its waiting messages. true enables it for new messages */
             enabled?: boolean;
             /** @description The types of messages that the webhook receives */
-            event_types?: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered")[];
+            event_types?: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "quota.exceeded")[];
             /** @description Where messages are sent */
             url?: string;
         };
@@ -8207,7 +8293,7 @@ export interface components {
             /** @description Whether this is enabled */
             enabled: boolean;
             /** @description Types of the messages that the webhook receives */
-            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered")[];
+            event_types: ("sync.succeeded" | "sync.failed" | "sync.delayed" | "period.closed" | "invoice.held" | "discrepancy.detected" | "credential.expiring" | "webhook.disabled" | "member.invited" | "password_reset.requested" | "alert.triggered" | "quota.exceeded")[];
             /**
              * Format: date-time
              * @description Time of the first failure since the last successful delivery
@@ -15227,6 +15313,49 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": components["schemas"]["MessageOfTried"];
+            };
+        };
+        responses: {
+            /** @description The receiver is gone. Nothing is sent to it until it is enabled or saved again */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is received */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The message is retried if a retry can succeed */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    "quota.exceeded": {
+        parameters: {
+            query?: never;
+            header: {
+                /** @description Id of the message, the same at every attempt. Ignore an id that you have already processed */
+                "webhook-id": string;
+                /** @description Unix time of this attempt in seconds */
+                "webhook-timestamp": string;
+                /** @description Signature of the id, timestamp and body with the secret, as defined by Standard Webhooks. Two signatures while a secret is rotated */
+                "webhook-signature": string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["MessageOfQuotaExceeded"];
             };
         };
         responses: {

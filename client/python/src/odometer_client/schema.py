@@ -247,6 +247,7 @@ class CreateWebhook(TypedDict):
             "member.invited",
             "password_reset.requested",
             "alert.triggered",
+            "quota.exceeded",
         ]
     ]
     secret: NotRequired[str]
@@ -321,6 +322,7 @@ class CreatedWebhook(TypedDict):
             "member.invited",
             "password_reset.requested",
             "alert.triggered",
+            "quota.exceeded",
         ]
     ]
     failing_since: str | None
@@ -394,6 +396,7 @@ class Delivery(TypedDict):
         "member.invited",
         "password_reset.requested",
         "alert.triggered",
+        "quota.exceeded",
         "webhook.test",
     ]
     id: str
@@ -419,6 +422,7 @@ class DeliveryDetails(TypedDict):
         "member.invited",
         "password_reset.requested",
         "alert.triggered",
+        "quota.exceeded",
         "webhook.test",
     ]
     id: str
@@ -1008,6 +1012,20 @@ class QuotaDecisions(TypedDict):
     data: list[QuotaDecision]
 
 
+class QuotaExceeded(TypedDict):
+    customer_external_id: str
+    customer_id: str
+    limit: Decimal
+    meter_slug: str
+    mode: Literal["soft", "hard"]
+    occurred_at: str
+    period: Literal["billing", "month", "day", "hour", "lifetime"]
+    quota_id: str
+    resets_at: str | None
+    tenant_id: str
+    used: Decimal
+
+
 class Readiness(TypedDict):
     bodies: Literal["ok", "exhausted"]
     clock: Literal["ok", "unknown", "wrong"]
@@ -1463,6 +1481,7 @@ class UpdateWebhook(TypedDict):
                 "member.invited",
                 "password_reset.requested",
                 "alert.triggered",
+                "quota.exceeded",
             ]
         ]
     ]
@@ -1528,6 +1547,7 @@ class Webhook(TypedDict):
             "member.invited",
             "password_reset.requested",
             "alert.triggered",
+            "quota.exceeded",
         ]
     ]
     failing_since: str | None
@@ -1823,6 +1843,12 @@ class MessageOfPeriodClosed(TypedDict):
     data: PeriodClosed
     timestamp: str
     type: Literal["period.closed"]
+
+
+class MessageOfQuotaExceeded(TypedDict):
+    data: QuotaExceeded
+    timestamp: str
+    type: Literal["quota.exceeded"]
 
 
 class MessageOfSyncDelayed(TypedDict):
@@ -2283,6 +2309,7 @@ Message: TypeAlias = (
     | MessageOfMemberInvited
     | MessageOfPasswordResetRequested
     | MessageOfPeriodClosed
+    | MessageOfQuotaExceeded
     | MessageOfSyncDelayed
     | MessageOfSyncFailed
     | MessageOfSyncSucceeded

@@ -42,7 +42,7 @@ func (e Evaluations) exceededQuotas(ctx context.Context, tx pgx.Tx, tenant meter
 // limitedLevels reads the levels of customers' quotas that have a limit and whose meter has
 // counted its past events.
 func (e Evaluations) limitedLevels(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) ([]customerLevel, error) {
-	read := Quotas{e.pool, e.read}.levelRead(ctx, tx, tenant, now)
+	read := Quotas(e).levelRead(ctx, tx, tenant, now)
 	ids := make([]metering.CustomerID, len(customers))
 	for i, id := range customers {
 		ids[i] = metering.CustomerID(id)

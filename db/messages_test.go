@@ -28,6 +28,8 @@ func TestEveryMessageIsOneThatTheDocumentDescribes(t *testing.T) {
 		db.InvoiceHeld{HoldID: "hld_1", InvoiceID: "in_1", Period: month, Reasons: []db.InvoiceDisagreement{
 			{Code: billing.HoldNotCounted, MeterID: "mtr_1", Ours: &ours, Theirs: &ours}, {Code: billing.HoldSyncFailed},
 		}},
+		db.AlertTriggered{ID: "fir_1", Alert: db.TriggeredAlert{ID: "alt_1", Name: "Budget", Type: metering.SpendAlert}, Threshold: ours, Value: ours, Currency: "USD", Period: month, OccurredAt: november},
+		db.QuotaExceeded{QuotaID: "quo_1", MeterSlug: "calls", Mode: metering.HardQuota, Period: metering.PerLifetime, Limit: ours, Used: ours, OccurredAt: november},
 	}
 	ofTenant := []db.MessageData{
 		db.UsageDisagrees{Discrepancy: "usage_discrepancy", Day: "2026-11-01", Discrepancies: 1},

@@ -141,7 +141,7 @@ type Firing struct {
 	ExternalID string
 	Threshold  Decimal
 	Stream     int
-	Period     Range // of silence, from the last event to the time at which the alert fired first
+	Period     Range // of silence, from the last event until the alert's minutes had passed
 	Value      Decimal
 	Late       bool // the period had ended
 	At         time.Time

@@ -61,7 +61,9 @@ def test_a_price_is_charged_to_the_last_digit(client: Client) -> None:
 
 
 def test_decimals_in_a_list_keep_their_digits(client: Client) -> None:
-    created = client.create_alert({"name": "Budget", "type": "usage", "all": True, "meter": "python-calls", "thresholds": [Decimal(1), PRECISE]})
+    created = client.create_alert(
+        {"name": "Budget", "type": "usage", "all": True, "meter": "python-calls", "thresholds": [Decimal(1), PRECISE]}
+    )
     assert created["thresholds"] == [1, PRECISE]
     assert isinstance(created["thresholds"][0], Decimal)
 

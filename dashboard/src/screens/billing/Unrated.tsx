@@ -28,27 +28,30 @@ const reasons: Record<Schema<"UnratedUsage">["reason"], string> = {
 /** The usage that nothing will bill, in running periods and in closed ones. */
 export function Unrated() {
   const { page } = useSearch({ from: "/frame/billing/unrated" });
+  const query = useQuery(unrated(page));
+  const totals = useQuery({ ...unratedTotals, enabled: !page });
   return (
     <>
       <p className="muted">
         Usage of this month and the two previous months that will not be billed. It is in open periods, in closed periods that no provider has billed, or before a customer's first period. The
         estimate is the charge at the current price.
       </p>
-      {!page && <Totals />}
-      <List what="The unrated usage" columns={columns} query={useQuery(unrated(page))} page={page} empty={<None />} rows={5}>
-        {(line) => <Row key={`${line.customer_id}.${line.meter_id}.${line.period.start}.${line.reason}`} line={line} />}
-      </List>
+      {!page && totals.data && totals.data.length > 0 && <Totals totals={totals.data} />}
+      {/* The totals are above the list: it would move if it was shown before them. */}
+      {!totals.isLoading && (
+        <List what="The unrated usage" columns={columns} query={query} page={page} empty={<None />} rows={5}>
+          {(line) => <Row key={`${line.customer_id}.${line.meter_id}.${line.period.start}.${line.reason}`} line={line} />}
+        </List>
+      )}
     </>
   );
 }
 
-function Totals() {
-  const { data } = useQuery(unratedTotals);
-  if (!data?.length) return null;
+function Totals({ totals }: { totals: Schema<"UnratedTotal">[] }) {
   return (
     <Table caption="Unrated usage by reason and currency" columns={byReason}>
       <tbody>
-        {data.map(({ reason, currency, customers, lines, estimate }) => (
+        {totals.map(({ reason, currency, customers, lines, estimate }) => (
           <tr key={`${reason}.${currency}`}>
             <td className={cell.main}>{reasons[reason]}</td>
             <td className={cell.number} data-title="customers">

@@ -53,7 +53,7 @@ func (a *Activities) SweepEventCounts(ctx context.Context) error {
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, now.Add(-firingsKept), most) }),
-		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.SweepQuotas(ctx, now.Add(-firingsKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Quotas.SweepExceeded(ctx, now.Add(-firingsKept), most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) {
 			return a.store.Quotas.Sweep(ctx, now.Add(-metering.ReservationsKept), most)
 		}),

@@ -241,20 +241,7 @@ func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert met
 
 // Sweep deletes up to limit firings, of any tenant, of billing periods that ended before then.
 func (s Alerts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	tag, err := s.pool.Exec(ctx, `
-		delete from alert_firings
-		where (tenant_id, id) in (
-		  select tenant_id, id
-		  from alert_firings
-		  where fired_at < $1
-		    and period_end < $1
-		  order by fired_at
-		  limit $2
-		  for update skip locked)`, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("delete firings: %w", coded(err))
-	}
-	return tag.RowsAffected(), nil
+	return oldRows{table: "alert_firings", key: "tenant_id, id", by: "fired_at", and: "and period_end < $1", noun: "firings"}.sweep(ctx, s.pool, before, limit)
 }
 
 const firingColumns = `f.id, f.alert_id, f.customer_id, f.threshold, f.stream, f.period_start, f.period_end, f.value, f.late, f.fired_at`

@@ -69,20 +69,8 @@ func (c Conflicts) Dismiss(ctx context.Context, tenant metering.TenantID, actor 
 }
 
 // Sweep forgets up to limit conflicts, of any tenant, that were received before then.
-func (c Conflicts) Sweep(ctx context.Context, before time.Time, limit int) (removed int64, err error) {
-	tag, err := c.pool.Exec(ctx, `
-		delete from event_conflicts
-		where (tenant_id, id) in (
-		  select tenant_id, id from event_conflicts
-		  where received_at < $1
-		  order by received_at
-		  limit $2
-		  for update skip locked
-		)`, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("delete old conflicts: %w", coded(err))
-	}
-	return tag.RowsAffected(), nil
+func (c Conflicts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return oldRows{table: "event_conflicts", key: "tenant_id, id", by: "received_at", noun: "conflicts"}.sweep(ctx, c.pool, before, limit)
 }
 
 // conflict is the primary key of a row of event_conflicts.

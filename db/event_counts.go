@@ -59,20 +59,8 @@ func (c EventCounts) Within(ctx context.Context, tenant metering.TenantID, r met
 }
 
 // Sweep forgets up to limit counts of hours before then, of any tenant.
-func (c EventCounts) Sweep(ctx context.Context, before time.Time, limit int) (removed int64, err error) {
-	tag, err := c.pool.Exec(ctx, `
-		delete from event_counts
-		where (tenant_id, hour, outcome) in (
-		  select tenant_id, hour, outcome from event_counts
-		  where hour < $1
-		  order by hour
-		  limit $2
-		  for update skip locked
-		)`, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("forget counts of events: %w", coded(err))
-	}
-	return tag.RowsAffected(), nil
+func (c EventCounts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return oldRows{table: "event_counts", key: "tenant_id, hour, outcome", by: "hour", noun: "counts of events"}.sweep(ctx, c.pool, before, limit)
 }
 
 // add adds to what is counted already. Rows are locked in the order of their keys, so
@@ -99,7 +87,7 @@ func (c EventCounts) add(ctx context.Context, counted map[countedOutcome]int64) 
 // nothing, and writes it to EventCounts every few seconds.
 type EventCounter struct {
 	counts  EventCounts
-	flusher *flusher
+	flusher *repeater
 
 	mu      sync.Mutex
 	counted map[countedOutcome]int64

@@ -61,19 +61,7 @@ func (e Evaluations) limitedLevels(ctx context.Context, tx pgx.Tx, tenant meteri
 	return levels, nil
 }
 
-// SweepQuotas deletes up to limit rows, of any tenant, of windows of quotas that ended before then.
-func (s Alerts) SweepQuotas(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	tag, err := s.pool.Exec(ctx, `
-		delete from exceeded_quotas
-		where (tenant_id, quota_id, customer_id, window_start) in (
-		  select tenant_id, quota_id, customer_id, window_start
-		  from exceeded_quotas
-		  where window_end < $1
-		  order by window_end
-		  limit $2
-		  for update skip locked)`, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("delete exceeded quotas: %w", coded(err))
-	}
-	return tag.RowsAffected(), nil
+// SweepExceeded deletes up to limit rows, of any tenant, of windows of quotas that ended before then.
+func (s Quotas) SweepExceeded(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return oldRows{table: "exceeded_quotas", key: "tenant_id, quota_id, customer_id, window_start", by: "window_end", noun: "exceeded quotas"}.sweep(ctx, s.pool, before, limit)
 }

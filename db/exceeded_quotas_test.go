@@ -63,7 +63,7 @@ func TestAnExceededQuotaIsNotifiedOnceInEachWindow(t *testing.T) {
 	require.Len(t, w.exceeded(), 2, "another window")
 
 	var deleted int64
-	deleted, err = w.store.Alerts.SweepQuotas(t.Context(), month.Start.Add(time.Second), 100)
+	deleted, err = w.store.Quotas.SweepExceeded(t.Context(), month.Start.Add(time.Second), 100)
 	require.NoError(t, err)
 	require.Positive(t, deleted)
 	require.NoError(t, w.store.Quotas.Delete(t.Context(), w.tenant, metering.Operator, quota.ID))

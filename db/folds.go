@@ -104,11 +104,7 @@ func foldSome(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) (all boo
 }
 
 // Folder folds again and again.
-type Folder struct {
-	folds   Folds
-	stop    chan struct{}
-	stopped chan struct{}
-}
+type Folder struct{ repeater *repeater }
 
 const (
 	foldEvery   = time.Second
@@ -118,32 +114,18 @@ const (
 // NewFolder makes a Folder of store. failed is told why something could not be folded;
 // it is tried again the next time.
 func NewFolder(store *DB, failed func(error)) *Folder {
-	f := &Folder{folds: store.Folds, stop: make(chan struct{}), stopped: make(chan struct{})}
-	go f.run(failed)
-	return f
+	return &Folder{startRepeater(foldEvery, func(r *repeater) {
+		if r.isClosing() {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), foldsWithin)
+		defer cancel()
+		if err := store.Folds.All(ctx); err != nil {
+			failed(err)
+		}
+	})}
 }
 
 // Close waits until a fold that runs has ended. What is left is folded by whoever
 // comes next.
-func (f *Folder) Close() {
-	close(f.stop)
-	<-f.stopped
-}
-
-func (f *Folder) run(failed func(error)) {
-	defer close(f.stopped)
-	every := time.NewTicker(foldEvery)
-	defer every.Stop()
-	for {
-		select {
-		case <-f.stop:
-			return
-		case <-every.C:
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), foldsWithin)
-		if err := f.folds.All(ctx); err != nil {
-			failed(err)
-		}
-		cancel()
-	}
-}
+func (f *Folder) Close() { f.repeater.close() }

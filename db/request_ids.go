@@ -23,15 +23,6 @@ func (s RequestIDs) Claim(ctx context.Context, tenant metering.TenantID, id stri
 }
 
 // Sweep forgets up to limit ids, of any tenant, that expired before.
-func (s RequestIDs) Sweep(ctx context.Context, before time.Time, limit int) (removed int64, err error) {
-	tag, err := s.pool.Exec(ctx, `
-		delete from request_ids
-		where (tenant_id, request_id) in (
-		  select tenant_id, request_id from request_ids
-		  where expires_at < $1
-		  order by expires_at
-		  limit $2
-		  for update skip locked
-		)`, before, limit)
-	return tag.RowsAffected(), coded(err)
+func (s RequestIDs) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return oldRows{table: "request_ids", key: "tenant_id, request_id", by: "expires_at", noun: "request ids"}.sweep(ctx, s.pool, before, limit)
 }

@@ -285,18 +285,6 @@ func (s Quotas) Release(ctx context.Context, tenant metering.TenantID, id string
 }
 
 // Sweep deletes up to limit reservations, of any tenant, that expired before then.
-func (s Quotas) Sweep(ctx context.Context, before time.Time, limit int) (removed int64, err error) {
-	tag, err := s.pool.Exec(ctx, `
-		delete from quota_reservations
-		where (tenant_id, id) in (
-		  select tenant_id, id from quota_reservations
-		  where expires_at < $1
-		  order by expires_at
-		  limit $2
-		  for update skip locked
-		)`, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("delete old reservations: %w", coded(err))
-	}
-	return tag.RowsAffected(), nil
+func (s Quotas) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return oldRows{table: "quota_reservations", key: "tenant_id, id", by: "expires_at", noun: "reservations"}.sweep(ctx, s.pool, before, limit)
 }

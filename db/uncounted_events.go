@@ -110,20 +110,8 @@ func selectUncounted(f UncountedFilter) string {
 }
 
 // Sweep deletes up to limit references, of any tenant, to events that were received before then.
-func (u UncountedEvents) Sweep(ctx context.Context, before time.Time, limit int) (removed int64, err error) {
-	tag, err := u.pool.Exec(ctx, `
-		delete from uncounted_events
-		where (tenant_id, meter_id, received_at, event_id, rule) in (
-		  select tenant_id, meter_id, received_at, event_id, rule from uncounted_events
-		  where received_at < $1
-		  order by received_at
-		  limit $2
-		  for update skip locked
-		)`, before, limit)
-	if err != nil {
-		return 0, fmt.Errorf("delete old references to uncounted events: %w", coded(err))
-	}
-	return tag.RowsAffected(), nil
+func (u UncountedEvents) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
+	return oldRows{table: "uncounted_events", key: "tenant_id, meter_id, received_at, event_id, rule", by: "received_at", noun: "references to uncounted events"}.sweep(ctx, u.pool, before, limit)
 }
 
 // uncountedReference is a row of uncounted_events, without its tenant.
@@ -188,7 +176,7 @@ func (u UncountedEvents) add(ctx context.Context, tenant metering.TenantID, refe
 // for them, and writes them to UncountedEvents every few seconds.
 type UncountedSampler struct {
 	events  UncountedEvents
-	flusher *flusher
+	flusher *repeater
 
 	mu        sync.Mutex
 	collected *lru.Cache[uncountedHour, int]

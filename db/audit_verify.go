@@ -21,9 +21,8 @@ func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected
 	if s.pool.audit == nil {
 		return head, nil, errors.New("verify audit log: the store was opened without the secret")
 	}
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	v := verifier{key: s.pool.audit, tenant: tenant, expected: expected}
-	err = pgx.BeginTxFunc(ctx, s.pool, options, func(tx pgx.Tx) error {
+	err = readSnapshot(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `set local statement_timeout = 0`); err != nil { // a log may be long
 			return err
 		}
@@ -40,7 +39,7 @@ func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected
 		return nil
 	})
 	if err != nil {
-		return head, nil, fmt.Errorf("verify audit log: %w", coded(err))
+		return head, nil, fmt.Errorf("verify audit log: %w", err)
 	}
 	return head, v.breaks, nil
 }

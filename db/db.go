@@ -261,6 +261,11 @@ func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
 	return coded(pgx.BeginFunc(ctx, pool, withAudit(ctx, pool, fn)))
 }
 
+// readSnapshot runs fn in a transaction that only reads, and sees one state of the database.
+func readSnapshot(ctx context.Context, pool *pool, fn func(tx pgx.Tx) error) error {
+	return coded(pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn))
+}
+
 // lockTenant makes the transaction the only one that changes how the tenant's
 // events are counted: ingest holds the same lock shared. It lasts until the
 // end of the transaction.

@@ -43,11 +43,7 @@ func (e Evaluations) exceededQuotas(ctx context.Context, tx pgx.Tx, tenant meter
 // counted its past events.
 func (e Evaluations) limitedLevels(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) ([]customerLevel, error) {
 	read := Quotas(e).levelRead(ctx, tx, tenant, now)
-	ids := make([]metering.CustomerID, len(customers))
-	for i, id := range customers {
-		ids[i] = metering.CustomerID(id)
-	}
-	quotas, err := read.quotas(ids, nil)
+	quotas, err := read.quotas(customers, nil)
 	if err != nil {
 		return nil, err
 	}

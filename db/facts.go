@@ -16,12 +16,10 @@ import (
 // transaction that sees one state of the database it is what was known at one
 // instant. CodeNotFound where there is no such customer.
 func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
-	first := &factReader{ctx: ctx, q: q, readPrice: read, tenant: tenant, customer: customer, prices: make(providerPrices)}
-	first.facts.Now = metering.Instant(now)
-	if err := first.customerAndSide(); err != nil {
+	all, err := newStreamReaders(ctx, q, read, tenant, customer, now)
+	if err != nil {
 		return nil, err
 	}
-	all := first.eachStream()
 	for _, r := range all {
 		if err := r.catalogAndLedger(); err != nil {
 			return nil, err
@@ -44,25 +42,19 @@ func readStreams(ctx context.Context, q batcher, read ReadPrice, tenant metering
 // readPeriods reads what decides where the billing periods of the customer's streams begin and
 // end, and nothing else.
 func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (streams []billing.Facts, err error) {
-	first := &factReader{ctx: ctx, q: q, readPrice: price, tenant: tenant, customer: customer, prices: make(providerPrices)}
-	first.facts.Now = metering.Instant(now)
-	if err := first.customerAndSide(); err != nil {
+	all, err := newStreamReaders(ctx, q, price, tenant, customer, now)
+	if err != nil {
 		return nil, err
 	}
 	var batch pgx.Batch
-	all := first.eachStream()
 	for _, r := range all {
-		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "stream": r.facts.Stream}
-		args["connection"] = 0
-		if r.facts.Connection != nil {
-			args["connection"] = r.facts.Connection.ID
-		}
+		args := r.args()
 		readStored(&batch, args, func(p storedPeriod) error {
 			r.facts.Stored = append(r.facts.Stored, p.Period)
 			return nil
 		})
 		if r.facts.Side != nil { // a period that was reported does not end where a subscription begins
-			read(&batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { r.facts.Reported = append(r.facts.Reported, s) })
+			r.readReported(&batch, args)
 		}
 	}
 	if err := q.SendBatch(ctx, &batch).Close(); err != nil {
@@ -77,6 +69,31 @@ func readPeriods(ctx context.Context, q batcher, price ReadPrice, tenant meterin
 // readStored reads the stored periods of a stream of the customer, oldest first.
 func readStored(batch *pgx.Batch, args pgx.NamedArgs, add func(storedPeriod) error) {
 	readEach(batch, selectBillingPeriods+`and p.customer_id = @customer and p.stream = @stream order by p.starts_at`, []any{args}, scanBillingPeriod, add)
+}
+
+// newStreamReaders returns the readers of a customer's streams, by number. They have read the
+// customer and its side.
+func newStreamReaders(ctx context.Context, q batcher, price ReadPrice, tenant metering.TenantID, customer metering.CustomerID, now time.Time) ([]*factReader, error) {
+	first := &factReader{ctx: ctx, q: q, readPrice: price, tenant: tenant, customer: customer, prices: make(providerPrices)}
+	first.facts.Now = metering.Instant(now)
+	if err := first.customerAndSide(); err != nil {
+		return nil, err
+	}
+	return first.eachStream(), nil
+}
+
+// args are the arguments of statements about the stream. Without a connection, its id is 0.
+func (r *factReader) args() pgx.NamedArgs {
+	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0, "stream": r.facts.Stream}
+	if r.facts.Connection != nil {
+		args["connection"] = r.facts.Connection.ID
+	}
+	return args
+}
+
+// readReported reads the reported quantities of the stream.
+func (r *factReader) readReported(batch *pgx.Batch, args pgx.NamedArgs) {
+	read(batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { r.facts.Reported = append(r.facts.Reported, s) })
 }
 
 // batcher reads several statements in one round trip.
@@ -106,10 +123,7 @@ type factReader struct {
 // providers were reported of them, in one round trip.
 func (r *factReader) catalogAndLedger() error {
 	f := &r.facts
-	args := pgx.NamedArgs{"tenant": r.tenant, "customer": r.customer, "connection": 0, "stream": f.Stream}
-	if f.Connection != nil {
-		args["connection"] = f.Connection.ID
-	}
+	args := r.args()
 	f.Prices = make(map[metering.MeterID][]billing.Price)
 	var batch pgx.Batch
 	read(&batch, selectMeters+`order by m.id`, []any{r.tenant}, scanMeter, func(m metering.Meter) { f.Meters = append(f.Meters, m) })
@@ -124,7 +138,7 @@ func (r *factReader) catalogAndLedger() error {
 	readEach(&batch, selectClosedLines, []any{args}, scanClosedLine, r.addClosedLine)
 	read(&batch, selectInvoiceLines, []any{args}, scanInvoiceLine, r.addInvoiceLine)
 	read(&batch, selectLateMonths, []any{args}, scanMonth, func(month metering.Range) { f.LateMonths = append(f.LateMonths, month) })
-	read(&batch, reportedOf("@customer"), []any{args}, scanReported, func(s billing.Reported) { f.Reported = append(f.Reported, s) })
+	r.readReported(&batch, args)
 	read(&batch, selectSentLines, []any{args}, scanSentLine, r.addSentLine)
 	read(&batch, selectOpen, []any{args}, scanOpen, r.addOpen)
 	return r.q.SendBatch(r.ctx, &batch).Close()

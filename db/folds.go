@@ -34,8 +34,8 @@ var foldAdded = `
 	added as materialized (select * from usage_unfolded where tenant_id = @tenant and id <= (select id from last)),
 	queued as (
 	  insert into alert_due (tenant_id, customer_id)
-	  select distinct u.tenant_id, u.event_customer_id
-	  from added u
+	  select u.tenant_id, u.event_customer_id
+	  from (select distinct tenant_id, event_customer_id from added) u
 	  where ` + hasAlerts("@tenant", "u.event_customer_id") + `),
 	hours as (` + addTallies("usage_hourly", "hour", "added") + ` returning 1),
 	months as (` + addTallies("usage_monthly", "month", "(select a.* from added a, (select count(*) from hours) h)") + ` returning 1),

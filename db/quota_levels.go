@@ -27,7 +27,7 @@ type QuotaAmount struct {
 
 // Check decides on each amount separately, all at one instant. It reserves nothing.
 func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []QuotaCheck, now time.Time) (decisions []metering.QuotaDecision, err error) {
-	err = s.atOneInstant(ctx, func(tx pgx.Tx) error {
+	err = readSnapshot(ctx, s.pool, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
 		if err := read.find(checks); err != nil {
 			return err
@@ -53,9 +53,9 @@ func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []Qu
 
 // OfCustomer returns the levels of all quotas of a customer, its plan's included, by id.
 func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (levels []metering.QuotaLevel, err error) {
-	err = s.atOneInstant(ctx, func(tx pgx.Tx) error {
+	err = readSnapshot(ctx, s.pool, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
-		of, err := read.quotas([]metering.CustomerID{customer}, nil)
+		of, err := read.quotas([]int64{int64(customer)}, nil)
 		if err != nil {
 			return err
 		}
@@ -66,11 +66,6 @@ func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, custom
 		return err
 	})
 	return levels, err
-}
-
-// atOneInstant runs fn in a transaction that only reads, and sees one state of the database.
-func (s Quotas) atOneInstant(ctx context.Context, fn func(tx pgx.Tx) error) error {
-	return coded(pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn))
 }
 
 // levelRead reads quotas and their usage in a transaction that sees one state of the database.
@@ -161,10 +156,10 @@ func (r *levelRead) resolve(c QuotaCheck, at string) (asked askedAmount, err err
 
 // levels returns the levels of the quotas that cover the amounts, by customer.
 func (r *levelRead) levels(asked []askedAmount) (map[metering.CustomerID][]*customerLevel, error) {
-	var customers []metering.CustomerID
+	var customers []int64
 	var meters []metering.MeterID
 	for _, a := range asked {
-		customers, meters = append(customers, a.customer), append(meters, a.meter.ID)
+		customers, meters = append(customers, int64(a.customer)), append(meters, a.meter.ID)
 	}
 	quotas, err := r.quotas(customers, meters)
 	if err != nil {
@@ -185,7 +180,7 @@ func (r *levelRead) levels(asked []askedAmount) (map[metering.CustomerID][]*cust
 
 // quotas returns the quotas of customers for meters; nil: for all. A customer's own quota replaces
 // that of its plan for the same meter, group and period.
-func (r *levelRead) quotas(customers []metering.CustomerID, meters []metering.MeterID) ([]customerLevel, error) {
+func (r *levelRead) quotas(customers []int64, meters []metering.MeterID) ([]customerLevel, error) {
 	rows, err := r.q.Query(r.ctx, `
 		select distinct on (of.customer, q.meter_id, q.period, q.group_id) of.customer, `+quotaColumns+`
 		from unnest($2::bigint[]) as of (customer)

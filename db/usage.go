@@ -22,8 +22,7 @@ func (u Usage) consistent(ctx context.Context, fn func(q querier) error) error {
 	if !ok {
 		return fn(u.q) // a transaction already
 	}
-	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	return coded(pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error { return fn(tx) }))
+	return readSnapshot(ctx, pool, func(tx pgx.Tx) error { return fn(tx) })
 }
 
 // MeterTotal is a customer's usage of one meter. Late usage is part of it.

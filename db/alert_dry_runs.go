@@ -92,11 +92,10 @@ func (d *dryRunner) alert() metering.Alert { return d.alerts[0] }
 
 // customers reads the facts of the first customers of the scope.
 func (d *dryRunner) customers(read ReadPrice) (*openBatch, error) {
-	r := &revenueReader{ctx: d.ctx, tx: d.tx, tenant: d.tenant, now: d.now, theirs: make(providerPrices), read: read, periodsOf: d.periods}
-	if err := r.catalog(); err != nil {
+	r, err := d.revenue(read, d.periods)
+	if err != nil {
 		return nil, err
 	}
-	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !d.needs(m.ID) })
 	b, err := r.batchOf(`
 		and (@customer = 0 or c.id = @customer)
 		and (@plan = 0 or exists (select from customer_plans h where h.tenant_id = c.tenant_id and h.customer_id = c.id and h.plan_id = @plan))

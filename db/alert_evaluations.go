@@ -164,11 +164,10 @@ func enabledAlerts(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) ([]
 
 // batch reads the billing periods of customers, with the usage of the meters that alerts need.
 func (e Evaluations) batch(v *alertReader, customers []int64) (*openBatch, error) {
-	r := &revenueReader{ctx: v.ctx, tx: v.tx, tenant: v.tenant, now: v.now, theirs: make(providerPrices), read: e.read, periodsOf: billing.AlertPeriods}
-	if err := r.catalog(); err != nil {
+	r, err := v.revenue(e.read, billing.AlertPeriods)
+	if err != nil {
 		return nil, err
 	}
-	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !v.needs(m.ID) })
 	b, err := r.batchOf(`and c.id = any(@customers) order by c.id`, pgx.NamedArgs{"customers": customers})
 	if err != nil || len(b.ids) == 0 {
 		return b, err
@@ -191,6 +190,17 @@ type alertReader struct {
 	alerts  []metering.Alert
 	firings []metering.Firing   // thresholds that are reached now, including earlier ones
 	next    map[int64]time.Time // the time at which a customer is due again
+}
+
+// revenue returns a reader of the billing periods that periodsOf selects, with the meters that
+// alerts need.
+func (v *alertReader) revenue(price ReadPrice, periodsOf func(billing.Facts) []billing.Period) (*revenueReader, error) {
+	r := &revenueReader{ctx: v.ctx, tx: v.tx, tenant: v.tenant, now: v.now, theirs: make(providerPrices), read: price, periodsOf: periodsOf}
+	if err := r.catalog(); err != nil {
+		return nil, err
+	}
+	r.meters = slices.DeleteFunc(r.meters, func(m metering.Meter) bool { return !v.needs(m.ID) })
+	return r, nil
 }
 
 // needs reports whether an alert reads the meter: an alert of all meters reads each.

@@ -77,12 +77,7 @@ func requireRoomForAlert(ctx context.Context, tx pgx.Tx, tenant metering.TenantI
 	if err := requireRoom(ctx, tx, tenant, alertEntries); err != nil || customer == 0 {
 		return err
 	}
-	var have int
-	err := tx.QueryRow(ctx, `select count(*) from alerts where tenant_id = $1 and customer_id = $2`, tenant, customer).Scan(&have)
-	if err == nil && have >= metering.MaxAlertsOfCustomer {
-		err = metering.Errorf(metering.CodeConflict, "the customer already has %d alerts, the maximum; delete one first", have)
-	}
-	return err
+	return requireRoom(ctx, tx, tenant, customerAlertEntries.ofOwner(int64(customer)))
 }
 
 // requireOwnGroup refuses a group if the meter counts its events in OtherGroup.

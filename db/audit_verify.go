@@ -22,7 +22,7 @@ func (s AuditLog) Verify(ctx context.Context, tenant metering.TenantID, expected
 		return head, nil, errors.New("verify audit log: the store was opened without the secret")
 	}
 	v := verifier{key: s.pool.audit, tenant: tenant, expected: expected}
-	err = readSnapshot(ctx, s.pool, func(tx pgx.Tx) error {
+	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `set local statement_timeout = 0`); err != nil { // a log may be long
 			return err
 		}

@@ -261,8 +261,8 @@ func inTx(ctx context.Context, pool beginner, fn func(tx pgx.Tx) error) error {
 	return coded(pgx.BeginFunc(ctx, pool, withAudit(ctx, pool, fn)))
 }
 
-// readSnapshot runs fn in a transaction that only reads, and sees one state of the database.
-func readSnapshot(ctx context.Context, pool *pool, fn func(tx pgx.Tx) error) error {
+// readAtOneInstant runs fn in a transaction that only reads, and sees one state of the database.
+func readAtOneInstant(ctx context.Context, pool *pool, fn func(tx pgx.Tx) error) error {
 	return coded(pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, fn))
 }
 

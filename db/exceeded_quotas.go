@@ -18,20 +18,11 @@ func (e Evaluations) exceededQuotas(ctx context.Context, tx pgx.Tx, tenant meter
 	if err != nil {
 		return err
 	}
-	for _, l := range levels {
-		if l.Used.Cmp(*l.Limit) <= 0 {
-			continue
-		}
-		tag, err := tx.Exec(ctx, `
-			insert into exceeded_quotas (tenant_id, quota_id, customer_id, window_start, window_end, exceeded_at)
-			values ($1, $2, $3, $4, $5, $6)
-			on conflict do nothing`, tenant, l.ID, l.customer, l.Window.Start, l.Window.End, metering.Instant(now))
-		if err != nil {
-			return err
-		}
-		if tag.RowsAffected() == 0 {
-			continue
-		}
+	exceeded := slices.DeleteFunc(levels, func(l customerLevel) bool { return l.Used.Cmp(*l.Limit) <= 0 })
+	if exceeded, err = storeExceeded(ctx, tx, tenant, exceeded, now); err != nil {
+		return err
+	}
+	for _, l := range exceeded {
 		if err := publish(ctx, tx, tenant, l.customer, quotaExceeded(l.QuotaLevel, now), now); err != nil {
 			return err
 		}
@@ -39,8 +30,48 @@ func (e Evaluations) exceededQuotas(ctx context.Context, tx pgx.Tx, tenant meter
 	return nil
 }
 
-// limitedLevels reads the levels of customers' quotas that have a limit and whose meter has
-// counted its past events.
+// storeExceeded inserts exceeded quotas in the order of their key, and returns those that are new.
+func storeExceeded(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, levels []customerLevel, now time.Time) ([]customerLevel, error) {
+	if len(levels) == 0 {
+		return nil, nil
+	}
+	var numbers []int32
+	var quotas, customers []int64
+	var starts, ends []time.Time
+	for i, l := range levels {
+		numbers, quotas, customers = append(numbers, int32(i)), append(quotas, int64(l.ID)), append(customers, int64(l.customer))
+		starts, ends = append(starts, l.Window.Start), append(ends, l.Window.End)
+	}
+	rows, err := tx.Query(ctx, `
+		with exceeded as (
+		  select no, quota_id, customer_id, window_start, window_end
+		  from unnest(@numbers::int[], @quotas::bigint[], @customers::bigint[], @starts::timestamptz[], @ends::timestamptz[])
+		    x (no, quota_id, customer_id, window_start, window_end)),
+		stored as (
+		  insert into exceeded_quotas (tenant_id, quota_id, customer_id, window_start, window_end, exceeded_at)
+		  select @tenant, quota_id, customer_id, window_start, window_end, @now
+		  from exceeded
+		  order by quota_id, customer_id, window_start
+		  on conflict do nothing
+		  returning quota_id, customer_id)
+		select e.no
+		from exceeded e
+		join stored s on s.quota_id = e.quota_id and s.customer_id = e.customer_id
+		order by e.no`, pgx.NamedArgs{
+		"tenant": tenant, "numbers": numbers, "quotas": quotas, "customers": customers, "starts": starts, "ends": ends, "now": metering.Instant(now),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l customerLevel, err error) {
+		var no int32
+		err = row.Scan(&no)
+		return levels[no], err
+	})
+}
+
+// limitedLevels reads the levels of customers' quotas that have a limit and a meter that is not
+// backfilling.
 func (e Evaluations) limitedLevels(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customers []int64, now time.Time) ([]customerLevel, error) {
 	read := Quotas(e).levelRead(ctx, tx, tenant, now)
 	quotas, err := read.quotas(customers, nil)

@@ -27,7 +27,7 @@ type QuotaAmount struct {
 
 // Check decides on each amount separately, all at one instant. It reserves nothing.
 func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []QuotaCheck, now time.Time) (decisions []metering.QuotaDecision, err error) {
-	err = readSnapshot(ctx, s.pool, func(tx pgx.Tx) error {
+	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
 		if err := read.find(checks); err != nil {
 			return err
@@ -53,7 +53,7 @@ func (s Quotas) Check(ctx context.Context, tenant metering.TenantID, checks []Qu
 
 // OfCustomer returns the levels of all quotas of a customer, its plan's included, by id.
 func (s Quotas) OfCustomer(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, now time.Time) (levels []metering.QuotaLevel, err error) {
-	err = readSnapshot(ctx, s.pool, func(tx pgx.Tx) error {
+	err = readAtOneInstant(ctx, s.pool, func(tx pgx.Tx) error {
 		read := s.levelRead(ctx, tx, tenant, now)
 		of, err := read.quotas([]int64{int64(customer)}, nil)
 		if err != nil {

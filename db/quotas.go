@@ -75,7 +75,7 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := s.requireCounted(ctx, tx, tenant, q); err != nil {
+		if err := requireCounted(ctx, tx, tenant, q); err != nil {
 			return err
 		}
 		former, err := sameQuota(ctx, tx, tenant, q)
@@ -83,7 +83,11 @@ func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor meterin
 			return err
 		}
 		if former == nil {
-			if err := s.requireRoom(ctx, tx, tenant, q); err != nil {
+			room := customerQuotaEntries.ofOwner(int64(q.CustomerID))
+			if q.PlanID != 0 {
+				room = planQuotaEntries.ofOwner(int64(q.PlanID))
+			}
+			if err := requireRoom(ctx, tx, tenant, room); err != nil {
 				return err
 			}
 		}
@@ -134,18 +138,9 @@ func groupKey(g *metering.Group) any {
 	return g.Key
 }
 
-func (s Quotas) requireRoom(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) error {
-	of := entries{most: metering.MaxQuotas, noun: "quotas of the customer", fix: "delete one first"}
-	of.count = fmt.Sprintf(`select count(*) from quotas where tenant_id = @tenant and customer_id = %d`, q.CustomerID)
-	if q.PlanID != 0 {
-		of.noun, of.count = "quotas of the plan", fmt.Sprintf(`select count(*) from quotas where tenant_id = @tenant and plan_id = %d`, q.PlanID)
-	}
-	return requireRoom(ctx, tx, tenant, of)
-}
-
 // requireCounted requires that usage is counted for the quota's group separately: the meter does
 // not change its group_by, and has not put the group into $other.
-func (s Quotas) requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) error {
+func requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) error {
 	if q.Group == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// limited is a tenant whose customer acme is limited.
+// limited is a tenant with the customer acme, for whom quotas are set.
 type limited struct {
 	*testing.T
 
@@ -82,7 +82,7 @@ func (l *limited) reserve(at time.Time, id, amount string) db.Reservation {
 
 func request(at time.Time, id, amount string) db.ReserveRequest {
 	return db.ReserveRequest{
-		ID: id, Amounts: []db.QuotaAmount{{Meter: "calls", Amount: metering.MustDecimal(amount)}}, For: metering.ReservedFor, Digest: []byte(amount),
+		ID: id, Amounts: []db.QuotaAmount{{Meter: "calls", Amount: metering.MustDecimal(amount)}}, For: 5 * time.Minute, Digest: []byte(amount),
 	}
 }
 
@@ -205,6 +205,19 @@ func TestWhatIsReleasedOrExpiredIsFree(t *testing.T) {
 	_, _, err = l.writer.Settle(t.Context(), l.tenant, "none", []metering.Event{dbtest.Event(t, "call", "acme", november, "3", "other", "")}, november)
 	require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 	require.Equal(t, "3", l.check(november, "1").Tightest.Used.String())
+}
+
+func TestACustomerHasABoundedNumberOfQuotas(t *testing.T) {
+	t.Parallel()
+	l := newLimited(t)
+	for n := range metering.MaxQuotas {
+		l.quota("1", metering.HardQuota, metering.PerDay, ofModel(fmt.Sprint(n)))
+	}
+	l.quota("2", metering.HardQuota, metering.PerDay, ofModel("0")) // which there is
+	limit := metering.Whole(1)
+	_, err := l.store.Quotas.Set(t.Context(), l.tenant, metering.Operator, metering.Quota{CustomerID: l.customer.ID, Meter: l.meter, Limit: &limit, Mode: metering.HardQuota, Period: metering.PerDay}, november)
+	require.Equal(t, metering.CodeConflict, metering.CodeOf(err))
+	require.ErrorContains(t, err, "the customer already has 100 quotas, the maximum; delete one first")
 }
 
 // Three replicas of the API answer a thousand requests for one unit each.

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// entries are a kind of rows of which a tenant may have a bounded number. Concurrent requests
+// entries are a kind of rows of which a tenant, customer or plan may have a bounded number. Concurrent requests
 // exceed the bound unless the caller has a lock.
 type entries struct {
 	count string // SQL that counts those of @tenant at @now
@@ -17,6 +18,14 @@ type entries struct {
 	noun  string
 	fix   string
 	now   time.Time // zero: the number does not depend on it
+	of    int64     // whose entries they are, if not the tenant's: @of in count
+	owner string    // what that is; "": the tenant
+}
+
+// ofOwner returns the entries of a customer or plan.
+func (e entries) ofOwner(id int64) entries {
+	e.of = id
+	return e
 }
 
 // at returns the entries that count at an instant.
@@ -39,6 +48,18 @@ var (
 	priceEntries = entries{
 		count: `select count(*) from meter_prices where tenant_id = @tenant and withdrawn_at is null`,
 		most:  metering.MaxPrices, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
+	}
+	customerAlertEntries = entries{
+		count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of`,
+		owner: "customer", most: metering.MaxAlertsOfCustomer, noun: "alerts", fix: "delete one first",
+	}
+	customerQuotaEntries = entries{
+		count: `select count(*) from quotas where tenant_id = @tenant and customer_id = @of`,
+		owner: "customer", most: metering.MaxQuotas, noun: "quotas", fix: "delete one first",
+	}
+	planQuotaEntries = entries{
+		count: `select count(*) from quotas where tenant_id = @tenant and plan_id = @of`,
+		owner: "plan", most: metering.MaxQuotas, noun: "quotas", fix: "delete one first",
 	}
 	webhookEntries = entries{
 		count: `select count(*) from webhook_endpoints where tenant_id = @tenant`,
@@ -66,12 +87,12 @@ var (
 	}
 )
 
-// requireRoom returns CodeConflict if the tenant has as many entries as it may.
+// requireRoom returns CodeConflict if the owner has as many entries as it may.
 func requireRoom(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, e entries) error {
 	var have int
-	err := tx.QueryRow(ctx, e.count, pgx.NamedArgs{"tenant": tenant, "now": e.now}).Scan(&have)
+	err := tx.QueryRow(ctx, e.count, pgx.NamedArgs{"tenant": tenant, "now": e.now, "of": e.of}).Scan(&have)
 	if err == nil && have >= e.most {
-		err = metering.Errorf(metering.CodeConflict, "the tenant already has %d %s, the maximum; %s", have, e.noun, e.fix)
+		err = metering.Errorf(metering.CodeConflict, "the %s already has %d %s, the maximum; %s", cmp.Or(e.owner, "tenant"), have, e.noun, e.fix)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func (u Usage) consistent(ctx context.Context, fn func(q querier) error) error {
 	if !ok {
 		return fn(u.q) // a transaction already
 	}
-	return readSnapshot(ctx, pool, func(tx pgx.Tx) error { return fn(tx) })
+	return readAtOneInstant(ctx, pool, func(tx pgx.Tx) error { return fn(tx) })
 }
 
 // MeterTotal is a customer's usage of one meter. Late usage is part of it.

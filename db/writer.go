@@ -95,7 +95,7 @@ type request struct {
 	done     chan struct{}
 }
 
-// Outcome is what became of one event. Its zero value: stored and counted. A settled reservation
+// Outcome is the outcome of one event. Its zero value: stored and counted. A settled reservation
 // stores the outcomes of its events as JSON.
 type Outcome struct {
 	Duplicate bool `json:"duplicate,omitempty"` // its key was known: it adds nothing

@@ -12,11 +12,7 @@ import (
 // Bounds of quotas and reservations.
 const (
 	MaxQuotas        = 100                 // of a customer, and of a plan
-	MaxQuotaChecks   = 100                 // in one request
-	MaxReserved      = 20                  // amounts of one reservation
 	MaxReservations  = 10_000              // of a customer at once
-	MaxReservedFor   = 24 * time.Hour      // of a reservation, from its grant or extension
-	ReservedFor      = 5 * time.Minute     // of a reservation that does not say
 	ReservationsKept = 30 * 24 * time.Hour // after their expiry; until then they can be settled
 	maxReservationID = 128
 )

@@ -23,8 +23,8 @@ import (
 	"github.com/odometer-metering/odometer/metering"
 )
 
-// reserving is customers with a hard quota, whose usage is reserved, settled, extended, released
-// and left to expire through three replicas of the API that are killed again and again.
+// reserving reserves usage of customers with a hard quota, and settles, extends, releases or leaves
+// the reservations, through three replicas of the API that are killed again and again.
 type reserving struct {
 	*testing.T
 

@@ -152,17 +152,9 @@ func (s *server) resolveScope(ctx context.Context, d alertDefinition, a *meterin
 	if scopes != 1 {
 		return metering.Invalid("body", "must have exactly one of customer, plan and all")
 	}
-	if d.Customer != "" {
-		c, err := s.customer(ctx, d.Customer)
-		a.CustomerID = c.ID
-		return err
-	}
-	if d.Plan != "" {
-		p, err := s.plan(ctx, d.Plan)
-		a.PlanID = p.ID
-		return err
-	}
-	return nil
+	var err error
+	a.CustomerID, a.PlanID, err = s.customerOrPlan(ctx, d.Customer, d.Plan)
+	return err
 }
 
 func thresholdsOf(sent []SentDecimal) []metering.Decimal {
@@ -258,7 +250,7 @@ type firing struct {
 
 func showFiring(f metering.Firing) firing {
 	return firing{
-		f.ID.String(), f.CustomerID.String(), f.ExternalID, f.Threshold, f.Value, db.MessagePeriod{Start: f.Period.Start.UTC(), End: f.Period.End.UTC()}, f.Late, f.At.UTC(),
+		f.ID.String(), f.CustomerID.String(), f.ExternalID, f.Threshold, f.Value, db.PeriodOf(f.Period), f.Late, f.At.UTC(),
 	}
 }
 
@@ -316,7 +308,7 @@ func (s *server) dryRunAlert(ctx context.Context, in *dryRunInput) (*dryRunOutpu
 	shown := dryRun{run.Customers, make([]dryRunFiring, 0, len(run.Firings)), run.More}
 	for _, f := range run.Firings {
 		shown.Data = append(shown.Data, dryRunFiring{
-			f.CustomerID.String(), f.ExternalID, f.Day.Format(time.DateOnly), f.Threshold, f.Value, db.MessagePeriod{Start: f.Period.Start.UTC(), End: f.Period.End.UTC()},
+			f.CustomerID.String(), f.ExternalID, f.Day.Format(time.DateOnly), f.Threshold, f.Value, db.PeriodOf(f.Period),
 		})
 	}
 	return &dryRunOutput{shown}, nil

@@ -52,9 +52,7 @@ func (s *server) ingestEvent(ctx context.Context, _ *struct{}) (*ingestOutput, e
 			return ingestResult{}, decoder.malformed(err)
 		}
 		if sent.rejection != nil && *sent.rejection == notAnObject {
-			err := metering.Invalid("body", "must be a single event; send an array of events to "+eventsPath+"/batch")
-			err.Fields[0].Code = metering.FieldCode(sent.rejection.Code)
-			return ingestResult{}, err
+			return ingestResult{}, refusalAt("body", sent.rejection.Code, "must be a single event; send an array of events to "+eventsPath+"/batch")
 		}
 		if err := decoder.atEnd(); err != nil {
 			return ingestResult{}, err
@@ -88,12 +86,21 @@ func (s *server) rejected(ctx context.Context, r *metering.Rejection) error {
 // refusal is the problem of an event that was sent alone. It has the rule's code that
 // the errors of a batch have.
 func refusal(r *metering.Rejection) error {
-	location := "body." + r.Field
+	return refusalIn("body", r)
+}
+
+// refusalIn is the problem of an event at a place of the body, with which the whole request is
+// refused.
+func refusalIn(event string, r *metering.Rejection) error {
 	if r.Code == notAnObject.Code {
-		location = "body"
+		return refusalAt(event, r.Code, r.Message)
 	}
-	err := metering.Invalid(location, "%s", r.Message)
-	err.Fields[0].Code = metering.FieldCode(r.Code)
+	return refusalAt(event+"."+r.Field, r.Code, r.Message)
+}
+
+func refusalAt(location, code, message string) error {
+	err := metering.Invalid(location, "%s", message)
+	err.Fields[0].Code = metering.FieldCode(code)
 	return err
 }
 

@@ -94,10 +94,10 @@ func (s *server) setQuota(ctx context.Context, in *setQuotaInput) (*quotaOutput,
 	if err := q.Validate(); err != nil {
 		return nil, err
 	}
-	if err := s.quotaSubject(ctx, in.Body.Customer, in.Body.Plan, &q); err != nil {
+	var err error
+	if q.CustomerID, q.PlanID, err = s.customerOrPlan(ctx, in.Body.Customer, in.Body.Plan); err != nil {
 		return nil, err
 	}
-	var err error
 	if q.Meter, err = s.meter(ctx, in.Body.Meter); err != nil {
 		return nil, err
 	}
@@ -115,16 +115,18 @@ func (s *server) setQuota(ctx context.Context, in *setQuotaInput) (*quotaOutput,
 	return &quotaOutput{showQuota(set)}, nil
 }
 
-// quotaSubject finds the customer or the plan of a quota.
-func (s *server) quotaSubject(ctx context.Context, externalID, plan string, q *metering.Quota) error {
+// customerOrPlan finds the customer or the plan that a quota or an alert is about. Without both
+// names, it returns neither.
+func (s *server) customerOrPlan(ctx context.Context, externalID, plan string) (metering.CustomerID, metering.PlanID, error) {
 	if externalID != "" {
 		c, err := s.customer(ctx, externalID)
-		q.CustomerID = c.ID
-		return err
+		return c.ID, 0, err
 	}
-	p, err := s.plan(ctx, plan)
-	q.PlanID = p.ID
-	return err
+	if plan != "" {
+		p, err := s.plan(ctx, plan)
+		return 0, p.ID, err
+	}
+	return 0, 0, nil
 }
 
 func sentGroup(group json.RawMessage) bool { return len(group) > 0 && string(group) != "null" }
@@ -142,17 +144,16 @@ func (s *server) listQuotas(ctx context.Context, in *listQuotasInput) (*listQuot
 	if in.Customer != "" && in.Plan != "" {
 		return nil, metering.Invalid("query.plan", "must be omitted with customer: a quota is of one of them")
 	}
-	var of metering.Quota
-	if in.Customer != "" || in.Plan != "" {
-		if err := s.quotaSubject(ctx, in.Customer, in.Plan, &of); err != nil {
-			return nil, err
-		}
+	var of db.QuotaFilter
+	var err error
+	if of.Customer, of.Plan, err = s.customerOrPlan(ctx, in.Customer, in.Plan); err != nil {
+		return nil, err
 	}
 	var after metering.QuotaID
 	if err := s.readPageToken(ctx, in.PageToken, &after); err != nil {
 		return nil, err
 	}
-	page, err := s.Store.Quotas.List(ctx, principalOf(ctx).Tenant.ID, db.QuotaFilter{Customer: of.CustomerID, Plan: of.PlanID}, after, in.PageSize)
+	page, err := s.Store.Quotas.List(ctx, principalOf(ctx).Tenant.ID, of, after, in.PageSize)
 	if err != nil {
 		return nil, err
 	}

@@ -94,6 +94,7 @@ func TestAReservationIsSettledExtendedAndReleased(t *testing.T) {
 
 	const event = `{"events":[{"event_type":"call","customer_id":"acme","value":2.5,"properties":{"model":"a"}}]}`
 	must(422, "POST", "/v1/quotas/reservations/call-1/settle", `{"events":[{"event_type":"call","customer_id":"acme","value":"many"}]}`)
+	require.Contains(t, must(422, "POST", "/v1/quotas/reservations/call-1/settle", `{"events":[1]}`), `"location":"body.events[0]"`)
 	require.Contains(t, must(422, "POST", "/v1/quotas/reservations/call-1/settle", strings.Replace(event, "acme", "other", 1)), "body.events[0].customer_id")
 	first := must(200, "POST", "/v1/quotas/reservations/call-1/settle", event)
 	require.Contains(t, first, `"accepted":1,"rejected":0,"duplicates":0`)

@@ -229,11 +229,11 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 	now, events := s.Now(), make([]metering.Event, len(sent))
 	for i, e := range sent {
 		if e.rejection == nil && e.IdempotencyKey == nil {
-			e.IdempotencyKey = new("of the reservation") // see below
+			e.IdempotencyKey = new("pending") // has the event hashed; the grant's time completes the key below
 		}
 		var rejection *metering.Rejection
 		if events[i], rejection = e.judge(now, s.Retention); rejection != nil {
-			return nil, refusedAt(i, rejection)
+			return nil, refusalIn(itemAt("body.events", i), rejection)
 		}
 	}
 	granted, err := s.Store.Quotas.Granted(ctx, principalOf(ctx).Tenant.ID, reservation)
@@ -254,15 +254,8 @@ func (s *server) judgeSettlement(ctx context.Context, reservation string, sent [
 			return nil, metering.Invalid(itemAt("body.events", i)+".customer_id", "must be the customer of the reservation")
 		}
 		if strangers[i] != nil {
-			return nil, refusedAt(i, strangers[i])
+			return nil, refusalIn(itemAt("body.events", i), strangers[i])
 		}
 	}
 	return events, nil
-}
-
-// refusedAt is the problem of an event with which the whole request is refused.
-func refusedAt(i int, r *metering.Rejection) error {
-	err := metering.Invalid(itemAt("body.events", i)+"."+r.Field, "%s", r.Message)
-	err.Fields[0].Code = metering.FieldCode(r.Code)
-	return err
 }

@@ -230,7 +230,7 @@ func (w *planWriter) close(c billing.Closing, epoch int64) error {
 	if err := evaluateClosing(w.ctx, w.tx, w.tenant, &w.facts, c.Period); err != nil {
 		return err
 	}
-	return publish(w.ctx, w.tx, w.tenant, w.customer, PeriodClosed{Period: periodOf(c.Period.Range)}, w.facts.Now)
+	return publish(w.ctx, w.tx, w.tenant, w.customer, PeriodClosed{Period: PeriodOf(c.Period.Range)}, w.facts.Now)
 }
 
 // complete notes which closed periods are complete, those that the plan closes too.

@@ -387,6 +387,6 @@ func (w *holdWriter) alarm(l HoldLook, d billing.HoldDecision) error {
 		found = append(found, one)
 	}
 	return publish(w.ctx, w.tx, w.tenant, l.CustomerID, InvoiceHeld{
-		HoldID: l.ID.String(), InvoiceID: l.InvoiceID, Deadline: l.Deadline.UTC(), Reasons: found, Period: periodOf(l.Period),
+		HoldID: l.ID.String(), InvoiceID: l.InvoiceID, Deadline: l.Deadline.UTC(), Reasons: found, Period: PeriodOf(l.Period),
 	}, w.now)
 }

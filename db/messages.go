@@ -30,7 +30,8 @@ type MessagePeriod struct {
 	End   time.Time `json:"end"`
 }
 
-func periodOf(r metering.Range) MessagePeriod { return MessagePeriod{r.Start.UTC(), r.End.UTC()} }
+// PeriodOf returns a range as messages and answers show it.
+func PeriodOf(r metering.Range) MessagePeriod { return MessagePeriod{r.Start.UTC(), r.End.UTC()} }
 
 // StoredPeriod is a billing period that has an id.
 type StoredPeriod struct {
@@ -207,7 +208,7 @@ func alertTriggered(a metering.Alert, f metering.Firing) AlertTriggered {
 	}
 	return AlertTriggered{
 		ID: f.ID.String(), Alert: TriggeredAlert{a.ID.String(), a.Name, a.Type}, Threshold: f.Threshold, Value: f.Value, Unit: unit, Currency: a.Currency,
-		Period: periodOf(f.Period), Late: f.Late, OccurredAt: f.At.UTC(),
+		Period: PeriodOf(f.Period), Late: f.Late, OccurredAt: f.At.UTC(),
 	}
 }
 

@@ -15,7 +15,7 @@ test("who is in two tenants chooses one, and arrives where they wanted to go", a
   await screen.findByRole("heading", { name: "Sign in" });
   type("E-mail", "ada@example.com");
   type("Password", "a password");
-  press("Sign in");
+  await press("Sign in");
   fireEvent.click(await screen.findByRole("button", { name: /^Acme/ }));
   await screen.findByRole("link", { name: "Contoso" });
   expect(router.state.location.href).toBe("/customers?search=con");
@@ -39,18 +39,18 @@ test("another tenant is chosen in place, and a wrong password ends nothing", asy
   };
   open("/customers?search=con");
   await screen.findByRole("link", { name: "Contoso" });
-  fireEvent.click(screen.getByRole("button", { name: /Ada/ }));
+  fireEvent.click(await screen.findByRole("button", { name: /Ada/ }));
   fireEvent.click(await screen.findByRole("menuitem", { name: "Another tenant" }));
   fireEvent.change(await screen.findByLabelText("Your password"), { target: { value: "wrong" } });
-  press("Show my tenants");
+  await press("Show my tenants");
   await screen.findByText("The e-mail or password is wrong");
   expect(router.state.location.href).toBe("/customers?search=con");
   type("Your password", "a password");
-  press("Show my tenants");
+  await press("Show my tenants");
   fireEvent.click(await screen.findByRole("button", { name: /^Other/ }));
   await screen.findByRole("link", { name: "Theirs" });
   expect(router.state.location.href).toBe("/customers");
-  expect(screen.getByTitle("ten_2").textContent).toBe("Other");
+  expect((await screen.findByTitle("ten_2")).textContent).toBe("Other");
   expect(screen.queryByRole("dialog")).toBeNull();
 });
 
@@ -60,9 +60,9 @@ test("a refused sign-in says why and keeps what was typed", async () => {
   await screen.findByRole("heading", { name: "Sign in" });
   type("E-mail", "ada@example.com");
   type("Password", "wrong");
-  press("Sign in");
+  await press("Sign in");
   expect((await screen.findByRole("alert")).textContent).toBe("The e-mail or password is wrong");
-  expect(screen.getByLabelText<HTMLInputElement>("Password").value).toBe("wrong");
+  expect((await screen.findByLabelText<HTMLInputElement>("Password")).value).toBe("wrong");
 });
 
 test("who comes back from an issuer too late is told to begin again, in no words of the link", async () => {
@@ -79,7 +79,7 @@ test("a sign-in leads to no other site", async () => {
   await screen.findByRole("heading", { name: "Sign in" });
   type("E-mail", "ada@example.com");
   type("Password", "a password");
-  press("Sign in");
+  await press("Sign in");
   await screen.findByRole("heading", { name: "Overview" });
   expect(router.state.location.pathname).toBe("/overview");
 });
@@ -88,9 +88,9 @@ test("what failed has a request id and is tried again", async () => {
   answers["GET /v1/customers"] = () => [422, { ...problem(422, "")[1], errors: [{ location: "query.page_token", message: "is not a page token of this query" }] }];
   open("/customers?page=old");
   expect((await screen.findByRole("alert")).textContent).toContain("The page in the address belongs to another list");
-  expect(screen.getByText("REQUEST7")).toBeTruthy();
+  expect(await screen.findByText("REQUEST7")).toBeTruthy();
   answers["GET /v1/customers"] = () => [200, customers];
-  press("Retry");
+  await press("Retry");
   await screen.findByRole("link", { name: "Contoso" });
 });
 
@@ -98,7 +98,7 @@ test("who lacks the permission is told which, and nothing is asked for", async (
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: [] }];
   open("/customers");
   await screen.findByRole("heading", { name: "The role viewer has no access" });
-  expect(screen.getByText("customers:read")).toBeTruthy();
+  expect(await screen.findByText("customers:read")).toBeTruthy();
   expect(asked.map(({ name }) => name)).not.toContain("GET /v1/customers");
 });
 
@@ -159,5 +159,5 @@ test("Ctrl K finds what is behind a tab, and events by their key", async () => {
 test("an address that no screen has is answered in the frame", async () => {
   open("/nowhere/at/all");
   await screen.findByRole("heading", { name: "This screen does not exist" });
-  expect(screen.getByRole("navigation", { name: "Screens" })).toBeTruthy();
+  expect(await screen.findByRole("navigation", { name: "Screens" })).toBeTruthy();
 });

@@ -1,13 +1,16 @@
-import { act, cleanup, configure, fireEvent, render, screen } from "@testing-library/react";
+import { act, cleanup, configure, fireEvent, render, screen, waitFor } from "@testing-library/react";
 import { stringify } from "lossless-json";
-import { afterEach, beforeEach, vi } from "vitest";
+import { afterEach, beforeEach, expect, vi } from "vitest";
 import { forget } from "./api/session";
 import { App } from "./App";
 import { queries, router } from "./router";
 
 // What a test of screens needs: an API that answers what the test says, and somebody who presses things.
 
-configure({ asyncUtilTimeout: 15_000 }); // a busy machine takes ten times as long as an idle one
+configure({ asyncUtilTimeout: 300_000 }); // ends a test that waits in vain; a busy machine may take minutes
+
+/** The API answers after up to that many milliseconds, so that answers arrive in any order. No test may depend on their order. */
+const latest = Number(process.env.ANSWER_DELAY ?? 0);
 
 /** What the API answers, by method and path, and what it was asked. */
 export let answers: Record<string, (body: string) => [status: number, body: object | string, headers?: Record<string, string>]>;
@@ -31,6 +34,7 @@ beforeEach(() => {
     const body = await request.text();
     asked.push({ name, url: request.url, body, csrf: request.headers.get("X-CSRF-Token") });
     const [status, answer, headers] = answers[name]?.(body) ?? problem(404, `the test has no ${name}`);
+    await new Promise((arrived) => setTimeout(arrived, Math.random() * latest));
     if (typeof answer === "string") return new Response(answer, { status, ...(headers && { headers }) });
     return new Response(stringify(answer) ?? null, { status, headers: { "Content-Type": "application/json" } });
   });
@@ -65,4 +69,10 @@ export function open(address: string) {
 }
 
 export const type = (label: string, text: string) => fireEvent.change(screen.getByLabelText(label), { target: { value: text } });
-export const press = (name: string | RegExp) => fireEvent.click(screen.getByRole("button", { name }));
+
+/** Presses a button once it is there and no request of it is running. */
+export async function press(name: string | RegExp) {
+  const button = await screen.findByRole("button", { name });
+  await waitFor(() => expect(button.getAttribute("data-loading")).toBeNull());
+  fireEvent.click(button);
+}

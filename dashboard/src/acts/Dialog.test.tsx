@@ -30,22 +30,22 @@ for (const [way, close] of Object.entries({ Escape: escape, "a click outside": o
   test(`a dialog with typed text asks before ${way} discards it`, async () => {
     await makeKey();
     type("Name", "checkout");
-    close();
+    await close();
     await screen.findByRole("heading", { name: "Discard your changes?" });
-    press("Keep editing");
+    await press("Keep editing");
     await waitFor(() => expect(dialogs()).toBe(1));
-    expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("checkout");
-    close();
+    expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("checkout");
+    await close();
     fireEvent.click(await screen.findByRole("button", { name: "Discard" }));
     await waitFor(() => expect(dialogs()).toBe(0));
-    press("Create an API key");
+    await press("Create an API key");
     expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("");
   });
 }
 
 test("a dialog whose text is as it was before closes without a question", async () => {
   await makeKey();
-  screen.getByLabelText("Name").focus();
+  (await screen.findByLabelText("Name")).focus();
   type("Name", "checkout");
   type("Name", "");
   escape();
@@ -55,21 +55,21 @@ test("a dialog whose text is as it was before closes without a question", async 
 test("a secret that is shown once closes by its button alone, and asks where it was not copied", async () => {
   await makeKey();
   type("Name", "checkout");
-  press("Create the key");
+  await press("Create the key");
   const secret = await screen.findByText("svc_ink_SECRET");
   escape();
   outside();
   expect(screen.queryByRole("button", { name: "Close" })).toBeNull();
   act(() => router.history.push("/meters"));
   await screen.findByRole("heading", { name: "Close without copying it?" });
-  press("Go back");
+  await press("Go back");
   await waitFor(() => expect(dialogs()).toBe(1));
-  press("I have copied it");
+  await press("I have copied it");
   await screen.findByRole("heading", { name: "Close without copying it?" });
   expect(router.state.location.pathname).toBe("/developers/api-keys");
-  press("Go back");
+  await press("Go back");
   fireEvent.copy(secret);
-  press("I have copied it");
+  await press("I have copied it");
   await waitFor(() => expect(dialogs()).toBe(0));
   expect(secret.isConnected).toBe(false);
 });
@@ -79,15 +79,15 @@ test("the button that copies a secret says so where the browser refuses", async 
   Object.defineProperty(navigator, "clipboard", { value: { writeText: written }, configurable: true });
   await makeKey();
   type("Name", "checkout");
-  press("Create the key");
+  await press("Create the key");
   await screen.findByText("svc_ink_SECRET");
   written.mockRejectedValueOnce(new Error("not allowed"));
-  press("Copy");
+  await press("Copy");
   await screen.findByText(/Select the text and copy it/);
-  press("Copy");
+  await press("Copy");
   await screen.findByRole("button", { name: "Copied" });
   expect(written).toHaveBeenLastCalledWith("svc_ink_SECRET");
-  press("I have copied it");
+  await press("I have copied it");
   await waitFor(() => expect(dialogs()).toBe(0));
 });
 
@@ -101,13 +101,13 @@ test("leaving a form with typed text asks first, and a saved one does not", asyn
   type("Slug", "calls");
   type("Event type", "call");
   expect(unload()).toBe(false);
-  fireEvent.click(screen.getByRole("link", { name: "Customers" }));
+  fireEvent.click(await screen.findByRole("link", { name: "Customers" }));
   await screen.findByRole("heading", { name: "Discard your changes?" });
-  press("Keep editing");
+  await press("Keep editing");
   await waitFor(() => expect(dialogs()).toBe(0));
   expect(router.state.location.pathname).toBe("/meters/-/new");
-  expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("calls");
-  press("Create the meter");
+  expect((await screen.findByLabelText<HTMLInputElement>("Slug")).value).toBe("calls");
+  await press("Create the meter");
   await waitFor(() => expect(router.state.location.pathname).toBe("/meters/calls/prices"));
   expect(sent("POST /v1/meters")).toHaveLength(1);
   expect(unload()).toBe(true);

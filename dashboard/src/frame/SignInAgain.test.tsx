@@ -1,6 +1,6 @@
 import { act, fireEvent, screen, waitFor } from "@testing-library/react";
 import { beforeEach, expect, test } from "vitest";
-import { router } from "../router";
+import { queries, router } from "../router";
 import { answers, asked, list, member, open, press, problem, sent, session, tenant, type } from "../testing";
 
 const meter = { id: "mtr_1", slug: "calls", name: "Calls", event_type: "call", aggregation: "sum", group_by: [], value_property: "", filters: [], unit: "", usage_scale: 0, status: "complete", created_at: "2026-11-01T00:00:00Z", archived_at: null, counted_from: null };
@@ -18,30 +18,31 @@ beforeEach(() => {
 async function renamed() {
   open("/meters/calls/details");
   await screen.findByLabelText("Name");
+  await waitFor(() => expect(queries.isFetching()).toBe(0)); // else one of the page's own requests finds the session ended
   type("Name", "Phone calls");
 }
 
 test("a session that ends while a form is saved keeps what was typed, and the same member goes on", async () => {
   await renamed();
   who = undefined;
-  press("Save the meter");
+  await press("Save the meter");
   await screen.findByRole("heading", { name: "Your session has ended" });
-  expect(screen.getByText("The session has ended, and nothing was changed. Try again.")).toBeTruthy();
+  await screen.findByText("The session has ended, and nothing was changed. Try again.");
   answers["POST /v1/auth/login"] = (body) => {
     if (JSON.parse(body).password !== "a password") return problem(401, "the e-mail or password is wrong");
     who = { ...session, permissions: ["meters:read", "meters:write"], csrf_token: "another" };
     return [200, { token: "t", member }];
   };
   type("Password", "wrong");
-  press("Sign in");
+  await press("Sign in");
   await screen.findByText("The e-mail or password is wrong");
   type("Password", "a password");
-  press("Sign in");
+  await press("Sign in");
   await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
   expect(sent("POST /v1/auth/login").at(-1)).toEqual({ email: "ada@example.com", password: "a password", tenant_id: "ten_1" });
   expect(router.state.location.pathname).toBe("/meters/calls/details");
-  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("Phone calls");
-  press("Save the meter");
+  expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("Phone calls");
+  await press("Save the meter");
   await waitFor(() => expect(asked.filter(({ name }) => name.startsWith("PATCH"))).toHaveLength(2));
   expect(asked.find(({ name, csrf }) => name.startsWith("PATCH") && csrf === "another")).toBeTruthy();
 });
@@ -63,18 +64,18 @@ test("a screen that is read after the session's end waits for the sign-in, and n
 test("another member's session does not take over what was typed", async () => {
   await renamed();
   who = undefined;
-  press("Save the meter");
+  await press("Save the meter");
   await screen.findByRole("heading", { name: "Your session has ended" });
   who = { ...session, tenant: { ...tenant, id: "ten_2", name: "Other" }, member: { ...member, id: "member_9", email: "bea@example.com" } };
   fireEvent.focus(window);
   await screen.findByRole("link", { name: "Continue as bea@example.com" });
-  expect(screen.getByRole("heading", { name: "Your session has ended" })).toBeTruthy();
+  expect(await screen.findByRole("heading", { name: "Your session has ended" })).toBeTruthy();
 });
 
 test("the user who signs in as another member is asked before their text is discarded", async () => {
   await renamed();
   who = undefined;
-  press("Save the meter");
+  await press("Save the meter");
   fireEvent.click(await screen.findByRole("button", { name: "Sign in as another member" }));
   fireEvent.click(await screen.findByRole("button", { name: "Discard" }));
   await screen.findByRole("heading", { name: "Sign in" });
@@ -96,17 +97,17 @@ test("a tab with typed text asks for the sign-in when another one has signed out
   who = undefined;
   signOutElsewhere();
   await screen.findByRole("heading", { name: "Your session has ended" });
-  expect(screen.getByLabelText<HTMLInputElement>("Name").value).toBe("Phone calls");
+  expect((await screen.findByLabelText<HTMLInputElement>("Name")).value).toBe("Phone calls");
 });
 
 test("signing out asks before typed text is discarded", async () => {
   answers["POST /v1/auth/logout"] = () => [200, { ended: true }];
   await renamed();
-  fireEvent.click(screen.getByRole("button", { name: /Ada/ }));
+  fireEvent.click(await screen.findByRole("button", { name: /Ada/ }));
   fireEvent.click(await screen.findByRole("menuitem", { name: "Sign out" }));
   await screen.findByRole("heading", { name: "Discard your changes?" });
   expect(sent("POST /v1/auth/logout")).toEqual([]);
-  press("Discard");
+  await press("Discard");
   await screen.findByRole("heading", { name: "Sign in" });
   expect(localStorage.getItem("signed-out")).not.toBeNull();
 });

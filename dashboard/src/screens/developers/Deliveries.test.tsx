@@ -21,7 +21,7 @@ test("a delivery that was given up is opened, and does not say that it waits", a
   fireEvent.click(await screen.findByRole("button", { name: "member.invited" }));
   await screen.findByText("The delivery was cancelled before the message was sent.");
   expect(router.state.location.href).toBe("/developers/webhooks/whk_1?message=msg_1");
-  expect(screen.getByLabelText("The body of the message").textContent).toBe(`{"type":"member.invited"}`);
+  expect((await screen.findByLabelText("The body of the message")).textContent).toBe(`{"type":"member.invited"}`);
 });
 
 test("what is redelivered waits again", async () => {
@@ -31,6 +31,6 @@ test("what is redelivered waits again", async () => {
   };
   open("/developers/webhooks/whk_1?message=msg_1");
   await screen.findByText("The delivery was cancelled before the message was sent.");
-  press("Redeliver");
-  await within(screen.getByRole("table", { name: "The deliveries" })).findByText("The message was not sent yet.");
+  await press("Redeliver");
+  await within(await screen.findByRole("table", { name: "The deliveries" })).findByText("The message was not sent yet.");
 });

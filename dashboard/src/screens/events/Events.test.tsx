@@ -33,15 +33,15 @@ test("what comes is on top, and waits while an event is opened", async () => {
   await readAgain();
   await waitFor(() => expect(shown()).toEqual(["call-c", "call-b", "call-a"]));
 
-  press("call-a");
+  await press("call-a");
   await screen.findByText("Properties");
   lists("e", "d", "c", "b", "a");
   await readAgain();
   await screen.findByRole("button", { name: "Show 2 new events" });
   expect(shown()).toEqual(["call-c", "call-b", "call-a"]);
-  press("Show 2 new events");
+  await press("Show 2 new events");
   expect(shown()).toEqual(["call-e", "call-d", "call-c", "call-b", "call-a"]);
-  expect(screen.getByText("Properties")).toBeTruthy();
+  expect(await screen.findByText("Properties")).toBeTruthy();
 });
 
 test("a search that has found nothing yet says how far back it is, and goes on", async () => {
@@ -51,11 +51,11 @@ test("a search that has found nothing yet says how far back it is, and goes on",
   await screen.findByRole("heading", { name: "No matching event so far" });
   type("Event type", "rare");
   type("From", "2026-01-01T09:30");
-  press("Search");
+  await press("Search");
   await waitFor(() => expect(router.state.location.search).toEqual({ type: "rare", from: "2026-01-01T09:30" }));
   expect((await screen.findByText(/Searched back to/)).textContent).toContain("22 Nov 2026, 11:00");
   lists("old");
-  fireEvent.click(screen.getByRole("link", { name: "Search further back" }));
+  fireEvent.click(await screen.findByRole("link", { name: "Search further back" }));
   await screen.findByRole("button", { name: "call-old" });
   expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("page_token")).toBe("further");
   expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("start")).toBe("2026-01-01T08:30:00.000Z");
@@ -72,7 +72,7 @@ test("an event says which meters have counted it, and in which period", async ()
     "calls, after the period 1 – 30 Nov 2026 was closed: late usage",
     "all-calls, in the period 1 – 30 Nov 2026",
   ]);
-  screen.getByText(/"account": 1234567890123456789 }/);
+  await screen.findByText(/"account": 1234567890123456789 }/);
 });
 
 test("a key is looked for without a start, in all events that are kept", async () => {
@@ -92,7 +92,7 @@ test("a search that finds nothing names the time that it searched, and offers mo
   lists();
   open("/events?type=rare");
   await screen.findByRole("heading", { name: "No matching event in the last 24 hours" });
-  fireEvent.click(screen.getByRole("link", { name: "30 days" }));
+  fireEvent.click(await screen.findByRole("link", { name: "30 days" }));
   await screen.findByRole("heading", { name: "No matching event in this time range" });
   expect(new URL(asked.at(-1)?.url ?? "").searchParams.get("start")).not.toBeNull();
 });

@@ -12,9 +12,9 @@ test("rejected events are told with their reasons, of as many days as the addres
   answers["GET /v1/events/counts"] = () => [200, counts];
   open("/events/rejected?days=7");
   await screen.findByText("timestamp_too_old");
-  expect(screen.getByText(/^timestamp is more than five years in the past/)).toBeTruthy();
-  expect(screen.getByText("rejected, 20 % of all")).toBeTruthy();
-  expect(screen.getByText("timestamp_too_old 2").closest("tr")?.textContent).toContain("Mon 23 Nov");
+  expect(await screen.findByText(/^timestamp is more than five years in the past/)).toBeTruthy();
+  expect(await screen.findByText("rejected, 20 % of all")).toBeTruthy();
+  expect((await screen.findByText("timestamp_too_old 2")).closest("tr")?.textContent).toContain("Mon 23 Nov");
   const query = new URL(asked.find(({ name }) => name === "GET /v1/events/counts")!.url).searchParams;
   expect(query.get("granularity")).toBe("day");
   expect(Date.now() - Date.parse(query.get("start")!)).toBeLessThanOrEqual(7 * 86_400_000 + 3_600_000);
@@ -42,11 +42,11 @@ test("a conflict stands above the event that was stored under its key, and is di
   open("/events/conflicts");
   await screen.findByText("bob");
   expect(asked.some(({ name }) => name === "GET /v1/events")).toBe(false);
-  press("Find it: the event that was stored under order-7");
+  await press("Find it: the event that was stored under order-7");
   const rows = () => screen.getAllByRole("row").map(({ textContent }) => textContent ?? "");
   await waitFor(() => expect(rows().some((row) => row.includes("acme"))).toBe(true));
   expect(rows().findIndex((row) => row.includes("bob"))).toBeLessThan(rows().findIndex((row) => row.includes("acme")));
-  press("Dismiss order-7");
+  await press("Dismiss order-7");
   const dialog = within(await screen.findByRole("dialog"));
   type("Reason, for the audit log", "sent again");
   fireEvent.click(dialog.getByRole("button", { name: "Dismiss order-7" }));

@@ -15,29 +15,29 @@ function details(more: object) {
 test("a meter says how many days of its past are counted", async () => {
   details({ status: "backfilling", backfill: { counted_days: 3, days: 14 } });
   await screen.findByText("backfilling, 3 of 14 days");
-  screen.getByText(/3 of 14 days are complete/);
+  await screen.findByText(/3 of 14 days are complete/);
 });
 
 test("a meter shows the property, the unit and the filters by which it counts", async () => {
   details({ value_property: "usage.tokens", unit: "tokens", filters: [{ property: "model", operator: "in", values: ["a", 2] }, { property: "test", operator: "not_exists" }] });
   await screen.findByText("usage.tokens");
-  screen.getByText("tokens");
-  screen.getByText('model is one of "a", 2');
-  screen.getByText("test has no value");
+  await screen.findByText("tokens");
+  await screen.findByText('model is one of "a", 2');
+  await screen.findByText("test has no value");
   type("Group by", "region");
-  screen.getByText(/counted again: the sum of the property usage.tokens, by region, if model is one of "a", 2 and test has no value/);
+  await screen.findByText(/counted again: the sum of the property usage.tokens, by region, if model is one of "a", 2 and test has no value/);
 });
 
 test("what is changed of a meter is sent, and nothing else; what it will do is said before", async () => {
   details({});
   await screen.findByLabelText("Name");
-  press("Save the meter");
+  await press("Save the meter");
   expect(asked.some(({ name }) => name.startsWith("PATCH"))).toBe(false);
   type("Group by", "model\n\n region ");
-  screen.getByText(/All events are counted again: the sum of their values, by model, region/);
+  await screen.findByText(/All events are counted again: the sum of their values, by model, region/);
   answers["PATCH /v1/meters/calls"] = () => [200, { ...meter, group_by: ["model", "region"], status: "backfilling", backfill: { counted_days: 0, days: 14 }, current: { aggregation: "sum", group_by: [] } }];
   answers["GET /v1/meters/calls"] = answers["PATCH /v1/meters/calls"];
-  press("Save the meter");
+  await press("Save the meter");
   await screen.findByText("backfilling, 0 of 14 days");
   expect(asked.filter(({ name }) => name.startsWith("PATCH")).map(({ body }) => JSON.parse(body))).toEqual([{ group_by: ["model", "region"] }]);
 });
@@ -52,7 +52,7 @@ test("another user's change is kept by a save of other fields", async () => {
   await queries.invalidateQueries({ queryKey: ["meter", "calls"] });
   await screen.findByText('model is "a"');
   expect(screen.queryByText(/counted again/)).toBeNull();
-  press("Save the meter");
+  await press("Save the meter");
   await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ name: "Requests" }]));
 });
 
@@ -62,23 +62,23 @@ test("text that is typed during a save stays typed", async () => {
   type("Name", "Requests");
   answers["PATCH /v1/meters/calls"] = () => [200, { ...meter, name: "Requests", group_by: ["model"] }];
   answers["GET /v1/meters/calls"] = answers["PATCH /v1/meters/calls"];
-  press("Save the meter");
+  await press("Save the meter");
   type("Unit", "calls");
   await waitFor(() => expect(screen.getByLabelText<HTMLTextAreaElement>("Group by").value).toBe("model"));
-  press("Save the meter");
+  await press("Save the meter");
   await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ name: "Requests" }, { unit: "calls" }]));
 });
 
 test("a filter is announced when it is complete", async () => {
   details({});
   await screen.findByLabelText("Name");
-  press("Add a filter");
-  screen.getByText(/All events are counted again: the sum of their values\./);
-  const first = within(screen.getByRole("group", { name: "Filter 1" }));
+  await press("Add a filter");
+  await screen.findByText(/All events are counted again: the sum of their values\./);
+  const first = within(await screen.findByRole("group", { name: "Filter 1" }));
   fireEvent.change(first.getByLabelText("Property"), { target: { value: "model" } });
-  screen.getByText(/All events are counted again: the sum of their values\./);
+  await screen.findByText(/All events are counted again: the sum of their values\./);
   fireEvent.change(first.getByLabelText("Value"), { target: { value: "a" } });
-  screen.getByText(/All events are counted again: the sum of their values, if model is "a"\./);
+  await screen.findByText(/All events are counted again: the sum of their values, if model is "a"\./);
 });
 
 test("a way of counting that changes running bills is saved once somebody has seen which", async () => {
@@ -91,20 +91,20 @@ test("a way of counting that changes running bills is saved once somebody has se
     const period = { start: "2026-10-31T23:00:00Z", end: "2026-11-30T23:00:00Z", customers: 2 };
     return [status, { ...refused, code: "confirmation_required", confirmation: { token: "token-1", customers: 2, periods: [period], changes: [], uncounted: [], as_of: "2026-11-12T09:30:00Z" } }];
   };
-  press("Save the meter");
+  await press("Save the meter");
   await screen.findByText("Change the running bills");
   answers["GET /v1/meters/calls"] = () => [200, { ...meter, aggregation: "count" }];
-  press("Change the bills");
+  await press("Change the bills");
   await waitFor(() => expect(sent("PATCH /v1/meters/calls").at(-1)).toEqual({ aggregation: "count", confirm: "token-1" }));
 });
 
 test("a filter is changed, and the values of the others keep every digit", async () => {
   details({ filters: [{ property: "id", operator: "gt", values: [new LosslessNumber("12345678901234567890")] }, { property: "model", operator: "eq", values: ["7"] }] });
   await screen.findByText("id is greater than 12345678901234567890");
-  const second = within(screen.getByRole("group", { name: "Filter 2" }));
+  const second = within(await screen.findByRole("group", { name: "Filter 2" }));
   second.getByText('Understood as the text "7"');
   fireEvent.change(second.getByLabelText("Value"), { target: { value: "7" } });
-  press("Save the meter");
+  await press("Save the meter");
   await waitFor(() => expect(asked.some(({ name }) => name.startsWith("PATCH"))).toBe(true));
   expect(asked.find(({ name }) => name.startsWith("PATCH"))!.body).toBe('{"filters":[{"property":"id","operator":"gt","values":[12345678901234567890]},{"property":"model","operator":"eq","values":[7]}]}');
 });
@@ -112,8 +112,8 @@ test("a filter is changed, and the values of the others keep every digit", async
 test("the user is asked before they lose the removal of a filter", async () => {
   details({ filters: [{ property: "model", operator: "eq", values: ["a"] }] });
   await screen.findByText("Understood as the text \"a\"");
-  press("Remove filter 1");
-  fireEvent.click(screen.getByRole("link", { name: "Prices" }));
+  await press("Remove filter 1");
+  fireEvent.click(await screen.findByRole("link", { name: "Prices" }));
   await screen.findByText("Discard your changes?");
 });
 
@@ -122,7 +122,7 @@ test("the unit is changed without counting anything again", async () => {
   await screen.findByLabelText("Unit");
   type("Unit", "calls");
   expect(screen.queryByText(/counted again/)).toBeNull();
-  press("Save the meter");
+  await press("Save the meter");
   await waitFor(() => expect(sent("PATCH /v1/meters/calls")).toEqual([{ unit: "calls" }]));
 });
 
@@ -132,12 +132,12 @@ test("a changed definition is tried beside the present one", async () => {
   type("Counts", "count");
   const period = { start: "2026-11-26T08:00:00Z", end: "2026-11-26T09:00:00Z" };
   answers["POST /v1/meters/calls/preview"] = () => [200, { period, events_read: 3, counted: 3, value: 3, current_value: 12.5, uncounted: [], customers: [], other_customers: 0, sample: [{ id: "1", customer_id: "acme", timestamp: "2026-11-26T08:50:00Z", rule: "counted", value: 4, group_key: {} }] }];
-  press("Try it on the latest 100 events");
+  await press("Try it on the latest 100 events");
   expect((await screen.findByText("Total now")).nextSibling?.textContent).toBe("12.5 calls");
-  expect(screen.getByText("Total then").nextSibling?.textContent).toBe("3 calls");
+  expect((await screen.findByText("Total then")).nextSibling?.textContent).toBe("3 calls");
   expect(sent("POST /v1/meters/calls/preview")).toEqual([{ aggregation: "count", value_property: "", filters: [], group_by: [] }]);
   expect(screen.queryByRole("columnheader", { name: "Value" })).toBeNull();
   answers["PATCH /v1/meters/calls"] = () => [200, { ...meter, aggregation: "count" }];
-  press("Save the meter");
+  await press("Save the meter");
   await waitFor(() => expect(screen.queryByText("Total now")).toBeNull());
 });

@@ -20,16 +20,16 @@ test("a meter is created with every field of its definition", async () => {
   type("Unit", "tokens");
   type("Value property", "usage.total_tokens");
   type("Group by", "model\nregion");
-  press("Add a filter");
+  await press("Add a filter");
   fill(1, "Property", "model");
   fill(1, "Condition", "in");
   fill(1, "Values, one per line", 'large\n7\n"7"\ntrue');
   filter(1).getByText('Understood as the text "large", the number 7, the text "7", true');
-  press("Add a filter");
+  await press("Add a filter");
   fill(2, "Property", "usage.cached");
   fill(2, "Condition", "not_exists");
   expect(filter(2).queryByLabelText("Value")).toBeNull();
-  press("Create the meter");
+  await press("Create the meter");
   await waitFor(() => expect(sent("POST /v1/meters")).toHaveLength(1));
   expect(sent("POST /v1/meters")).toEqual([
     {
@@ -53,31 +53,31 @@ test("a number of a filter is sent with every digit", async () => {
   await form();
   type("Slug", "large");
   type("Event type", "call");
-  press("Add a filter");
+  await press("Add a filter");
   fill(1, "Property", "id");
   fill(1, "Value", "12345678901234567890.10");
-  press("Create the meter");
+  await press("Create the meter");
   await waitFor(() => expect(asked.find(({ name }) => name === "POST /v1/meters")?.body).toContain('"values":[12345678901234567890.10]'));
 });
 
 test("the focus follows a filter that is added or removed", async () => {
   await form();
-  press("Add a filter");
+  await press("Add a filter");
   expect(document.activeElement).toBe(filter(1).getByLabelText("Property"));
   fill(1, "Property", "first");
-  press("Add a filter");
+  await press("Add a filter");
   fill(2, "Property", "second");
-  press("Remove filter 1");
-  expect(document.activeElement).toBe(screen.getByRole("button", { name: "Add a filter" }));
+  await press("Remove filter 1");
+  expect(document.activeElement).toBe(await screen.findByRole("button", { name: "Add a filter" }));
   expect(filter(1).getByLabelText<HTMLInputElement>("Property").value).toBe("second");
 });
 
 test("a meter has at most ten filters", async () => {
   await form();
-  for (let count = 0; count < 10; count++) press("Add a filter");
-  expect(screen.getByRole<HTMLButtonElement>("button", { name: "At most 10 filters" }).disabled).toBe(true);
-  press("Remove filter 10");
-  expect(document.activeElement).toBe(screen.getByRole("button", { name: "Add a filter" }));
+  for (let count = 0; count < 10; count++) await press("Add a filter");
+  expect((await screen.findByRole<HTMLButtonElement>("button", { name: "At most 10 filters" })).disabled).toBe(true);
+  await press("Remove filter 10");
+  expect(document.activeElement).toBe(await screen.findByRole("button", { name: "Add a filter" }));
 });
 
 test("each refused field has the rule beside it", async () => {
@@ -85,14 +85,14 @@ test("each refused field has the rule beside it", async () => {
   type("Slug", "tokens");
   type("Event type", "llm");
   for (const number of [1, 2]) {
-    press("Add a filter");
+    await press("Add a filter");
     fill(number, "Property", "size");
     fill(number, "Condition", "gt");
     fill(number, "Value", "large");
   }
   const [unit, value] = ["must be at most 64 characters", "must be a number, because operator is gt"];
   answers["POST /v1/meters"] = () => refused({ location: "body.unit", message: unit }, { location: "body.filters[1].values[0]", message: value });
-  press("Create the meter");
+  await press("Create the meter");
   await waitFor(() => expect(screen.getByLabelText("Unit").getAttribute("aria-invalid")).toBe("true"));
   expect(filter(1).getByLabelText("Value").getAttribute("aria-invalid")).not.toBe("true");
   expect(filter(2).getByLabelText("Value").getAttribute("aria-invalid")).toBe("true");
@@ -101,15 +101,15 @@ test("each refused field has the rule beside it", async () => {
 
 test("a template fills in the form", async () => {
   await form();
-  fireEvent.click(within(screen.getByRole("group", { name: "Other events" })).getByRole("button", { name: "API calls by endpoint" }));
-  expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("api-calls");
-  expect(screen.getByLabelText<HTMLSelectElement>("Counts").value).toBe("count");
-  expect(screen.getByLabelText<HTMLTextAreaElement>("Group by").value).toBe("endpoint\nmethod");
+  fireEvent.click(within(await screen.findByRole("group", { name: "Other events" })).getByRole("button", { name: "API calls by endpoint" }));
+  expect((await screen.findByLabelText<HTMLInputElement>("Slug")).value).toBe("api-calls");
+  expect((await screen.findByLabelText<HTMLSelectElement>("Counts")).value).toBe("count");
+  expect((await screen.findByLabelText<HTMLTextAreaElement>("Group by")).value).toBe("endpoint\nmethod");
   filter(1).getByText("Understood as the number 500");
-  expect(screen.getByLabelText("An event").textContent).toContain('"endpoint": "/v1/search"');
-  screen.getByText(/excludes calls without a status/);
-  fireEvent.click(within(screen.getByRole("group", { name: "OpenAI chat completions" })).getByRole("button", { name: "Input tokens" }));
-  expect(screen.getByLabelText<HTMLInputElement>("Value property").value).toBe("usage.prompt_tokens");
+  expect((await screen.findByLabelText("An event")).textContent).toContain('"endpoint": "/v1/search"');
+  await screen.findByText(/excludes calls without a status/);
+  fireEvent.click(within(await screen.findByRole("group", { name: "OpenAI chat completions" })).getByRole("button", { name: "Input tokens" }));
+  expect((await screen.findByLabelText<HTMLInputElement>("Value property")).value).toBe("usage.prompt_tokens");
   expect(screen.queryByRole("group", { name: "Filter 1" })).toBeNull();
 });
 
@@ -119,18 +119,18 @@ test("the user is asked before a template replaces their changes", async () => {
   const choose = () => fireEvent.click(screen.getByRole("button", { name: "Cost" }));
   choose();
   await screen.findByText("Discard your changes?");
-  press("Keep editing");
+  await press("Keep editing");
   await waitFor(() => expect(screen.queryByText("Discard your changes?")).toBeNull());
-  expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("mine");
+  expect((await screen.findByLabelText<HTMLInputElement>("Slug")).value).toBe("mine");
   choose();
   await screen.findByText("Discard your changes?");
-  press("Discard");
+  await press("Discard");
   await waitFor(() => expect(screen.getByLabelText<HTMLInputElement>("Slug").value).toBe("litellm-cost"));
 });
 
 test("the values of a filter stay typed while its condition changes", async () => {
   await form();
-  press("Add a filter");
+  await press("Add a filter");
   fill(1, "Condition", "in");
   fill(1, "Values, one per line", "small\nlarge");
   fill(1, "Condition", "eq");
@@ -160,24 +160,24 @@ const preview = {
 
 test("a definition is tried on the latest events, and nothing is saved", async () => {
   await form();
-  press("Try it on the latest 100 events");
+  await press("Try it on the latest 100 events");
   expect(sent("POST /v1/meters/preview")).toEqual([]);
   type("Event type", "llm");
   type("Unit", "USD");
   type("Value property", "cost");
   answers["POST /v1/meters/preview"] = () => [200, preview];
-  press("Try it on the latest 100 events");
+  await press("Try it on the latest 100 events");
   await screen.findByText("2 of 4 events");
   expect(sent("POST /v1/meters/preview")).toEqual([{ event_type: "llm", aggregation: "sum", value_property: "cost", filters: [], group_by: [] }]);
-  expect(screen.getByText("0.30000000000000000004").textContent).toBe("0.30000000000000000004 USD");
-  const rows = within(screen.getByRole("table")).getAllByRole("row").slice(1);
+  expect((await screen.findByText("0.30000000000000000004")).textContent).toBe("0.30000000000000000004 USD");
+  const rows = within(await screen.findByRole("table")).getAllByRole("row").slice(1);
   expect(rows.map((row) => within(row).getAllByRole("cell").map((cell) => cell.textContent))).toEqual([
     ["26 Nov 2026, 09:50acme", "Counted1234567890123456789", "0.1"],
     ["26 Nov 2026, 09:40acme", "Excluded by a filtermodel", ""],
     ["26 Nov 2026, 09:30acme", "Missing or nullcost", ""],
   ]);
   type("Value property", "price");
-  screen.getByText("The definition has changed since. Try it again.");
+  await screen.findByText("The definition has changed since. Try it again.");
   expect(sent("POST /v1/meters")).toEqual([]);
 });
 
@@ -186,7 +186,7 @@ test("a field that the preview refuses has the rule beside it", async () => {
   type("Event type", "llm");
   type("Group by", "a..b");
   answers["POST /v1/meters/preview"] = () => refused({ location: "body.group_by[0]", message: "must be a path" });
-  press("Try it on the latest 100 events");
+  await press("Try it on the latest 100 events");
   await waitFor(() => expect(screen.getByLabelText("Group by").getAttribute("aria-invalid")).toBe("true"));
 });
 
@@ -195,9 +195,9 @@ test("the refusal of a preview is shown after the form was edited", async () => 
   type("Event type", "llm");
   type("Group by", "a..b");
   answers["POST /v1/meters/preview"] = () => refused({ location: "body.group_by[0]", message: "must be a path" });
-  press("Try it on the latest 100 events");
+  await press("Try it on the latest 100 events");
   type("Unit", "tokens");
   type("Value property", "cost");
-  await within(screen.getByRole("region", { name: "Try it" })).findByRole("alert");
-  expect(screen.getByLabelText("Group by").getAttribute("aria-invalid")).not.toBe("true");
+  await within(await screen.findByRole("region", { name: "Try it" })).findByRole("alert");
+  expect((await screen.findByLabelText("Group by")).getAttribute("aria-invalid")).not.toBe("true");
 });

@@ -20,7 +20,7 @@ const sent = (name: string) => asked.filter((request) => request.name === name).
 test("a price is previewed before it is set, and anew when it is changed", async () => {
   await priced();
   type("Overage rate", "0.1234567890123456789");
-  press("Preview the running bills");
+  await press("Preview the running bills");
   expect((await screen.findByText("The price changes these running bills as of now:")).parentElement?.textContent).toContain("30.00 CHF → 40.00 CHF, 2 customers");
   expect(sent("POST /v1/meters/calls/pricing/preview")).toEqual(['{"base_price":25,"included_units":1000,"overage_rate":0.1234567890123456789,"currency":"CHF"}']);
   expect(sent("PUT /v1/meters/calls/pricing")).toEqual([]);
@@ -54,21 +54,21 @@ test("a price that charges periods that have begun is set once somebody has seen
   confirmedWith("token-1", "token-2");
   type("Applies", "day");
   type("Day", "2026-11-01");
-  press("Set the price");
+  await press("Set the price");
   await screen.findByText(dialog);
-  screen.getByText("The change affects the charges of 19 customers in running billing periods:");
-  expect(screen.getByText(/1 – 30 Nov 2026/).textContent).toBe("1 – 30 Nov 2026, 19 customers");
-  expect(screen.getByText(/Charges as of/).parentElement?.textContent).toContain("0.00 CHF → 931.00 CHF, 19 customers");
-  screen.getByText("The charges of these meters are unknown until earlier events are counted, and are not included: mtr_7.");
+  await screen.findByText("The change affects the charges of 19 customers in running billing periods:");
+  expect((await screen.findByText(/1 – 30 Nov 2026/)).textContent).toBe("1 – 30 Nov 2026, 19 customers");
+  expect((await screen.findByText(/Charges as of/)).parentElement?.textContent).toContain("0.00 CHF → 931.00 CHF, 19 customers");
+  await screen.findByText("The charges of these meters are unknown until earlier events are counted, and are not included: mtr_7.");
   expect(screen.queryByRole("alert")).toBeNull();
 
-  press("Back");
+  await press("Back");
   await waitFor(() => expect(screen.queryByText(dialog)).toBeNull());
-  expect(screen.getByLabelText<HTMLInputElement>("Day").value).toBe("2026-11-01");
+  expect((await screen.findByLabelText<HTMLInputElement>("Day")).value).toBe("2026-11-01");
 
-  press("Set the price"); // it asks again
+  await press("Set the price"); // it asks again
   await screen.findByText(dialog);
-  press("Change the bills");
+  await press("Change the bills");
   await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing").length).toBe(3));
   await waitFor(() => expect(screen.queryByText(dialog)).toBeNull());
   const bodies = sent("PUT /v1/meters/calls/pricing").map((body) => JSON.parse(body));
@@ -83,18 +83,18 @@ for (const written of ["1,000.50", "12,50"]) {
   test(`a price that is written as ${written} is marked, and not sent`, async () => {
     await priced();
     type("Base price", written);
-    press("Set the price");
+    await press("Set the price");
     await screen.findByText("Must be a number such as 1000.50, without thousands separators");
-    const field = screen.getByLabelText<HTMLInputElement>("Base price");
+    const field = await screen.findByLabelText<HTMLInputElement>("Base price");
     expect(field.getAttribute("aria-invalid")).toBe("true");
     expect(document.activeElement).toBe(field);
-    press("Preview the running bills");
+    await press("Preview the running bills");
     expect(asked.some(({ body }) => body !== "")).toBe(false);
     expect(screen.queryByText(/could not be reached/)).toBeNull();
     type("Base price", "1000.50");
     expect(screen.queryByText(/without thousands separators/)).toBeNull();
     answers["PUT /v1/meters/calls/pricing"] = () => [200, { meter_id: "mtr_1", meter_slug: "calls", versions: [price] }];
-    press("Set the price");
+    await press("Set the price");
     await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing")).toHaveLength(1));
     expect(sent("PUT /v1/meters/calls/pricing")[0]).toContain('"base_price":1000.50,');
   });
@@ -103,12 +103,12 @@ for (const written of ["1,000.50", "12,50"]) {
 test("a confirmation that is out of date is asked for anew", async () => {
   await priced();
   confirmedWith("token-1", "token-2");
-  press("Set the price");
+  await press("Set the price");
   await screen.findByText(dialog);
-  press("Change the bills");
+  await press("Change the bills");
   await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing").length).toBe(2));
   await screen.findByText(dialog);
-  press("Change the bills");
+  await press("Change the bills");
   await waitFor(() => expect(sent("PUT /v1/meters/calls/pricing").length).toBe(3));
   expect(sent("PUT /v1/meters/calls/pricing").map((body) => JSON.parse(body).confirm)).toEqual([undefined, "token-1", "token-2"]);
 });

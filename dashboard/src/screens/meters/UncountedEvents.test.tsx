@@ -22,11 +22,11 @@ test("a meter names its uncounted events, the value that was sent and the event"
   expect(row.textContent).toContain("Not a number below 10^18");
   expect(row.textContent).toContain("cost");
   expect(row.querySelector("a")!.getAttribute("href")).toBe("/events/e1?customer=acme&at=2026-11-23T10%3A00%3A00Z");
-  screen.getByRole("columnheader", { name: "usage.total" });
+  await screen.findByRole("columnheader", { name: "usage.total" });
   const missing = screen.getAllByRole("row").at(-1)!;
   expect(missing.textContent).toContain("Missing or null");
   expect(missing.textContent).toContain("none");
-  screen.getByText(/the same timestamp and a new idempotency key/);
+  await screen.findByText(/the same timestamp and a new idempotency key/);
 });
 
 test("a number that was sent keeps every digit", async () => {
@@ -40,7 +40,7 @@ test("a rule and a page of uncounted events are asked for", async () => {
   at("/meters/tokens/uncounted-events?page=token-1", "events:read");
   await screen.findByText('"many"');
   expect(queries().some((query) => query.get("page_token") === "token-1")).toBe(true);
-  expect(screen.getByText("Next page").getAttribute("href")).toContain("page=token-2");
+  expect((await screen.findByText("Next page")).getAttribute("href")).toContain("page=token-2");
   type("Problem", "value_invalid");
   await waitFor(() => expect(queries().some((query) => query.get("rule") === "value_invalid" && !query.has("page_token"))).toBe(true));
 });

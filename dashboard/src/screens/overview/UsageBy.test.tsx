@@ -29,7 +29,7 @@ test("the largest customers are lines, and all others are one", async () => {
   expect(cells()).toEqual([["a&b", "4.5 tokens"], ["all others", "3.5 tokens"]]);
   const { searchParams } = new URL(asked.find(({ name }) => name === "GET /v1/usage")!.url);
   expect(Object.fromEntries(searchParams)).toMatchObject({ customer: "a&b", meter: "tokens", granularity: "day", group_by: "" });
-  expect(screen.getByRole("link", { name: "Usage of each day" }).getAttribute("href")).toBe("/usage?meter=tokens&range=30&by=customer&granularity=day");
+  expect((await screen.findByRole("link", { name: "Usage of each day" })).getAttribute("href")).toBe("/usage?meter=tokens&range=30&by=customer&granularity=day");
 });
 
 test("the largest values of a property are lines, and unknown ones are among the others", async () => {
@@ -48,7 +48,7 @@ test("too many values have no chart, and a link to their rows", async () => {
   overview("/overview?by=plan", () => []);
   answers["GET /v1/usage/breakdown"] = () => [200, { data: [{ plan: "pro", window_start: today, value: 1 }], has_more: true, next_page_token: "more", period, total: 1 }];
   await screen.findByText("There are too many values for a chart by day.");
-  screen.getByRole("link", { name: "Usage of each day" });
+  await screen.findByRole("link", { name: "Usage of each day" });
 });
 
 test("without a dimension, all customers are one line beside the days before, with the unit", async () => {

@@ -40,8 +40,8 @@ test("all that needs attention is counted, grouped by cause and shown page after
   open("/overview");
   const table = within(await screen.findByRole("table", { name: "Needs attention" }));
   await table.findByText(`Sync failed: ${cause}`);
-  expect(screen.getByText("need attention").parentElement?.textContent).toBe("26 need attention");
-  press("Show more");
+  expect((await screen.findByText("need attention")).parentElement?.textContent).toBe("26 need attention");
+  await press("Show more");
   await table.findByText("customer-2");
   expect(table.getByText("syncing")).toBeTruthy();
   expect(table.getByRole("link", { name: "https://example.com" }).getAttribute("href")).toBe("/developers/webhooks/whk_1");
@@ -53,7 +53,7 @@ test("a cause is retried for all its customers, those that are not shown too", a
   answers["POST /v1/billing/attention/retry"] = () => [202, { customers: 26, joined: 0, remaining_customers: 0 }];
   open("/overview");
   await screen.findByRole("button", { name: "Sync all 26 again" });
-  press("Sync all 26 again");
+  await press("Sync all 26 again");
   await screen.findByText("26 requested", { exact: false });
   expect(sent("POST /v1/billing/attention/retry")).toEqual([{ cause }]);
 });

@@ -31,7 +31,7 @@ test("the quotas that apply to a customer are listed with their usage and their 
   expect(shown[0]!.slice(5)).toEqual(["plan pro", "Replace"]);
   expect(shown[1]).toEqual(["tokens large", "12 tokens used, 0 tokens reserved", "0 tokensexceeded", "10 tokens in total, soft", "never", "customer", "ChangeDelete"]);
   expect(shown[2]!.slice(1, 4)).toEqual(["5 tokens used, 0 tokens reserved", "unlimited", "unlimited each day, hard"]);
-  expect(screen.getByText("sso").parentElement!.textContent).toBe("ssotrue");
+  expect((await screen.findByText("sso")).parentElement!.textContent).toBe("ssotrue");
   expect(new URL(asked.find(({ name }) => name === "GET /v1/quotas")!.url).searchParams.get("customer")).toBe("contoso");
 });
 
@@ -39,13 +39,13 @@ test("a quota of a group is set for a customer", async () => {
   answers["PUT /v1/quotas"] = () => [200, stored];
   open("/customers/cus_1/quotas");
   await rows();
-  press("Set a quota");
+  await press("Set a quota");
   await screen.findByRole("option", { name: "tokens" });
   type("Meter", "tokens");
   type("Usage", "group");
   type("Value of model", "7.10");
   type("Limit", "0.1234567890123456789");
-  press("Set the quota");
+  await press("Set the quota");
   await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
   expect(asked.find(({ name }) => name === "PUT /v1/quotas")!.body).toBe('{"customer":"contoso","meter":"tokens","group":{"model":7.10},"limit":0.1234567890123456789,"mode":"hard","period":"billing"}');
 });
@@ -54,9 +54,9 @@ test("a customer's own quota replaces the plan's with the same meter, group and 
   answers["PUT /v1/quotas"] = () => [200, stored];
   open("/customers/cus_1/quotas");
   await rows();
-  press("Replace the quota of tokens each billing period");
+  await press("Replace the quota of tokens each billing period");
   fireEvent.change(await screen.findByLabelText("Limit"), { target: { value: "" } });
-  press("Save the quota");
+  await press("Save the quota");
   await waitFor(() => expect(sent("PUT /v1/quotas")).toHaveLength(1));
   expect(sent("PUT /v1/quotas")[0]).toEqual({ customer: "contoso", meter: "tokens", limit: null, mode: "hard", period: "billing" });
 });
@@ -65,9 +65,9 @@ test("an own quota is deleted after a confirmation", async () => {
   answers["DELETE /v1/quotas/quo_2"] = () => [200, { id: "quo_2", deleted: true }];
   open("/customers/cus_1/quotas");
   await rows();
-  press("Delete the quota of tokens (large) in total");
+  await press("Delete the quota of tokens (large) in total");
   await screen.findByText(/no longer limited by this quota/);
-  fireEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Delete the quota of tokens (large) in total" }));
+  fireEvent.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Delete the quota of tokens (large) in total" }));
   await waitFor(() => expect(sent("DELETE /v1/quotas/quo_2")).toHaveLength(1));
 });
 
@@ -75,7 +75,7 @@ test("a role without quotas:write reads the quotas and cannot set one", async ()
   answers["GET /v1/auth/session"] = () => [200, { ...session, permissions: ["customers:read", "meters:read", "quotas:read"] }];
   open("/customers/cus_1/quotas");
   await rows();
-  expect(screen.getByRole("button", { name: "Set a quota" }).title).toContain("quotas:write");
+  expect((await screen.findByRole("button", { name: "Set a quota" })).title).toContain("quotas:write");
 });
 
 test("the quotas of a plan are listed, and one is changed", async () => {
@@ -84,9 +84,9 @@ test("the quotas of a plan are listed, and one is changed", async () => {
   open("/meters/-/plans/pro/quotas");
   await screen.findByText("1,000", { exact: false });
   expect(cellsOf((await rows())[1]!).slice(0, 2)).toEqual(["tokens", "1,000 tokens each billing period, hard"]);
-  press("Change the quota of tokens each billing period");
+  await press("Change the quota of tokens each billing period");
   fireEvent.change(await screen.findByLabelText("Mode"), { target: { value: "soft" } });
-  press("Save the quota");
+  await press("Save the quota");
   await waitFor(() => expect(sent("PUT /v1/quotas")).toEqual([{ plan: "pro", meter: "tokens", limit: 1000, mode: "soft", period: "billing" }]));
 });
 
@@ -99,7 +99,7 @@ test("the features of a plan are edited as JSON, and numbers keep their digits",
   type("Features as JSON", "[1]");
   await screen.findByText("Must be a JSON object");
   type("Features as JSON", '{"seats": 5.50}');
-  press("Save the features");
+  await press("Save the features");
   await waitFor(() => expect(sent("PUT /v1/plans/pro/features")).toHaveLength(1));
   expect(asked.find(({ name }) => name === "PUT /v1/plans/pro/features")!.body).toBe('{"features":{"seats":5.50}}');
 });

@@ -22,14 +22,14 @@ test("somebody is invited, and the link is shown once", async () => {
   answers["POST /v1/tenant/members"] = () => [201, invited];
   open("/settings/members");
   await screen.findByText("No invitation is pending.");
-  press("Invite a member");
+  await press("Invite a member");
   await screen.findByRole("dialog");
   type("E-mail", "carl@example.com");
-  press("Create the invitation");
+  await press("Create the invitation");
   await screen.findByText(invited.url);
   expect(sent("POST /v1/tenant/members")).toEqual([{ email: "carl@example.com", name: "", role: "viewer" }]);
-  press("I have copied it");
-  press("Close without copying");
+  await press("I have copied it");
+  await press("Close without copying");
   await waitFor(() => expect(screen.queryByText(invited.url)).toBeNull());
 });
 
@@ -38,8 +38,8 @@ test("who is removed leaves keys, which are named, and somebody says what become
   open("/settings/members?member=member_2");
   fireEvent.click(await screen.findByRole("button", { name: "Remove Bea" }));
   await screen.findByText("The member's credentials: billing job …jK2L.");
-  fireEvent.change(screen.getByRole("combobox"), { target: { value: "revoke" } });
-  fireEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Remove Bea" }));
+  fireEvent.change((await screen.findByRole("combobox")), { target: { value: "revoke" } });
+  fireEvent.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Remove Bea" }));
   await waitFor(() => expect(asked.find(({ name }) => name === "DELETE /v1/tenant/members/member_2")?.url).toContain("?keys=revoke"));
 });
 
@@ -52,9 +52,9 @@ test("an invitation is accepted, with the token of the link in bodies alone", as
   };
   open("/invitation#T0KEN");
   await screen.findByRole("heading", { name: "Join Acme" });
-  expect(screen.getByLabelText<HTMLInputElement>("E-mail").value).toBe("carl@example.com");
+  expect((await screen.findByLabelText<HTMLInputElement>("E-mail")).value).toBe("carl@example.com");
   type("Password", "seven wet umbrellas sing");
-  press("Accept the invitation");
+  await press("Accept the invitation");
   await screen.findByRole("heading", { name: "Overview" });
   expect(sent("POST /v1/invitations/find")).toEqual([{ token: "T0KEN" }]);
   expect(sent("POST /v1/invitations/accept")).toEqual([{ token: "T0KEN", password: "seven wet umbrellas sing" }]);

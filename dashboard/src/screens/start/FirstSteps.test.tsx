@@ -21,11 +21,11 @@ test("the line has the key that was made, and the event is seen to arrive", asyn
   await (await step("Create a key")).findByText("to do");
   await (await step("Create a meter")).findByText("done");
   expect((await step("Connect a provider")).queryByText(/^(done|to do)$/)).toBeNull(); // the API does not say it to this member
-  expect(screen.getByLabelText("A command that sends an event").textContent).toContain("Bearer $ODOMETER_KEY");
-  press("Create a key");
+  expect((await screen.findByLabelText("A command that sends an event")).textContent).toContain("Bearer $ODOMETER_KEY");
+  await press("Create a key");
   await screen.findByText("svc_ink_SECRET");
   expect(sent("POST /v1/api-keys")).toEqual([{ name: "first steps", scope: "ingest_only" }]);
-  expect(screen.getByLabelText("A command that sends an event").textContent).toContain("Bearer svc_ink_SECRET");
+  expect((await screen.findByLabelText("A command that sends an event")).textContent).toContain("Bearer svc_ink_SECRET");
   answers["GET /v1/events"] = () => [200, { ...list({ event_type: "begun", timestamp: "2026-11-01T00:00:00Z" }), searched_until: "2026-11-01T00:00:00Z" }];
   await screen.findByText("begun");
   await (await step("Send an event")).findByText("done");

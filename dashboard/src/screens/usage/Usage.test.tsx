@@ -26,8 +26,8 @@ test("usage is broken down by customers, with the unit of the meter and late usa
   usage("/usage", { data: [{ customer: "acme", value: 1284402.75 }, { customer: "a/b", value: 3 }], total: 1284405.75 });
   await screen.findByText("1,284,405.75");
   expect(cells()).toEqual([["acme", "1,284,402.75 tokens"], ["a/b", "3 tokens"]]);
-  screen.getByText(/It includes late usage/);
-  expect(screen.getByRole("link", { name: "a/b" }).getAttribute("href")).toBe("/customers/-/by-external-id?id=a%2Fb&meter=tokens");
+  await screen.findByText(/It includes late usage/);
+  expect((await screen.findByRole("link", { name: "a/b" })).getAttribute("href")).toBe("/customers/-/by-external-id?id=a%2Fb&meter=tokens");
   expect(Object.fromEntries(queries()[0]!)).toEqual({ meter: "tokens", by: "customer", page_size: "100" });
 });
 
@@ -50,8 +50,8 @@ test("dimensions, windows and the order are in the address and in the query", as
   const [query] = queries();
   expect([query!.getAll("by"), query!.get("granularity"), query!.get("order"), query!.get("page_token")]).toEqual([["plan", "model", "property.plan"], "day", "value", "next"]);
   expect(query!.get("start")).toMatch(/T2[23]:00:00.000Z$/); // midnight in Zurich
-  expect(screen.getByRole("link", { name: "Next page" }).getAttribute("href")).toContain("page=after");
-  fireEvent.click(screen.getByLabelText("Customer"));
+  expect((await screen.findByRole("link", { name: "Next page" })).getAttribute("href")).toContain("page=after");
+  fireEvent.click(await screen.findByLabelText("Customer"));
   await vi.waitFor(() => expect(router.state.location.search).toMatchObject({ by: "customer,plan,model,property.plan", granularity: "day" }));
   expect(router.state.location.search).not.toHaveProperty("page");
 });
@@ -59,13 +59,13 @@ test("dimensions, windows and the order are in the address and in the query", as
 test("values of properties limit the usage, which leaves unknown values out", async () => {
   usage("/usage?by=none&filter=model%3Dlarge%26user%3Dx", { data: [{ value: 5 }], total: 5, other_total: 2, warnings: ["total excludes"] });
   await screen.findByText(/with unknown property values/);
-  fireEvent.change(screen.getByLabelText("Value"), { target: { value: "7" } });
-  press("Filter");
+  fireEvent.change((await screen.findByLabelText("Value")), { target: { value: "7" } });
+  await press("Filter");
   await vi.waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["large", "7"]));
   expect(router.state.location.search).toMatchObject({ by: "none", filter: "model=large&model=7" });
-  press("Remove the filter model: large");
+  await press("Remove the filter model: large");
   await vi.waitFor(() => expect(queries().at(-1)!.getAll("filter.model")).toEqual(["7"]));
-  press("Remove the filter model: 7");
+  await press("Remove the filter model: 7");
   await vi.waitFor(() => expect(router.state.location.search).toEqual({ by: "none" }));
 });
 
@@ -93,11 +93,11 @@ test("the file has the rows of all pages under one header", async () => {
     if (query.get("page_token") === "second") return [200, '"cust\nomer",value\nbeta,1\n'];
     return [200, '"cust\nomer",value\nacme,1\n', { Link: `</v1/usage/breakdown?${query}&page_token=second>; rel="next"` }];
   };
-  press("Download CSV");
+  await press("Download CSV");
   await vi.waitFor(() => expect(save).toHaveBeenCalledWith("usage-tokens.csv", '"cust\nomer",value\nacme,1\nbeta,1\n', "text/csv;charset=utf-8"));
   expect(queries().at(-1)!.get("format")).toBe("csv");
   answers[path] = () => problem(429, "the tenant's limit is reached");
-  press("Download CSV");
+  await press("Download CSV");
   expect((await screen.findByRole("alert")).textContent).toContain("The tenant's limit is reached");
 });
 
@@ -107,10 +107,10 @@ test("a refused query says which of its fields to change", async () => {
   answers[path] = refused("query.granularity", "must be longer for this range: at most 10,000 windows");
   expect((await screen.findByRole("alert")).textContent).toContain("Windows must be longer for this range");
   answers[path] = refused("query.end", "must be closer to start, because the range has too much usage for one request");
-  press("Retry");
+  await press("Retry");
   await screen.findByText(/^Until must be closer to start/);
   answers[path] = () => [503, { ...problem(503, "")[1], code: "meter_backfilling" }];
-  press("Retry");
+  await press("Retry");
   await screen.findByText(/past events are still being counted/);
 });
 

@@ -98,7 +98,8 @@ func (w *watcher) thresholds() (all []string) {
 
 func TestAUsageAlertFiresOnceAtEachThreshold(t *testing.T) {
 	t.Parallel()
-	w := newWatcher(t)
+	store, address := dbtest.Fresh(t) // it sweeps
+	w := newWatcherOn(t, store, address)
 	w.created(w.now.AddDate(0, -3, 0))
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(48 * time.Hour)
 	a := w.alert(w.usage("20", "10"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/odometer-metering/odometer/billing"
 	"github.com/odometer-metering/odometer/db"
+	"github.com/odometer-metering/odometer/db/dbtest"
 	"github.com/odometer-metering/odometer/metering"
 )
 
@@ -30,7 +31,8 @@ func (w *watcher) exceeded() (messages []db.QuotaExceeded) {
 
 func TestAnExceededQuotaIsNotifiedOnceInEachWindow(t *testing.T) {
 	t.Parallel()
-	w := newWatcher(t)
+	store, address := dbtest.Fresh(t) // it sweeps
+	w := newWatcherOn(t, store, address)
 	w.now = billing.CalendarPeriod(w.now, time.UTC).Start.Add(time.Hour)
 	_, err := w.store.Webhooks.Create(t.Context(), w.tenant, metering.Operator, metering.Endpoint{
 		URL: "https://example.com/quotas", EventTypes: []metering.MessageKind{metering.MessageQuotaExceeded}, Sealed: []byte("sealed"), LastFour: "abcd",

@@ -27,7 +27,12 @@ type limited struct {
 
 func newLimited(t *testing.T) *limited {
 	t.Helper()
-	store := dbtest.Open(t)
+	return newLimitedOn(t, dbtest.Open(t))
+}
+
+// newLimitedOn is for tests that sweep, which deletes rows of every tenant.
+func newLimitedOn(t *testing.T, store *db.DB) *limited {
+	t.Helper()
 	l := &limited{T: t, store: store, tenant: dbtest.Tenant(t, store).ID}
 	l.customer, l.meter = dbtest.Customer(t, store, l.tenant, "acme"), dbtest.Meter(t, store, l.tenant, "calls", "call", "model")
 	l.writer = db.NewWriter(store, dbtest.WriterOptions)
@@ -268,7 +273,8 @@ func TestQuotasOfGroupsKeepTheGroupsOfTheirMeter(t *testing.T) {
 
 func TestReservationsAreForgottenLongAfterTheyExpire(t *testing.T) {
 	t.Parallel()
-	l := newLimited(t)
+	store, _ := dbtest.Fresh(t)
+	l := newLimitedOn(t, store)
 	l.reserve(november, "old", "1")
 	l.reserve(november.Add(time.Hour), "new", "1")
 	_, err := l.store.Quotas.Sweep(t.Context(), november.Add(30*time.Minute), 10_000)
@@ -294,7 +300,8 @@ func TestASettlementStoresAllOfItsEventsOrNone(t *testing.T) {
 
 func TestAnIDIsUsedAgainForAnotherReservation(t *testing.T) {
 	t.Parallel()
-	l := newLimited(t)
+	store, _ := dbtest.Fresh(t)
+	l := newLimitedOn(t, store)
 	l.quota("10", metering.HardQuota, metering.PerLifetime)
 	for n := range 2 {
 		at := november.AddDate(0, n, 0)

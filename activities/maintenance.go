@@ -43,8 +43,8 @@ const countsKept = 90 * 24 * time.Hour
 // firingsKept is how long firings of alerts are kept: longer than a yearly billing period.
 const firingsKept = 400 * 24 * time.Hour
 
-// SweepEventCounts deletes old counts of events, old references to uncounted events, old firings
-// of alerts and quotas, and reservations that expired long ago.
+// SweepEventCounts deletes old counts of events, old references to uncounted events, old and
+// deleted firings of alerts and quotas, deleted alerts, and reservations that expired long ago.
 func (a *Activities) SweepEventCounts(ctx context.Context) error {
 	defer alive(ctx)()
 	now := a.now()
@@ -53,6 +53,7 @@ func (a *Activities) SweepEventCounts(ctx context.Context) error {
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.EventCounts.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.UncountedEvents.Sweep(ctx, before, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.Sweep(ctx, now.Add(-firingsKept), most) }),
+		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Alerts.SweepDeleted(ctx, most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) { return a.store.Quotas.SweepExceeded(ctx, now.Add(-firingsKept), most) }),
 		inParts(sweptAtOnce, func(most int) (int64, error) {
 			return a.store.Quotas.Sweep(ctx, now.Add(-metering.ReservationsKept), most)

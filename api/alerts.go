@@ -65,7 +65,10 @@ type Alert struct {
 func showAlert(a metering.Alert) Alert {
 	shown := Alert{
 		ID: a.ID.String(), Name: a.Name, Type: a.Type, Customer: a.ExternalID, Plan: a.Plan, All: a.CustomerID == 0 && a.PlanID == 0, Meter: a.Meter,
-		Group: a.Group, Thresholds: a.Thresholds, Currency: a.Currency, Minutes: a.Minutes, Enabled: a.Enabled, CreatedAt: a.CreatedAt.UTC(),
+		Thresholds: a.Thresholds, Currency: a.Currency, Minutes: a.Minutes, Enabled: a.Enabled, CreatedAt: a.CreatedAt.UTC(),
+	}
+	if a.Group != nil {
+		shown.Group = a.Group.Key
 	}
 	if shown.Thresholds == nil {
 		shown.Thresholds = []metering.Decimal{}
@@ -136,7 +139,7 @@ func (s *server) definedAlert(ctx context.Context, d alertDefinition) (a meterin
 		if err != nil {
 			return a, err
 		}
-		a.Group = group.Key
+		a.Group = &group
 	}
 	return a, a.Validate()
 }
@@ -229,7 +232,7 @@ type deleteAlertOutput struct {
 
 func (s *server) deleteAlert(ctx context.Context, in *AlertPath) (*deleteAlertOutput, error) {
 	who := principalOf(ctx)
-	if err := s.Store.Alerts.Delete(ctx, who.Tenant.ID, who.Actor, in.alert()); err != nil {
+	if err := s.Store.Alerts.Delete(ctx, who.Tenant.ID, who.Actor, in.alert(), s.Now()); err != nil {
 		return nil, err
 	}
 	out := new(deleteAlertOutput)

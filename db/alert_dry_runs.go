@@ -41,7 +41,7 @@ type DryFiring struct {
 // event counts on the day of its timestamp.
 func (e Evaluations) DryRun(ctx context.Context, tenant metering.TenantID, a metering.Alert, now time.Time) (run DryRun, err error) {
 	err = atOneInstant(ctx, e.pool, func(tx pgx.Tx) error {
-		if err := requireOwnGroup(ctx, tx, tenant, a); err != nil {
+		if err := requireCounted(ctx, tx, tenant, a.MeterID, a.Group); err != nil {
 			return err
 		}
 		if err := requireCurrency(ctx, tx, tenant, a); err != nil {

@@ -275,7 +275,7 @@ func (v *alertReader) groupTotal(f *billing.Facts, p billing.Period, a metering.
 // readGroup begins to read the customer's usage of the alert's group by day.
 func (v *alertReader) readGroup(f *billing.Facts, within metering.Range, a metering.Alert) (*windowRead, error) {
 	var key map[string]json.RawMessage
-	if err := json.Unmarshal(a.Group, &key); err != nil {
+	if err := json.Unmarshal(a.Group.Key, &key); err != nil {
 		return nil, err
 	}
 	query := WindowQuery{Customer: f.Customer.ID, Range: within, Granularity: metering.Day, Groups: make(map[string][]json.RawMessage)}

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -15,17 +16,22 @@ import (
 type Alerts struct{ pool beginner }
 
 const selectAlerts = `
-	select a.id, a.name, a.type, coalesce(a.customer_id, 0), coalesce(a.plan_id, 0), coalesce(a.meter_id, 0), a.group_key, a.thresholds, a.minutes, a.currency,
+	select a.id, a.name, a.type, coalesce(a.customer_id, 0), coalesce(a.plan_id, 0), coalesce(a.meter_id, 0), a.group_id, a.group_key, a.thresholds, a.minutes, a.currency,
 	  a.enabled, a.created_at, coalesce(c.external_id, ''), coalesce(p.slug, ''), coalesce(m.slug, ''), coalesce(m.unit, '')
 	from alerts a
 	left join customers c on c.tenant_id = a.tenant_id and c.id = a.customer_id
 	left join plans p on p.tenant_id = a.tenant_id and p.id = a.plan_id
 	left join meters m on m.tenant_id = a.tenant_id and m.id = a.meter_id
-	where a.tenant_id = @tenant `
+	where a.tenant_id = @tenant
+	  and a.deleted_at is null `
 
 func scanAlert(row pgx.CollectableRow) (a metering.Alert, err error) {
-	return a, row.Scan(&a.ID, &a.Name, &a.Type, &a.CustomerID, &a.PlanID, &a.MeterID, &a.Group, &a.Thresholds, &a.Minutes, &a.Currency,
+	var group *[16]byte
+	var key json.RawMessage
+	err = row.Scan(&a.ID, &a.Name, &a.Type, &a.CustomerID, &a.PlanID, &a.MeterID, &group, &key, &a.Thresholds, &a.Minutes, &a.Currency,
 		&a.Enabled, &a.CreatedAt, &a.ExternalID, &a.Plan, &a.Meter, &a.Unit)
+	a.Group = storedGroup(group, key)
+	return a, err
 }
 
 var errNoAlert = metering.Errorf(metering.CodeNotFound, "there is no such alert")
@@ -37,23 +43,29 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 		return metering.Alert{}, err
 	}
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
+		if err := lockTenantShared(ctx, tx, tenant); err != nil { // no meter changes and no erasure begins meanwhile
+			return err
+		}
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
+			return err
+		}
+		if err := refuseErased(ctx, tx, tenant, a.CustomerID); err != nil {
 			return err
 		}
 		if err := requireRoomForAlert(ctx, tx, tenant, a.CustomerID); err != nil {
 			return err
 		}
-		if err := requireOwnGroup(ctx, tx, tenant, a); err != nil {
+		if err := registerGroup(ctx, tx, tenant, a.MeterID, a.Group); err != nil {
 			return err
 		}
 		if err := requireCurrency(ctx, tx, tenant, a); err != nil {
 			return err
 		}
 		err := tx.QueryRow(ctx, `
-			insert into alerts (tenant_id, name, type, customer_id, plan_id, meter_id, group_key, thresholds, minutes, currency, created_at, created_by)
-			values (@tenant, @name, @type, nullif(@customer::bigint, 0), nullif(@plan::bigint, 0), nullif(@meter::bigint, 0), @group, @thresholds::text[]::numeric[], @minutes, @currency, @now, @actor)
+			insert into alerts (tenant_id, name, type, customer_id, plan_id, meter_id, group_id, group_key, thresholds, minutes, currency, created_at, created_by)
+			values (@tenant, @name, @type, nullif(@customer::bigint, 0), nullif(@plan::bigint, 0), nullif(@meter::bigint, 0), @group, @group_key, @thresholds::text[]::numeric[], @minutes, @currency, @now, @actor)
 			returning id`, pgx.NamedArgs{
-			"tenant": tenant, "name": a.Name, "type": a.Type, "customer": a.CustomerID, "plan": a.PlanID, "meter": a.MeterID, "group": a.Group,
+			"tenant": tenant, "name": a.Name, "type": a.Type, "customer": a.CustomerID, "plan": a.PlanID, "meter": a.MeterID, "group": groupID(a.Group), "group_key": groupKey(a.Group),
 			"thresholds": decimalTexts(a.Thresholds), "minutes": a.Minutes, "currency": a.Currency, "now": metering.Instant(now), "actor": actor,
 		}).Scan(&a.ID)
 		if err != nil {
@@ -73,31 +85,22 @@ func (s Alerts) Create(ctx context.Context, tenant metering.TenantID, actor mete
 	return created, nil
 }
 
+// refuseErased returns CodeNotFound if the customer is erased. The caller found it by its previous
+// external id.
+func refuseErased(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	var erased bool
+	err := tx.QueryRow(ctx, `select exists (select from customers where tenant_id = $1 and id = $2 and erased_at is not null)`, tenant, customer).Scan(&erased)
+	if err == nil && erased {
+		err = errNoCustomer
+	}
+	return err
+}
+
 func requireRoomForAlert(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
 	if err := requireRoom(ctx, tx, tenant, alertEntries); err != nil || customer == 0 {
 		return err
 	}
 	return requireRoom(ctx, tx, tenant, customerAlertEntries.ofOwner(int64(customer)))
-}
-
-// requireOwnGroup refuses a group if the meter counts its events in OtherGroup.
-func requireOwnGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, a metering.Alert) error {
-	if a.Group == nil {
-		return nil
-	}
-	var own bool
-	err := tx.QueryRow(ctx, `
-		select coalesce(bool_or(g.group_key = @group), true)
-		from meters m
-		left join usage_groups g on g.tenant_id = m.tenant_id and g.meter_version_id = m.meter_version_id and (g.group_key = @group or g.group_id = @other)
-		where m.tenant_id = @tenant
-		  and m.id = @meter`, pgx.NamedArgs{
-		"tenant": tenant, "meter": a.MeterID, "group": a.Group, "other": [16]byte(metering.OtherGroup.ID),
-	}).Scan(&own)
-	if err == nil && !own {
-		err = metering.Invalid("body.group", "must be a group that the meter counts separately; this one is inside $other because the meter has its maximum of groups")
-	}
-	return err
 }
 
 // requireCurrency refuses another currency than that of the customer's subscription.
@@ -193,14 +196,15 @@ func (s Alerts) Update(ctx context.Context, tenant metering.TenantID, actor mete
 	return updated, nil
 }
 
-// Delete deletes an alert and its firings.
-func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID) error {
+// Delete marks an alert as deleted. No evaluation that begins later reads it. SweepDeleted deletes
+// its firings, of which there may be millions.
+func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor metering.Actor, id metering.AlertID, now time.Time) error {
 	err := inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		before, err := getAlert(ctx, tx, tenant, id, "for update of a")
 		if err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, `delete from alerts where tenant_id = $1 and id = $2`, tenant, id); err != nil {
+		if err := markDeleted(ctx, tx, tenant, `id = $3`, id, now); err != nil {
 			return err
 		}
 		return auditChange(ctx, tx, tenant, actor, "alert.delete", id.String(), tellAlert(before), nil)
@@ -209,6 +213,16 @@ func (s Alerts) Delete(ctx context.Context, tenant metering.TenantID, actor mete
 		return fmt.Errorf("delete alert: %w", err)
 	}
 	return nil
+}
+
+// markDeleted marks the alerts as deleted for which a condition of $3 holds, and removes their names.
+func markDeleted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condition string, arg any, now time.Time) error {
+	_, err := tx.Exec(ctx, `
+		update alerts
+		set deleted_at = coalesce(deleted_at, $2), enabled = false, name = ''
+		where tenant_id = $1
+		  and `+condition, tenant, metering.Instant(now), arg)
+	return err
 }
 
 // Firings returns up to limit firings of an alert with an id below before, newest first; 0: from
@@ -237,6 +251,36 @@ func (s Alerts) Firings(ctx context.Context, tenant metering.TenantID, alert met
 // Sweep deletes up to limit firings, of any tenant, of billing periods that ended before then.
 func (s Alerts) Sweep(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
 	return oldRows{table: "alert_firings", key: "tenant_id, id", by: "fired_at", and: "and period_end < $1", noun: "firings"}.sweep(ctx, s.pool, before, limit)
+}
+
+// SweepDeleted deletes up to limit firings, of any tenant, of deleted alerts, and the deleted alerts
+// that have no firings left. It returns the number of both.
+func (s Alerts) SweepDeleted(ctx context.Context, limit int) (deleted int64, err error) {
+	for _, statement := range []string{`
+		delete from alert_firings
+		where (tenant_id, id) in (
+		  select f.tenant_id, f.id
+		  from alerts a
+		  join alert_firings f on f.tenant_id = a.tenant_id and f.alert_id = a.id
+		  where a.deleted_at is not null
+		  limit $1
+		  for update of f skip locked)`, `
+		delete from alerts
+		where (tenant_id, id) in (
+		  select a.tenant_id, a.id
+		  from alerts a
+		  where a.deleted_at is not null
+		    and not exists (select from alert_firings f where f.tenant_id = a.tenant_id and f.alert_id = a.id)
+		  limit $1
+		  for update skip locked)`,
+	} {
+		tag, err := s.pool.Exec(ctx, statement, limit-int(deleted))
+		if err != nil {
+			return deleted, fmt.Errorf("delete deleted alerts: %w", coded(err))
+		}
+		deleted += tag.RowsAffected()
+	}
+	return deleted, nil
 }
 
 const firingColumns = `f.id, f.alert_id, f.customer_id, f.threshold, f.stream, f.period_start, f.period_end, f.value, f.late, f.fired_at`

@@ -131,7 +131,7 @@ func (m *alertModel) create() {
 		a.Type, a.Currency, a.MeterID = metering.SpendAlert, "USD", 0
 	case 2:
 		if a.MeterID == m.meters[0].ID {
-			a.Group = []byte(`{"model":"a"}`)
+			a.Group = groupOfModel(m, m.meters[0], "a")
 		}
 	}
 	if a.Thresholds[0].Equal(a.Thresholds[1]) || a.Thresholds[0].IsZero() || a.Thresholds[1].IsZero() {

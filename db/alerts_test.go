@@ -164,7 +164,7 @@ func TestAnAlertAboveItsThresholdFiresAtOnce(t *testing.T) {
 	w.use("50")
 	w.evaluate()
 	require.Len(t, w.thresholds(), 3, "a disabled alert does not fire")
-	require.NoError(t, w.store.Alerts.Delete(t.Context(), w.tenant, metering.Operator, a.ID))
+	require.NoError(t, w.store.Alerts.Delete(t.Context(), w.tenant, metering.Operator, a.ID, w.now))
 	w.evaluate()
 	require.Equal(t, []string{a.ID.String()}, w.audited("alert.delete"))
 }
@@ -199,7 +199,7 @@ func TestAnAlertOfOneGroup(t *testing.T) {
 	t.Parallel()
 	w := newWatcher(t)
 	m := dbtest.Meter(t, w.store, w.tenant, "tokens", "token", "model")
-	w.alert(metering.Alert{Type: metering.UsageAlert, MeterID: m.ID, Group: json.RawMessage(`{"model":"large"}`), Thresholds: decimals("10")})
+	w.alert(metering.Alert{Type: metering.UsageAlert, MeterID: m.ID, Group: groupOfModel(t, m, "large"), Thresholds: decimals("10")})
 	send := func(model, value string) {
 		event := dbtest.Event(t, "token", "acme", w.now, value, "", `{"model":"`+model+`"}`)
 		_, err := w.writer.Ingest(t.Context(), w.tenant, []metering.Event{event})
@@ -213,17 +213,15 @@ func TestAnAlertOfOneGroup(t *testing.T) {
 	require.Equal(t, []string{"10:11"}, w.thresholds())
 
 	conn := w.connect()
-	_, err := conn.Exec(t.Context(), `insert into usage_groups (tenant_id, meter_version_id, group_id, group_key) values ($1, $2, $3, $4)`,
-		w.tenant, m.Version.ID, [16]byte(metering.OtherGroup.ID), metering.OtherGroup.Key)
-	require.NoError(t, err)
-	create := func(group string) error {
+	fillGroups(t, conn, w.tenant, m)
+	create := func(model string) error {
 		_, err := w.store.Alerts.Create(t.Context(), w.tenant, metering.Operator, metering.Alert{
-			Name: "group", Type: metering.UsageAlert, MeterID: m.ID, Group: json.RawMessage(group), Thresholds: decimals("1"),
+			Name: "group", Type: metering.UsageAlert, MeterID: m.ID, Group: groupOfModel(t, m, model), Thresholds: decimals("1"),
 		}, w.now)
 		return err
 	}
-	require.NoError(t, create(`{"model":"small"}`))
-	require.ErrorContains(t, create(`{"model":"unknown"}`), "body.group must be a group that the meter counts separately")
+	require.NoError(t, create("small"))
+	require.ErrorContains(t, create("unknown"), "body.group is counted in $other")
 }
 
 func TestASilenceAlertFiresOncePerSilence(t *testing.T) {

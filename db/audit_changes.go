@@ -158,7 +158,7 @@ func tellEndpoint(e metering.Endpoint) told {
 
 func tellAlert(a metering.Alert) told {
 	return told{
-		"name": a.Name, "type": a.Type, "customer": personal(a.ExternalID), "plan": a.Plan, "meter": a.Meter, "group": personal(a.Group),
+		"name": personal(a.Name), "type": a.Type, "customer": personal(a.ExternalID), "plan": a.Plan, "meter": a.Meter, "grouped": a.Group != nil,
 		"thresholds": a.Thresholds, "minutes": a.Minutes, "currency": a.Currency, "enabled": a.Enabled,
 	}
 }

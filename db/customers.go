@@ -158,11 +158,13 @@ func lockCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, exte
 	return c, err
 }
 
+var errNoCustomer = metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
+
 // lockKnownCustomer is lockCustomer of one who exists, or CodeNotFound.
 func lockKnownCustomer(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, externalID string) (metering.Customer, error) {
 	c, err := lockCustomer(ctx, tx, tenant, externalID)
 	if err == nil && c.ID == 0 {
-		err = metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id")
+		err = errNoCustomer
 	}
 	return c, err
 }
@@ -179,7 +181,7 @@ func (s Customers) Get(ctx context.Context, tenant metering.TenantID, externalID
 	err = s.pool.QueryRow(ctx, `select `+customerColumns+` from customers c where c.tenant_id = $1 and c.external_id = $2`,
 		tenant, externalID).Scan(customerFields(&c)...)
 	if coded := coded(err); metering.CodeOf(coded) == metering.CodeNotFound {
-		return c, metering.Errorf(metering.CodeNotFound, "there is no customer with this external_id").Because(err)
+		return c, errNoCustomer.Because(err)
 	}
 	return c, coded(err)
 }

@@ -274,6 +274,12 @@ func lockTenant(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error 
 	return err
 }
 
+// lockTenantShared keeps others from lockTenant until the end of the transaction.
+func lockTenantShared(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) error {
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant)
+	return err
+}
+
 // tenantLock is what lockTenant takes, as SQL.
 const tenantLock = `$1`
 

@@ -25,7 +25,7 @@ type EventsAfter struct {
 func (s Erasures) Events(ctx context.Context, tenant metering.TenantID, customer metering.CustomerID, after EventsAfter, limit int) (last EventsAfter, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
 		// No definition is published between its look-up here and the update of the events.
-		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant); err != nil {
+		if err := lockTenantShared(ctx, tx, tenant); err != nil {
 			return err
 		}
 		if err := decompressOwn(ctx, tx); err != nil {

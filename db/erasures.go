@@ -82,6 +82,9 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 		if erased, err = s.rename(ctx, tx, former, now); err != nil {
 			return err
 		}
+		if err := s.eraseAlerts(ctx, tx, former, now); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, `
 			insert into billing_pauses (tenant_id, customer_id, began_at, began_by, reason)
 			select $1, $2, $3, $4, 'the customer is erased'
@@ -101,6 +104,15 @@ func (s Erasures) Begin(ctx context.Context, tenant metering.TenantID, actor met
 		return metering.Customer{}, fmt.Errorf("begin erasure: %w", err)
 	}
 	return erased, nil
+}
+
+// eraseAlerts deletes the customer's alerts, and erases the answers of the requests that created
+// them. The external id finds them only until it is erased.
+func (s Erasures) eraseAlerts(ctx context.Context, tx pgx.Tx, c metering.Customer, now time.Time) error {
+	if err := markDeleted(ctx, tx, c.TenantID, `customer_id = $3`, c.ID, now); err != nil {
+		return err
+	}
+	return s.eraseAnswers(ctx, tx, c.TenantID, `operation = 'create-alert' and answer->>'customer' = $2`, c.ExternalID, nil)
 }
 
 // rename puts what stands for them where the customer's names were.
@@ -260,7 +272,10 @@ func (s Erasures) Groups(ctx context.Context, tenant metering.TenantID, customer
 		if err != nil {
 			return err
 		}
-		if err := s.replaceGroups(ctx, tx, tenant, used); err != nil {
+		if err := s.replaceGroups(ctx, tx, tenant, customer, used); err != nil {
+			return err
+		}
+		if err := deleteNamedGroups(ctx, tx, tenant, customer); err != nil {
 			return err
 		}
 		return raiseErasures(ctx, tx, tenant)
@@ -296,7 +311,7 @@ func refuseErasing(ctx context.Context, tx pgx.Tx, tenant metering.TenantID) err
 	return err
 }
 
-func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, used []groupUsed) error {
+func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID, used []groupUsed) error {
 	stay := make(kept)
 	for _, g := range used {
 		if g.Shared {
@@ -316,11 +331,11 @@ func (s Erasures) replaceGroups(ctx context.Context, tx pgx.Tx, tenant metering.
 		if next.ID == g.ID {
 			continue
 		}
-		args := pgx.NamedArgs{"tenant": tenant, "version": g.Version, "from": [16]byte(g.ID), "next": [16]byte(next.ID), "key": string(next.Key)}
+		args := pgx.NamedArgs{"tenant": tenant, "customer": customer, "version": g.Version, "from": [16]byte(g.ID), "next": [16]byte(next.ID), "key": string(next.Key)}
 		for _, statement := range []string{
 			`insert into usage_groups (tenant_id, meter_version_id, group_id, group_key) values (@tenant, @version, @next, @key::jsonb) on conflict do nothing`,
 			regroupHours, regroupMonths,
-			`delete from usage_groups where tenant_id = @tenant and meter_version_id = @version and group_id = @from`,
+			`delete from usage_groups g where tenant_id = @tenant and meter_version_id = @version and group_id = @from and not ` + groupNamedByOthers,
 		} {
 			if _, err := tx.Exec(ctx, statement, args); err != nil {
 				return err
@@ -365,18 +380,20 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 			`
 			update outbox
 			set payload = payload || jsonb_build_object('customer_external_id', @name::text)
+			  || case when kind = 'alert.triggered' then jsonb_build_object('alert', payload->'alert' || jsonb_build_object('name', @name::text)) else '{}' end
 			where tenant_id = @tenant
 			  and payload->>'customer_id' = @id`,
 			`delete from event_conflicts where tenant_id = @tenant and customer_id = @customer`,
 			`delete from uncounted_events where tenant_id = @tenant and customer_id = @customer`,
 			`delete from quota_reservations where tenant_id = @tenant and customer_id = @customer`, // the client chose its id
 			`delete from quotas where tenant_id = @tenant and customer_id = @customer`,             // its group may name a person
+			`update alerts set group_id = null, group_key = null where tenant_id = @tenant and customer_id = @customer`,
 		} {
 			if _, err := tx.Exec(ctx, statement, args); err != nil {
 				return err
 			}
 		}
-		return s.eraseAnswers(ctx, tx, tenant, customer)
+		return s.eraseAnswers(ctx, tx, tenant, `operation = 'create-customer' and answer->>'id' = $2`, customer.String(), map[string]string{"external_id": metering.ErasedName(customer)})
 	})
 	if err != nil {
 		return fmt.Errorf("erase messages: %w", err)
@@ -384,15 +401,14 @@ func (s Erasures) Messages(ctx context.Context, tenant metering.TenantID, custom
 	return nil
 }
 
-// eraseAnswers erases what the request that made the customer was answered, and its
-// key: who repeats it makes another customer.
-func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+// eraseAnswers replaces the idempotency keys for which a condition of $2 holds, and their answers
+// except for the id. A repeat of such a request creates another object.
+func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, condition, arg string, added map[string]string) error {
 	rows, err := tx.Query(ctx, `
 		select key
 		from idempotency_keys
 		where tenant_id = $1
-		  and operation = 'create-customer'
-		  and answer->>'id' = $2`, tenant, customer.String())
+		  and `+condition, tenant, arg)
 	if err != nil {
 		return err
 	}
@@ -406,9 +422,9 @@ func (s Erasures) eraseAnswers(ctx context.Context, tx pgx.Tx, tenant metering.T
 		}
 		_, err := tx.Exec(ctx, `
 			update idempotency_keys
-			set key = $3, request_hash = '', answer = json_build_object('id', $4::text, 'external_id', $5::text)
+			set key = $3, request_hash = '', answer = (jsonb_build_object('id', answer->>'id') || coalesce($4::jsonb, '{}'))::json
 			where tenant_id = $1
-			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(s.pool.audit.erasedKey(tenant, key)[:erasedBytes]), customer.String(), metering.ErasedName(customer))
+			  and key = $2`, tenant, key, erasedPrefix+hex.EncodeToString(s.pool.audit.erasedKey(tenant, key)[:erasedBytes]), added)
 		if err != nil {
 			return err
 		}

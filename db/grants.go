@@ -26,8 +26,8 @@ const (
 // Where rows are deleted. Making a chunk of events or usage_hourly deletes the
 // row that it was made with.
 var (
-	deletedByAPI    = []string{"events", "usage_hourly", "usage_added", "people", "sessions", "oidc_issuers", "oidc_identities", "oidc_sign_ins", "request_ids", "webhook_endpoints", "billing_syncs", "event_conflicts", "alerts", "alert_due", "quotas"}
-	deletedByWorker = []string{"events", "usage_hourly", "usage_monthly", "usage_added", "backfill_days", "backfill_hours", "event_keys", "usage_groups", "forgotten_days", "usage_discrepancies", "event_counts", "uncounted_events", "event_conflicts", "outbox", "webhook_budgets", "request_ids", "alert_due", "alert_firings", "exceeded_quotas", "quota_reservations", "quotas"}
+	deletedByAPI    = []string{"events", "usage_hourly", "usage_added", "people", "sessions", "oidc_issuers", "oidc_identities", "oidc_sign_ins", "request_ids", "webhook_endpoints", "billing_syncs", "event_conflicts", "alert_due", "quotas"}
+	deletedByWorker = []string{"events", "usage_hourly", "usage_monthly", "usage_added", "backfill_days", "backfill_hours", "event_keys", "usage_groups", "forgotten_days", "usage_discrepancies", "event_counts", "uncounted_events", "event_conflicts", "outbox", "webhook_budgets", "request_ids", "alert_due", "alert_firings", "alerts", "exceeded_quotas", "quota_reservations", "quotas"}
 )
 
 // grant gives the roles what they need, and nothing else.

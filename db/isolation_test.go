@@ -137,7 +137,7 @@ func TestATenantSeesNothingOfAnother(t *testing.T) {
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
 		_, err = store.Alerts.Update(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, db.AlertChange{})
 		require.Equal(t, metering.CodeNotFound, metering.CodeOf(err))
-		require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Alerts.Delete(ctx, ours.tenant, metering.Operator, theirsOfAll.ID)))
+		require.Equal(t, metering.CodeNotFound, metering.CodeOf(store.Alerts.Delete(ctx, ours.tenant, metering.Operator, theirsOfAll.ID, november)))
 		_, err = store.Alerts.Create(ctx, ours.tenant, metering.Operator, metering.Alert{
 			Name: "usage", Type: metering.UsageAlert, MeterID: theirs.meter.ID, Thresholds: decimals("1"),
 		}, november)

@@ -238,7 +238,7 @@ func (s Meters) Update(ctx context.Context, tenant metering.TenantID, actor mete
 			return metering.Errorf(metering.CodeConflict, "the meter is archived; unarchive it before you change how it counts")
 		}
 		if !slices.Equal(next.GroupBy, latest.GroupBy) {
-			if err := requireNoGroups(ctx, tx, tenant, m.ID); err != nil {
+			if err := requireNoNamedGroups(ctx, tx, tenant, m.ID); err != nil {
 				return err
 			}
 		}
@@ -291,7 +291,7 @@ func regroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, next mete
 	if err != nil {
 		return nil, err
 	}
-	if err := registerLimitedGroups(ctx, tx, tenant, published); err != nil {
+	if err := registerNamedGroups(ctx, tx, tenant, published); err != nil {
 		return nil, err
 	}
 	if published.Status == metering.Complete {

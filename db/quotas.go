@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,10 +56,15 @@ func scanQuota(row pgx.CollectableRow, before ...any) (q StoredQuota, err error)
 	if err := row.Scan(append(before, quotaFields(&q, &group, &key)...)...); err != nil {
 		return q, err
 	}
-	if group != nil {
-		q.Group = &metering.Group{ID: *group, Key: key}
-	}
+	q.Group = storedGroup(group, key)
 	return q, nil
+}
+
+func storedGroup(id *[16]byte, key json.RawMessage) *metering.Group {
+	if id == nil {
+		return nil
+	}
+	return &metering.Group{ID: *id, Key: key}
 }
 
 var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota")
@@ -69,13 +73,13 @@ var errNoQuota = metering.Errorf(metering.CodeNotFound, "there is no such quota"
 // meter, group and period. CodeConflict when the customer or plan has as many as it may.
 func (s Quotas) Set(ctx context.Context, tenant metering.TenantID, actor metering.Actor, q metering.Quota, now time.Time) (set StoredQuota, err error) {
 	err = inTx(ctx, s.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock_shared(`+tenantLock+`)`, tenant); err != nil { // meters do not change meanwhile
+		if err := lockTenantShared(ctx, tx, tenant); err != nil { // meters do not change meanwhile
 			return err
 		}
 		if err := oneAtATime(ctx, tx, tenant); err != nil {
 			return err
 		}
-		if err := requireCounted(ctx, tx, tenant, q); err != nil {
+		if err := registerGroup(ctx, tx, tenant, q.Meter.ID, q.Group); err != nil {
 			return err
 		}
 		former, err := sameQuota(ctx, tx, tenant, q)
@@ -136,58 +140,6 @@ func groupKey(g *metering.Group) any {
 		return nil
 	}
 	return g.Key
-}
-
-// requireCounted requires that usage is counted for the quota's group separately: the meter does
-// not change its group_by, and has not put the group into $other.
-func requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, q metering.Quota) error {
-	if q.Group == nil {
-		return nil
-	}
-	latest, err := latestMeterVersion(ctx, tx, tenant, q.Meter.ID)
-	if err != nil {
-		return err
-	}
-	if !slices.Equal(latest.GroupBy, q.Meter.Version.GroupBy) {
-		return metering.Errorf(metering.CodeConflict, "the group_by of the meter is being changed; set the quota once the meter's status is complete")
-	}
-	var counted bool
-	err = tx.QueryRow(ctx, `
-		select exists (select from usage_groups where tenant_id = $1 and meter_version_id = $2 and group_id = $3)
-		  or (select count(*) < $4 from usage_groups where tenant_id = $1 and meter_version_id = $2)`,
-		tenant, latest.ID, groupID(q.Group), metering.MaxGroupsPerMeter).Scan(&counted)
-	if err != nil {
-		return err
-	}
-	if !counted {
-		return metering.Invalid("body.group", "is counted in $other, because the meter has %d groups already; group by properties with fewer values to limit one group", metering.MaxGroupsPerMeter)
-	}
-	_, err = tx.Exec(ctx, `
-		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
-		select $1, id, $3, $4 from meter_versions where tenant_id = $1 and meter_id = $2 and status <> 'retired'
-		on conflict do nothing`, tenant, q.Meter.ID, groupID(q.Group), groupKey(q.Group))
-	return err
-}
-
-// registerLimitedGroups has a new version of a meter count the groups of quotas separately, however
-// many other groups there are.
-func registerLimitedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersion) error {
-	_, err := tx.Exec(ctx, `
-		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
-		select distinct on (group_id) $1::bigint, $3::bigint, group_id, group_key from quotas where tenant_id = $1 and meter_id = $2 and group_id is not null
-		on conflict do nothing`, tenant, version.MeterID, version.ID)
-	return err
-}
-
-// requireNoGroups returns CodeConflict if quotas limit groups of the meter, which is to get
-// another group_by.
-func requireNoGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
-	var limited int
-	err := tx.QueryRow(ctx, `select count(*) from quotas where tenant_id = $1 and meter_id = $2 and group_id is not null`, tenant, meter).Scan(&limited)
-	if err == nil && limited > 0 {
-		err = metering.Errorf(metering.CodeConflict, "%d quotas limit single groups of the meter by its present group_by; delete them first, see GET /v1/quotas", limited)
-	}
-	return err
 }
 
 func storeQuota(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, actor metering.Actor, q metering.Quota, former *StoredQuota, now time.Time) (StoredQuota, error) {

@@ -323,14 +323,7 @@ func TestTheGroupOfAQuotaIsCountedSeparately(t *testing.T) {
 	l := newLimited(t)
 	l.quota("10", metering.HardQuota, metering.PerLifetime, ofModel("a"))
 	conn := dbtest.Conn(t)
-	fill := func() {
-		_, err := conn.Exec(t.Context(), `
-			insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
-			select $1, max(id), gen_random_uuid(), '{"model":"x"}' from meter_versions, generate_series(1, $3) where tenant_id = $1 and meter_id = $2 group by generate_series`,
-			l.tenant, l.meter.ID, metering.MaxGroupsPerMeter)
-		require.NoError(t, err)
-	}
-	fill()
+	fillGroups(t, conn, l.tenant, l.meter)
 	l.use(november, "4", "a")
 	l.use(november, "5", "other")
 	require.Equal(t, "4", l.check(november, "0", []byte(`{"model":"a"}`)...).Tightest.Used.String())

@@ -50,7 +50,7 @@ var (
 		most:  metering.MaxPrices, noun: "versions of prices in force or scheduled", fix: "withdraw a scheduled one first",
 	}
 	customerAlertEntries = entries{
-		count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of`,
+		count: `select count(*) from alerts where tenant_id = @tenant and customer_id = @of and deleted_at is null`,
 		owner: "customer", most: metering.MaxAlertsOfCustomer, noun: "alerts", fix: "delete one first",
 	}
 	customerQuotaEntries = entries{
@@ -66,7 +66,7 @@ var (
 		most:  metering.MaxEndpoints, noun: "webhooks", fix: "delete one first",
 	}
 	alertEntries = entries{
-		count: `select count(*) from alerts where tenant_id = @tenant`,
+		count: `select count(*) from alerts where tenant_id = @tenant and deleted_at is null`,
 		most:  metering.MaxAlerts, noun: "alerts", fix: "delete one first",
 	}
 	keyEntries = entries{

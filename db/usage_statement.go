@@ -491,9 +491,9 @@ func selectAdded(of string) string {
 	group by 1, 2, 3, 4)`
 }
 
-// groupsUsed are the meter versions and groups that customer $2 has usage in, and
-// groupUsedByOthers says that another has some in group g, as SQL. All of the
-// tenant's usage is folded.
+// groupsUsed are the meter versions and groups that customer $2 has usage in.
+// groupUsedByOthers reports whether another customer has usage in group g, and groupUsedByAny
+// whether any customer has, as SQL. All of the tenant's usage is folded.
 const (
 	groupsUsed        = `select u.meter_version_id, u.group_id from usage_monthly u where u.tenant_id = $1 and u.customer_id = $2`
 	groupUsedByOthers = `exists (
@@ -501,6 +501,13 @@ const (
 		  from usage_monthly o
 		  where o.tenant_id = $1
 		    and o.customer_id not in (0, $2)
+		    and o.meter_version_id = g.meter_version_id
+		    and o.group_id = g.group_id)`
+	groupUsedByAny = `exists (
+		  select
+		  from usage_monthly o
+		  where o.tenant_id = g.tenant_id
+		    and o.customer_id = 0 -- the whole tenant
 		    and o.meter_version_id = g.meter_version_id
 		    and o.group_id = g.group_id)`
 )

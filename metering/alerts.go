@@ -1,7 +1,6 @@
 package metering
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 )
@@ -34,13 +33,13 @@ type Alert struct {
 	ID         AlertID
 	Name       string
 	Type       AlertType
-	CustomerID CustomerID      // 0: not one customer
-	PlanID     PlanID          // 0: not a plan; without both, all customers
-	MeterID    MeterID         // 0: all meters, or none for silence
-	Group      json.RawMessage // canonical key of the one group that counts; nil: all
-	Thresholds []Decimal       // ascending, of usage and spend
-	Minutes    int             // of silence
-	Currency   string          // of spend
+	CustomerID CustomerID // 0: not one customer
+	PlanID     PlanID     // 0: not a plan; without both, all customers
+	MeterID    MeterID    // 0: all meters, or none for silence
+	Group      *Group     // the one group that counts; nil: all
+	Thresholds []Decimal  // ascending, of usage and spend
+	Minutes    int        // of silence
+	Currency   string     // of spend
 	Enabled    bool
 	CreatedAt  time.Time
 

@@ -7,20 +7,28 @@ create table alerts (
   customer_id bigint, -- null, with plan_id null: all customers
   plan_id     bigint,
   meter_id    bigint, -- null: all meters
-  group_key   jsonb, -- null: all groups
+  group_id    uuid, -- null: all groups
+  group_key   jsonb,
   thresholds  numeric[] not null, -- ascending: units or money; {}: silence
   minutes     integer not null default 0, -- of silence
   currency    text not null default '',
   enabled     boolean not null default true,
   created_at  timestamptz not null,
   created_by  text not null,
+  deleted_at  timestamptz, -- the worker deletes its firings, and then the alert
   primary key (tenant_id, id),
   foreign key (tenant_id, customer_id) references customers (tenant_id, id),
   foreign key (tenant_id, plan_id) references plans (tenant_id, id),
   foreign key (tenant_id, meter_id) references meters (tenant_id, id),
-  check (customer_id is null or plan_id is null)
+  check (customer_id is null or plan_id is null),
+  check ((group_id is null) = (group_key is null)),
+  check (deleted_at is null or not enabled)
 );
 comment on table alerts is 'The thresholds of which a tenant is notified.';
+create index alerts_deleted on alerts (deleted_at) where deleted_at is not null;
+
+-- By which an erasure finds the answers that name a customer.
+create index idempotency_keys_alerts on idempotency_keys (tenant_id, (answer->>'customer')) where operation = 'create-alert';
 
 -- The unique key makes two evaluations of one crossing write one row, and one message.
 create table alert_firings (
@@ -76,3 +84,4 @@ drop table alert_due;
 drop table exceeded_quotas;
 drop table alert_firings;
 drop table alerts;
+drop index idempotency_keys_alerts;

@@ -1,0 +1,112 @@
+package db
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/odometer-metering/odometer/metering"
+)
+
+// namedGroups selects group_id and group_key of the groups of a meter that quotas and alerts name,
+// as SQL.
+const namedGroups = `
+	(select group_id, group_key from quotas where tenant_id = @tenant and meter_id = @meter and group_id is not null
+	union all
+	select group_id, group_key from alerts where tenant_id = @tenant and meter_id = @meter and group_id is not null and deleted_at is null)`
+
+// groupNamedByOthers reports whether a quota or an alert names group g of usage_groups, except for
+// those of @customer, as SQL.
+const groupNamedByOthers = `exists (
+	  select
+	  from meter_versions v
+	  join (
+	    select meter_id, group_id, customer_id from quotas where tenant_id = @tenant
+	    union all
+	    select meter_id, group_id, customer_id from alerts where tenant_id = @tenant and deleted_at is null) named using (meter_id)
+	  where v.tenant_id = @tenant
+	    and v.id = g.meter_version_id
+	    and named.group_id = g.group_id
+	    and named.customer_id is distinct from @customer)`
+
+// deleteNamedGroups deletes the groups that only quotas and alerts of a customer name, and that no
+// event is in. The caller has folded the tenant's usage.
+func deleteNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, customer metering.CustomerID) error {
+	_, err := tx.Exec(ctx, `
+		delete from usage_groups g
+		using meter_versions v, (
+		  select meter_id, group_id from quotas where tenant_id = @tenant and customer_id = @customer
+		  union
+		  select meter_id, group_id from alerts where tenant_id = @tenant and customer_id = @customer) own
+		where v.tenant_id = @tenant
+		  and v.meter_id = own.meter_id
+		  and g.tenant_id = @tenant
+		  and g.meter_version_id = v.id
+		  and g.group_id = own.group_id
+		  and not `+groupUsedByAny+`
+		  and not `+groupNamedByOthers, pgx.NamedArgs{"tenant": tenant, "customer": customer})
+	return err
+}
+
+// registerGroup counts usage of a group separately from now on, or returns the reason why the meter
+// cannot. The caller holds the tenant's lock shared.
+func registerGroup(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
+	if group == nil {
+		return nil
+	}
+	if err := requireCounted(ctx, tx, tenant, meter, group); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, `
+		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
+		select $1, id, $3, $4 from meter_versions where tenant_id = $1 and meter_id = $2 and status <> 'retired'
+		on conflict do nothing`, tenant, meter, groupID(group), groupKey(group))
+	return err
+}
+
+// requireCounted requires that usage is counted for a group separately: the meter does not change
+// its group_by, and has not put the group into $other. A nil group is all usage.
+func requireCounted(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID, group *metering.Group) error {
+	if group == nil {
+		return nil
+	}
+	latest, err := latestMeterVersion(ctx, tx, tenant, meter)
+	if err != nil {
+		return err
+	}
+	if _, err := latest.QuotaGroup("body.group", group.Key); err != nil {
+		return metering.Errorf(metering.CodeConflict, "the group_by of the meter is being changed; repeat the request once the meter's status is complete").Because(err)
+	}
+	var counted bool
+	err = tx.QueryRow(ctx, `
+		select exists (select from usage_groups where tenant_id = $1 and meter_version_id = $2 and group_id = $3)
+		  or (select count(*) < $4 from usage_groups where tenant_id = $1 and meter_version_id = $2)`,
+		tenant, latest.ID, groupID(group), metering.MaxGroupsPerMeter).Scan(&counted)
+	if err == nil && !counted {
+		err = metering.Invalid("body.group", "is counted in $other, because the meter has %d groups already; group by properties with fewer values to count one group", metering.MaxGroupsPerMeter)
+	}
+	return err
+}
+
+// registerNamedGroups counts the groups of quotas and alerts separately in a new version of their
+// meter, however many other groups there are.
+func registerNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, version metering.MeterVersion) error {
+	_, err := tx.Exec(ctx, `
+		insert into usage_groups (tenant_id, meter_version_id, group_id, group_key)
+		select distinct on (group_id) @tenant::bigint, @version::bigint, group_id, group_key
+		from `+namedGroups+` named
+		on conflict do nothing`, pgx.NamedArgs{"tenant": tenant, "meter": version.MeterID, "version": version.ID})
+	return err
+}
+
+// requireNoNamedGroups returns CodeConflict if quotas or alerts name groups of the meter, which is
+// to get another group_by.
+func requireNoNamedGroups(ctx context.Context, tx pgx.Tx, tenant metering.TenantID, meter metering.MeterID) error {
+	var named int
+	err := tx.QueryRow(ctx, `select count(*) from `+namedGroups+` named`, pgx.NamedArgs{"tenant": tenant, "meter": meter}).Scan(&named)
+	if err == nil && named > 0 {
+		err = metering.Errorf(metering.CodeConflict,
+			"%d quotas and alerts are of single groups of the meter by its present group_by; delete them first, see GET /v1/quotas and GET /v1/alerts", named)
+	}
+	return err
+}

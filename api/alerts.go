@@ -21,22 +21,25 @@ func (s *server) alerts() {
 			"- Each threshold is notified once for each customer and billing period, and silence once for each last event.\n"+
 			"- An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.\n"+
 			"- An alert of a plan reads the billing periods that the plan charges.\n"+
+			"- A `spend` alert also requires the permission `billing:read`.\n"+
 			"- A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.")), s.createAlert)
 	huma.Register(s.api, reading(heavy(post("dry-run-alert", path+"/dry-run", AlertsWrite, "List the days on which an alert would have fired",
 		"Takes the same body as creating an alert, and changes nothing. Returns the days of the last 30 on which a customer would have reached a threshold.\n\n"+
 			"- It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.\n"+
-			"- It reads at most 1,000 customers of the scope, in order of creation."))), s.dryRunAlert)
+			"- It reads at most 1,000 customers of the scope, in order of creation.\n"+
+			"- A `spend` alert also requires the permission `billing:read`."))), s.dryRunAlert)
 	huma.Register(s.api, get("list-alerts", path, AlertsRead, "List alerts",
 		"Alerts are listed in order of creation."), s.listAlerts)
 	huma.Register(s.api, get("get-alert", path+"/{id}", AlertsRead, "Get an alert",
 		"The response contains the scope, the thresholds and whether the alert is enabled."), s.getAlert)
 	huma.Register(s.api, patch("update-alert", path+"/{id}", AlertsWrite, "Update, disable or enable an alert",
-		"Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it."), s.updateAlert)
+		"Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`."), s.updateAlert)
 	huma.Register(s.api, remove("delete-alert", path+"/{id}", AlertsWrite, "Delete an alert and its firings",
 		"Messages that were already sent stay in the deliveries of webhooks."), s.deleteAlert)
 	huma.Register(s.api, get("list-firings", path+"/{id}/firings", AlertsRead, "List an alert's firings",
 		"Firings are listed newest first. They are kept for 400 days.\n\n"+
-			"- `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed."), s.listFirings)
+			"- `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.\n"+
+			"- A `spend` alert also requires the permission `billing:read`."), s.listFirings)
 }
 
 // reading marks a POST that changes nothing.
@@ -113,8 +116,28 @@ func (s *server) createAlert(ctx context.Context, in *createAlertInput) (*alertO
 	return &alertOutput{shown}, nil
 }
 
+// requireSpend refuses a caller without BillingRead for an alert of charges.
+func requireSpend(ctx context.Context, of metering.AlertType) error {
+	if who := principalOf(ctx); of == metering.SpendAlert && !BillingRead.allows(who) {
+		return metering.Errorf(metering.CodeForbidden, "%s lacks permission %s, which spend alerts require because they show charges", who, BillingRead)
+	}
+	return nil
+}
+
+// requireSpendOfStored is requireSpend of a stored alert.
+func (s *server) requireSpendOfStored(ctx context.Context, id metering.AlertID) error {
+	a, err := s.Store.Alerts.Get(ctx, principalOf(ctx).Tenant.ID, id)
+	if err != nil {
+		return err
+	}
+	return requireSpend(ctx, a.Type)
+}
+
 // definedAlert looks up the customer, the plan and the meter of a new alert.
 func (s *server) definedAlert(ctx context.Context, d alertDefinition) (a metering.Alert, err error) {
+	if err := requireSpend(ctx, d.Type); err != nil {
+		return a, err
+	}
 	tenant := principalOf(ctx).Tenant
 	a = metering.Alert{Name: d.Name, Type: d.Type, Thresholds: thresholdsOf(d.Thresholds), Currency: d.Currency, Minutes: d.Minutes, Enabled: true}
 	if a.Type == metering.SpendAlert && a.Currency == "" {
@@ -212,6 +235,9 @@ type updateAlertInput struct {
 
 func (s *server) updateAlert(ctx context.Context, in *updateAlertInput) (*alertOutput, error) {
 	who := principalOf(ctx)
+	if err := s.requireSpendOfStored(ctx, in.alert()); err != nil {
+		return nil, err
+	}
 	change := db.AlertChange{Name: in.Body.Name, Minutes: in.Body.Minutes, Enabled: in.Body.Enabled}
 	if len(in.Body.Thresholds) > 0 {
 		change.Thresholds = thresholdsOf(in.Body.Thresholds)
@@ -266,7 +292,7 @@ type listFiringsOutput struct{ Body List[firing] }
 
 func (s *server) listFirings(ctx context.Context, in *listFiringsInput) (*listFiringsOutput, error) {
 	tenant := principalOf(ctx).Tenant.ID
-	if _, err := s.Store.Alerts.Get(ctx, tenant, in.alert()); err != nil {
+	if err := s.requireSpendOfStored(ctx, in.alert()); err != nil {
 		return nil, err
 	}
 	var before metering.FiringID

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/odometer-metering/odometer/client"
+	"github.com/odometer-metering/odometer/metering"
 )
 
 // alerted sends a request about alerts and decodes the answer.
@@ -101,4 +102,29 @@ func TestAnAlertThatBreaksARuleIsRefused(t *testing.T) {
 		require.Contains(t, []int{404, 422}, a.status, body)
 		require.Contains(t, strings.ReplaceAll(a.body, `\"`, `"`), message, body)
 	}
+}
+
+func TestSpendAlertsShowChargesOnlyWithBillingRead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.meter(t, "calls", "call")
+	const spend, usage = `{"name":"spend","type":"spend","all":true,"thresholds":[1]}`, `{"name":"usage","type":"usage","all":true,"meter":"calls","thresholds":[1]}`
+	created := alerted[client.Alert](t, b, 201, "POST", "/v1/alerts", spend)
+	ada := b.member(t, b.tenant.ID, email("ada"), metering.RoleDeveloper)
+	as := bearer(b.logIn(t, ada.Email).Token)
+	for _, c := range [][3]string{
+		{"POST", "/v1/alerts", spend},
+		{"POST", "/v1/alerts/dry-run", spend},
+		{"PATCH", "/v1/alerts/" + created.Id, `{"thresholds":[2]}`},
+		{"GET", "/v1/alerts/" + created.Id + "/firings", ""},
+	} {
+		a := b.send(t, c[0], c[1], c[2], as)
+		a.problem(t, 403, "forbidden")
+		require.Contains(t, a.body, "Role developer lacks permission billing:read", c)
+	}
+	require.Equal(t, 200, b.send(t, "GET", "/v1/alerts", "", as).status)
+	require.Equal(t, 200, b.send(t, "GET", "/v1/alerts/"+created.Id, "", as).status)
+	require.Equal(t, 200, b.send(t, "POST", "/v1/alerts/dry-run", usage, as).status)
+	require.Equal(t, 201, b.send(t, "POST", "/v1/alerts", usage, as).status)
+	require.Equal(t, 200, b.send(t, "DELETE", "/v1/alerts/"+created.Id, "", as).status)
 }

@@ -10676,6 +10676,7 @@ type ClientInterface interface {
 	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
 	// - An alert of a plan reads the billing periods that the plan charges.
+	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
 	// Takes any type of body and a specified content type.
@@ -10693,6 +10694,7 @@ type ClientInterface interface {
 	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
 	// - An alert of a plan reads the billing periods that the plan charges.
+	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type.
@@ -10706,6 +10708,7 @@ type ClientInterface interface {
 	//
 	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
+	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10718,6 +10721,7 @@ type ClientInterface interface {
 	//
 	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
+	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10740,7 +10744,7 @@ type ClientInterface interface {
 
 	// UpdateAlertWithBody Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -10749,7 +10753,7 @@ type ClientInterface interface {
 
 	// UpdateAlert Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -10761,6 +10765,7 @@ type ClientInterface interface {
 	// Firings are listed newest first. They are kept for 400 days.
 	//
 	// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Corresponds with GET /v1/alerts/{id}/firings (the `ListFirings` operationId).
 	ListFirings(ctx context.Context, id string, params *ListFiringsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -12748,6 +12753,7 @@ func (c *Client) ListAlerts(ctx context.Context, params *ListAlertsParams, reqEd
 // - Each threshold is notified once for each customer and billing period, and silence once for each last event.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
 // - An alert of a plan reads the billing periods that the plan charges.
+// - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
 // Takes any type of body and a specified content type.
@@ -12775,6 +12781,7 @@ func (c *Client) CreateAlertWithBody(ctx context.Context, params *CreateAlertPar
 // - Each threshold is notified once for each customer and billing period, and silence once for each last event.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
 // - An alert of a plan reads the billing periods that the plan charges.
+// - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type.
@@ -12798,6 +12805,7 @@ func (c *Client) CreateAlert(ctx context.Context, params *CreateAlertParams, bod
 //
 // - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
 // - It reads at most 1,000 customers of the scope, in order of creation.
+// - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12820,6 +12828,7 @@ func (c *Client) DryRunAlertWithBody(ctx context.Context, contentType string, bo
 //
 // - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
 // - It reads at most 1,000 customers of the scope, in order of creation.
+// - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12872,7 +12881,7 @@ func (c *Client) GetAlert(ctx context.Context, id string, reqEditors ...RequestE
 
 // UpdateAlertWithBody Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -12891,7 +12900,7 @@ func (c *Client) UpdateAlertWithBody(ctx context.Context, id string, contentType
 
 // UpdateAlert Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -12913,6 +12922,7 @@ func (c *Client) UpdateAlert(ctx context.Context, id string, body UpdateAlertJSO
 // Firings are listed newest first. They are kept for 400 days.
 //
 // - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+// - A `spend` alert also requires the permission `billing:read`.
 //
 // Corresponds with GET /v1/alerts/{id}/firings (the `ListFirings` operationId).
 func (c *Client) ListFirings(ctx context.Context, id string, params *ListFiringsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -24880,6 +24890,7 @@ type ClientWithResponsesInterface interface {
 	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
 	// - An alert of a plan reads the billing periods that the plan charges.
+	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -24897,6 +24908,7 @@ type ClientWithResponsesInterface interface {
 	// - Each threshold is notified once for each customer and billing period, and silence once for each last event.
 	// - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
 	// - An alert of a plan reads the billing periods that the plan charges.
+	// - A `spend` alert also requires the permission `billing:read`.
 	// - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -24910,6 +24922,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
+	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -24922,6 +24935,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
 	// - It reads at most 1,000 customers of the scope, in order of creation.
+	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -24948,7 +24962,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateAlertWithBodyWithResponse Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -24957,7 +24971,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateAlertWithResponse Update, disable or enable an alert
 	//
-	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+	// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -24969,6 +24983,7 @@ type ClientWithResponsesInterface interface {
 	// Firings are listed newest first. They are kept for 400 days.
 	//
 	// - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+	// - A `spend` alert also requires the permission `billing:read`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -34404,6 +34419,7 @@ func (c *ClientWithResponses) ListAlertsWithResponse(ctx context.Context, params
 // - Each threshold is notified once for each customer and billing period, and silence once for each last event.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
 // - An alert of a plan reads the billing periods that the plan charges.
+// - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -34427,6 +34443,7 @@ func (c *ClientWithResponses) CreateAlertWithBodyWithResponse(ctx context.Contex
 // - Each threshold is notified once for each customer and billing period, and silence once for each last event.
 // - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
 // - An alert of a plan reads the billing periods that the plan charges.
+// - A `spend` alert also requires the permission `billing:read`.
 // - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -34446,6 +34463,7 @@ func (c *ClientWithResponses) CreateAlertWithResponse(ctx context.Context, param
 //
 // - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
 // - It reads at most 1,000 customers of the scope, in order of creation.
+// - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -34464,6 +34482,7 @@ func (c *ClientWithResponses) DryRunAlertWithBodyWithResponse(ctx context.Contex
 //
 // - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
 // - It reads at most 1,000 customers of the scope, in order of creation.
+// - A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -34508,7 +34527,7 @@ func (c *ClientWithResponses) GetAlertWithResponse(ctx context.Context, id strin
 
 // UpdateAlertWithBodyWithResponse Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -34523,7 +34542,7 @@ func (c *ClientWithResponses) UpdateAlertWithBodyWithResponse(ctx context.Contex
 
 // UpdateAlertWithResponse Update, disable or enable an alert
 //
-// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+// Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -34541,6 +34560,7 @@ func (c *ClientWithResponses) UpdateAlertWithResponse(ctx context.Context, id st
 // Firings are listed newest first. They are kept for 400 days.
 //
 // - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+// - A `spend` alert also requires the permission `billing:read`.
 //
 // Returns a wrapper object for the known response body format(s).
 //

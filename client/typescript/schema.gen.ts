@@ -69,6 +69,7 @@ export interface paths {
          *     - Each threshold is notified once for each customer and billing period, and silence once for each last event.
          *     - An alert fires at once if a threshold is already reached. Otherwise it fires a few seconds after the event.
          *     - An alert of a plan reads the billing periods that the plan charges.
+         *     - A `spend` alert also requires the permission `billing:read`.
          *     - A tenant has at most 1,000 alerts, and 100 for one customer. Beyond that the request returns 409.
          */
         post: operations["create-alert"];
@@ -93,6 +94,7 @@ export interface paths {
          *
          *     - It uses the prices, plans and meters of now. An event counts on the day of its `timestamp`.
          *     - It reads at most 1,000 customers of the scope, in order of creation.
+         *     - A `spend` alert also requires the permission `billing:read`.
          */
         post: operations["dry-run-alert"];
         delete?: never;
@@ -124,7 +126,7 @@ export interface paths {
         head?: never;
         /**
          * Update, disable or enable an alert
-         * @description Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it.
+         * @description Updates the fields that the body contains and keeps the others. A new threshold that is already reached fires at once. A threshold that has fired in a billing period does not fire again in it. A `spend` alert also requires the permission `billing:read`.
          */
         patch: operations["update-alert"];
         trace?: never;
@@ -141,6 +143,7 @@ export interface paths {
          * @description Firings are listed newest first. They are kept for 400 days.
          *
          *     - `period` is the billing period. For `silence`, it is the time from the last event until `minutes` had passed.
+         *     - A `spend` alert also requires the permission `billing:read`.
          */
         get: operations["list-firings"];
         put?: never;
